@@ -1,0 +1,139 @@
+"""Every error aish raises on purpose.
+
+AishError                    has a message for a person and a hint saying what to do
+├── UsageError               the command line asks for something that makes no sense
+├── ConfigError              a config file or variable is wrong
+├── StoreError               the store cannot be opened, read or written
+├── SessionNotFound
+├── WireError                the transport failed; adapters translate it into their own kind
+│   ├── ConnectFailed            nothing was sent
+│   ├── WireTimeout              a deadline passed; `phase` says which
+│   ├── ConnectionLost           the peer went away in the middle
+│   ├── TooLarge                 a bound was exceeded
+│   └── BadResponse              the peer does not speak the protocol
+├── ProcessError             a child process
+│   ├── SpawnFailed
+│   └── ProcessExited            carries exit code and the tail of its stderr
+├── ProviderError            a model call failed; `retry` says whether asking again may help
+│   ├── ModelNotFound
+│   ├── ProviderUnavailable      not reachable, went away, or answers 5xx
+│   ├── ProviderTimeout
+│   ├── ProviderBusy             429 or 503; may carry `retry_after_s`
+│   ├── ProviderRejected         4xx: this request will never work as it is
+│   └── ProviderProtocolError    answers, but not in its own protocol
+└── ToolError                a tool call failed; becomes a result the model reads
+
+Who must act: the model reads ToolErrors as results, a person reads Failed events and exit messages, callers catch the rest.
+"""
+
+from __future__ import annotations
+
+from aish.types.tools import ResultStatus
+
+
+class AishError(Exception):
+    retry = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(AishError):
+    pass
+
+
+class ConfigError(AishError):
+    pass
+
+
+class StoreError(AishError):
+    pass
+
+
+class SessionNotFound(AishError):
+    pass
+
+
+class WireError(AishError):
+    pass
+
+
+class ConnectFailed(WireError):
+    pass
+
+
+class WireTimeout(WireError):
+    def __init__(self, message: str, *, phase: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.phase = phase
+
+
+class ConnectionLost(WireError):
+    pass
+
+
+class TooLarge(WireError):
+    pass
+
+
+class BadResponse(WireError):
+    pass
+
+
+class ProcessError(AishError):
+    pass
+
+
+class SpawnFailed(ProcessError):
+    pass
+
+
+class ProcessExited(ProcessError):
+    def __init__(self, message: str, *, code: int | None, stderr_tail: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.stderr_tail = stderr_tail
+
+
+class ProviderError(AishError):
+    pass
+
+
+class ModelNotFound(ProviderError):
+    pass
+
+
+class ProviderUnavailable(ProviderError):
+    retry = True
+
+
+class ProviderTimeout(ProviderError):
+    retry = True
+
+
+class ProviderBusy(ProviderError):
+    retry = True
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class ProviderRejected(ProviderError):
+    def __init__(self, message: str, *, status: int = 400, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class ProviderProtocolError(ProviderError):
+    retry = True
+
+
+class ToolError(AishError):
+    """Raised by a tool or its transport. `status` sorts it; the message is what the model reads."""
+
+    def __init__(self, message: str, *, status: ResultStatus = ResultStatus.FAILED, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status

@@ -1,0 +1,131 @@
+"""The engine's whole view of the outside world, on one page.
+
+Adapters implement these Protocols, `wiring` chooses them, contract suites in tests/contracts hold every adapter to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from aish.types.chunks import Chunk
+from aish.types.decisions import Answer, Decision, EffectRequest, Question
+from aish.types.events import TurnEnd
+from aish.types.messages import Message
+from aish.types.models import ModelInfo
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.requests import StepRequest
+from aish.types.tools import Arguments, ToolOutput, ToolSpec
+from aish.types.usage import Usage
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    def monotonic_s(self) -> float: ...
+
+
+class Tokenizer(Protocol):
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        """The backend's own count, or None where it has none to give. Never raises."""
+
+
+class Provider(Tokenizer, Protocol):
+    """A backend that answers. All failures are ProviderErrors."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def list_models(self) -> Sequence[ModelInfo]: ...
+
+    async def describe(self, model: str) -> ModelInfo:
+        """What is known of one model; ModelNotFound if the backend says there is no such one."""
+
+    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Chunk, None]]:
+        """One model call. Leaving the context ends the upstream request at once, whether or not it had finished.
+
+        Entering does no I/O; the first `anext` does. The last chunk is StepFinished. Nothing takes longer than
+        `request.deadline_s`.
+        """
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+
+    async def aclose(self) -> None:
+        """End every connection and process. Idempotent."""
+
+
+class CallContext(Protocol):
+    """What a running tool may know and say of the call it serves."""
+
+    session: str
+    turn: str
+    call: str
+
+    def status(self, text: str) -> None:
+        """Show the user a line while the tool runs."""
+
+
+class Toolset(Protocol):
+    """Named tools. The registry is one, and is made of others."""
+
+    def specs(self) -> Sequence[ToolSpec]: ...
+
+    async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
+        """Run it. Raises ToolError; must end soon after being cancelled."""
+
+    async def aclose(self) -> None: ...
+
+
+Ask = Callable[[Question], Awaitable[Answer]]
+
+
+class Gate(Protocol):
+    """The one place where an effect is let through. Any exception here counts as a refusal."""
+
+    def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
+        """Whether the model may see the tool at all."""
+
+    async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
+        """ALLOW or DENY; never ASK. `ask` is None when nobody is there to be asked."""
+
+
+class Store(Protocol):
+    """What survives. Writes are applied in the order they are made.
+
+    `append_events` returns at once and is on disk soon; `flush` returns when all that was appended before it is durable.
+    The other writes are durable when they return.
+    """
+
+    async def create_session(self, session: SessionRecord) -> None: ...
+
+    async def find_session(self, session: str) -> SessionRecord | None: ...
+
+    async def list_sessions(self, *, limit: int, search: str = "") -> Sequence[SessionRecord]:
+        """Newest first. `search` matches titles and the text of messages."""
+
+    async def delete_session(self, session: str) -> bool: ...
+
+    async def start_turn(self, turn: TurnRecord) -> int:
+        """Record a running turn; returns its number within the session (the record's own number is ignored)."""
+
+    def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
+        """Events `first_seq..last_seq` as newline-terminated JSON. Never blocks; past a bound of memory it drops nothing
+        but makes the next `flush` slower."""
+
+    async def flush(self) -> None: ...
+
+    async def finish_turn(
+        self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+    ) -> None: ...
+
+    async def find_turn(self, turn: str) -> TurnRecord | None: ...
+
+    async def list_turns(self, session: str) -> Sequence[TurnRecord]:
+        """In order."""
+
+    async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
+        """The recorded lines, byte for byte."""
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,191 @@
+"""The one closed set of events that every face encodes and every store records.
+
+An `Event` is an envelope (session, turn, step, call, sequence number, time) around a `Body`. A turn's events are
+numbered from 1 without gaps; the first is TurnStarted, the last TurnFinished. Match bodies exhaustively and end in
+`assert_never`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from aish.types.decisions import Decision, Question
+from aish.types.messages import Message, Part
+from aish.types.tools import Effect, ResultStatus
+from aish.types.usage import Usage
+
+
+class TurnEnd(StrEnum):
+    """Why a turn ended."""
+
+    ANSWERED = "answered"
+    LENGTH = "length"  # the model's answer was cut at its token limit
+    MAX_STEPS = "max_steps"
+    MAX_TOOL_CALLS = "max_tool_calls"
+    WALL_TIME = "wall_time"
+    TOKENS = "tokens"
+    COST = "cost"
+    REPEATED = "repeated"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"  # the process died; closed when next opened
+    FAILED = "failed"
+
+
+LIMIT_ENDS = frozenset({
+    TurnEnd.MAX_STEPS, TurnEnd.MAX_TOOL_CALLS, TurnEnd.WALL_TIME, TurnEnd.TOKENS, TurnEnd.COST, TurnEnd.REPEATED,
+})  # fmt: skip
+
+
+class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started"):
+    model: str
+    input: tuple[Message, ...]
+
+
+class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
+    model: str
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
+    text: str
+
+
+class ToolCallStarted(msgspec.Struct, frozen=True, tag="tool_call_started"):
+    index: int
+    name: str
+
+
+class ArgumentsDelta(msgspec.Struct, frozen=True, tag="arguments_delta"):
+    text: str
+
+
+class ToolCallReady(msgspec.Struct, frozen=True, tag="tool_call_ready"):
+    """The call is complete. Durable before anything of it runs: this is the intent."""
+
+    name: str
+    arguments: str
+
+
+class DecisionAsked(msgspec.Struct, frozen=True, tag="decision_asked"):
+    question: Question
+
+
+class DecisionMade(msgspec.Struct, frozen=True, tag="decision_made"):
+    decision: Decision
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
+    """The call's one result. Durable before the next step: this is the outcome."""
+
+    name: str
+    status: ResultStatus
+    parts: tuple[Part, ...]
+    effect: Effect | None = None
+    duration_ms: float = 0.0
+    truncated_chars: int = 0
+
+
+class UsageReported(msgspec.Struct, frozen=True, tag="usage"):
+    model: str
+    usage: Usage
+
+
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """A line for the user."""
+
+    text: str
+
+
+class PlanProposed(msgspec.Struct, frozen=True, tag="plan_proposed"):
+    plan: Any
+    attempt: int
+
+
+class PlanRejected(msgspec.Struct, frozen=True, tag="plan_rejected"):
+    errors: tuple[str, ...]
+
+
+class PlanAccepted(msgspec.Struct, frozen=True, tag="plan_accepted"):
+    plan: Any
+
+
+class PlanStepStarted(msgspec.Struct, frozen=True, tag="plan_step_started"):
+    id: str
+    tool: str
+
+
+class PlanStepFinished(msgspec.Struct, frozen=True, tag="plan_step_finished"):
+    id: str
+    status: ResultStatus
+
+
+class Halted(msgspec.Struct, frozen=True, tag="halted"):
+    reason: str
+
+
+class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
+    reason: TurnEnd
+    usage: Usage = Usage()
+    detail: str = ""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="error"):
+    """What went wrong, for the user. `kind` is the error's class, `retry` whether asking again may help."""
+
+    kind: str
+    message: str
+    hint: str = ""
+    retry: bool = False
+
+
+Body = (
+    TurnStarted
+    | StepStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallStarted
+    | ArgumentsDelta
+    | ToolCallReady
+    | DecisionAsked
+    | DecisionMade
+    | ToolResult
+    | UsageReported
+    | Status
+    | PlanProposed
+    | PlanRejected
+    | PlanAccepted
+    | PlanStepStarted
+    | PlanStepFinished
+    | Halted
+    | TurnFinished
+    | Failed
+)
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    session: str
+    turn: str
+    seq: int
+    at_ms: int
+    body: Body
+    step: int = 0
+    call: str = ""
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """One line of JSON without its newline: the form of `--json`, of the store and of exports."""
+    return _encoder.encode(event)
+
+
+def decode_event(line: bytes) -> Event:
+    return _decoder.decode(line)

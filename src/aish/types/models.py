@@ -1,0 +1,36 @@
+"""What is known of a model. Differences between backends are data here, never `isinstance`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Constraint(StrEnum):
+    """Kinds of constrained output a backend can promise."""
+
+    JSON_SCHEMA = "json_schema"
+    GRAMMAR = "grammar"
+    FORMAT = "format"  # Ollama's field
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    native_tools: bool = True
+    constrained: frozenset[Constraint] = frozenset()
+    tokenize: bool = False
+    vision: bool = False
+    embeddings: bool = False
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """`context_size` is what the backend said, or None: it is never assumed."""
+
+    provider: str
+    id: str
+    context_size: int | None = None
+    capabilities: Capabilities = Capabilities()
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}:{self.id}"

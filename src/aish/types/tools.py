@@ -1,0 +1,62 @@
+"""What a tool is, what one call of it returned, and how it went."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from aish.types.messages import Part
+
+JsonSchema = dict[str, Any]
+Arguments = dict[str, Any]
+
+
+class Effect(StrEnum):
+    """The most a tool can do to the world. The gate decides by it."""
+
+    READ = "read"
+    WRITE = "write"
+    EXEC = "exec"
+    NETWORK = "network"
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as the engine knows it. `name` is the wire name, `source__tool`."""
+
+    name: str
+    description: str
+    schema: JsonSchema
+    effect: Effect
+    source: str
+    timeout_s: float = 60.0
+    concurrency: int = 0  # calls at once; 0 means no limit
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a tool gives back. `is_error` is the tool's own word and advisory: the text reaches the model either way."""
+
+    parts: tuple[Part, ...]
+    is_error: bool = False
+
+
+class ResultStatus(StrEnum):
+    """How a call ended. Everything but OK and TOOL_ERROR is written by aish, with the prefix `[aish]`."""
+
+    OK = "ok"
+    TOOL_ERROR = "tool_error"
+    UNKNOWN_TOOL = "unknown_tool"
+    NOT_ALLOWED = "not_allowed"
+    BAD_ARGUMENTS = "bad_arguments"
+    SCHEMA = "schema"
+    REFUSED = "refused"
+    TIMEOUT = "timeout"
+    TRANSPORT = "transport"
+    RPC_ERROR = "rpc_error"
+    SERVER_GONE = "server_gone"
+    CANCELLED = "cancelled"
+    LIMIT = "limit"
+    REPEATED = "repeated"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
