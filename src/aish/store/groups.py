@@ -1,0 +1,85 @@
+"""A group: what one transaction writes. Appends are joined into few rows; operations settle their waiters after."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+# A row of joined events takes no more once it holds this much: a reader that starts inside a row reads all of it.
+ROW_BYTES = 256 * 1024
+
+Run = Callable[[sqlite3.Connection], Any]
+
+
+class Append(NamedTuple):
+    turn: str
+    first_seq: int
+    last_seq: int
+    lines: bytes
+
+
+@dataclass(slots=True)
+class Operation:
+    """`run` None only waits for what was queued before it. Once queued it runs, whether or not its waiter stays."""
+
+    run: Run | None
+    durable: bool
+    future: Future[Any] = field(default_factory=Future)
+
+    def __post_init__(self) -> None:
+        self.future.set_running_or_notify_cancel()
+
+
+Item = Append | Operation
+
+
+def join_appends(items: Iterable[Item]) -> Iterator[Item]:
+    """Consecutive appends of one turn become one. None moves past an operation that runs."""
+    rows: dict[str, _Row] = {}
+    for item in items:
+        if isinstance(item, Append):
+            row = rows.get(item.turn)
+            if row is None or not row.takes(item):
+                if row is not None:
+                    yield row.joined()
+                rows[item.turn] = _Row(item)
+            else:
+                row.add(item)
+        else:
+            if item.run is not None:
+                yield from _close(rows)
+            yield item
+    yield from _close(rows)
+
+
+def _close(rows: dict[str, _Row]) -> Iterator[Append]:
+    for row in rows.values():
+        yield row.joined()
+    rows.clear()
+
+
+class _Row:
+    """A row being made of appends."""
+
+    __slots__ = ("_appends", "_bytes")
+
+    def __init__(self, first: Append) -> None:
+        self._appends = [first]
+        self._bytes = len(first.lines)
+
+    def takes(self, item: Append) -> bool:
+        return item.first_seq == self._appends[-1].last_seq + 1 and self._bytes < ROW_BYTES
+
+    def add(self, item: Append) -> None:
+        self._appends.append(item)
+        self._bytes += len(item.lines)
+
+    def joined(self) -> Append:
+        first, last = self._appends[0], self._appends[-1]
+        if first is last:
+            return first
+        lines = b"".join(append.lines for append in self._appends)
+        return Append(first.turn, first.first_seq, last.last_seq, lines)

@@ -1,0 +1,110 @@
+"""The Store port without a disk: for runs that keep nothing, and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aish.errors import StoreError
+from aish.store.semantics import already_there, events_after, no_session, no_turn, session_with_turn
+from aish.store.texts import fold, fold_messages, words_of
+from aish.types.events import TurnEnd
+from aish.types.messages import Message
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.usage import Usage
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._sessions: dict[str, SessionRecord] = {}
+        self._turns: dict[str, TurnRecord] = {}
+        self._events: dict[str, list[tuple[int, int, bytes]]] = {}
+        self._closed = False
+
+    async def create_session(self, session: SessionRecord) -> None:
+        self._check_open()
+        if session.id in self._sessions:
+            raise already_there("session", session.id)
+        self._sessions[session.id] = session
+
+    async def find_session(self, session: str) -> SessionRecord | None:
+        self._check_open()
+        return self._sessions.get(session)
+
+    async def list_sessions(self, *, limit: int, search: str = "") -> Sequence[SessionRecord]:
+        self._check_open()
+        words = words_of(search)
+        found = [session for session in self._sessions.values() if self._matches(session, words)]
+        found.sort(key=lambda session: (session.updated_ms, session.id), reverse=True)
+        return found[: max(limit, 0)]
+
+    async def delete_session(self, session: str) -> bool:
+        self._check_open()
+        for turn in self._turns_of(session):
+            del self._turns[turn.id]
+            self._events.pop(turn.id, None)
+        return self._sessions.pop(session, None) is not None
+
+    async def start_turn(self, turn: TurnRecord) -> int:
+        self._check_open()
+        session = self._sessions.get(turn.session)
+        if session is None:
+            raise no_session(turn.session)
+        if turn.id in self._turns:
+            raise already_there("turn", turn.id)
+        number = max((other.number for other in self._turns_of(turn.session)), default=0) + 1
+        self._turns[turn.id] = TurnRecord(turn.id, turn.session, number, turn.model, turn.started_ms, turn.input)
+        self._sessions[turn.session] = session_with_turn(session, turn, number)
+        return number
+
+    def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
+        self._check_open()
+        if turn in self._turns:
+            self._events.setdefault(turn, []).append((first_seq, last_seq, lines))
+
+    async def flush(self) -> None:
+        self._check_open()
+
+    async def finish_turn(
+        self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+    ) -> None:
+        self._check_open()
+        record = self._turns.get(turn)
+        if record is None:
+            raise no_turn(turn)
+        self._turns[turn] = msgspec.structs.replace(
+            record, end=end, finished_ms=finished_ms, messages=tuple(messages), usage=usage
+        )
+        session = self._sessions[record.session]
+        self._sessions[session.id] = msgspec.structs.replace(session, updated_ms=max(session.updated_ms, finished_ms))
+
+    async def find_turn(self, turn: str) -> TurnRecord | None:
+        self._check_open()
+        return self._turns.get(turn)
+
+    async def list_turns(self, session: str) -> Sequence[TurnRecord]:
+        self._check_open()
+        return self._turns_of(session)
+
+    async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
+        self._check_open()
+        rows = sorted(self._events.get(turn, ()), key=lambda row: row[0])
+        return events_after([(first, lines) for first, last, lines in rows if last > after_seq], after_seq)
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed", hint="open a new one")
+
+    def _turns_of(self, session: str) -> list[TurnRecord]:
+        return sorted((turn for turn in self._turns.values() if turn.session == session), key=lambda turn: turn.number)
+
+    def _matches(self, session: SessionRecord, words: Sequence[str]) -> bool:
+        if not words:
+            return True
+        texts = [fold(session.title)]
+        texts += [fold_messages((*turn.input, *turn.messages)) for turn in self._turns_of(session.id)]
+        return all(any(word in text for text in texts) for word in words)

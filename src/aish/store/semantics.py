@@ -1,0 +1,45 @@
+"""What every adapter does alike, whatever it keeps records in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from aish.errors import SessionNotFound, StoreError
+from aish.store.texts import title_of
+from aish.types.records import SessionRecord, TurnRecord
+
+
+def session_with_turn(session: SessionRecord, turn: TurnRecord, number: int) -> SessionRecord:
+    return msgspec.structs.replace(
+        session,
+        updated_ms=max(session.updated_ms, turn.started_ms),
+        title=session.title or title_of(turn.input),
+        model=turn.model or session.model,
+        turns=number,
+    )
+
+
+def events_after(rows: Iterable[tuple[int, bytes]], after_seq: int) -> bytes:
+    """The lines of rows that reach past `after_seq`, without those up to it. Each line is one number."""
+    return b"".join(_skip_lines(body, after_seq - first_seq + 1) for first_seq, body in rows)
+
+
+def _skip_lines(body: bytes, count: int) -> bytes:
+    start = 0
+    for _ in range(count):
+        start = body.index(b"\n", start) + 1
+    return body[start:]
+
+
+def already_there(kind: str, name: str) -> StoreError:
+    return StoreError(f"there is already a {kind} {name}", hint="make it under another id")
+
+
+def no_session(session: str) -> SessionNotFound:
+    return SessionNotFound(f"there is no session {session}", hint="list them with `aish sessions list`")
+
+
+def no_turn(turn: str) -> SessionNotFound:
+    return SessionNotFound(f"there is no turn {turn}: it was never started, or its session was deleted")

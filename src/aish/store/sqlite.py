@@ -1,0 +1,134 @@
+"""The Store port over one SQLite file. One thread writes (see `writer`), another reads; the event loop does neither.
+
+Several processes may use one file. Life: constructing touches nothing; the file opens at the first use; `aclose` writes
+everything queued and ends both threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from aish.errors import StoreError
+from aish.store import statements
+from aish.store.faults import translate
+from aish.store.groups import Append
+from aish.store.opening import open_reader, open_writer
+from aish.store.texts import words_of
+from aish.store.writer import Writer
+from aish.types.events import TurnEnd
+from aish.types.messages import Message
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.usage import Usage
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
+        self.path = path
+        self._busy_timeout_s = busy_timeout_s
+        self._writer = Writer(path, partial(open_writer, path, busy_timeout_s=busy_timeout_s))
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="aish-store-read")
+        self._reader: sqlite3.Connection | None = None  # only touched in the reading thread
+        self._opened = False
+        self._closing: asyncio.Task[None] | None = None
+
+    async def create_session(self, session: SessionRecord) -> None:
+        await self._write(partial(statements.insert_session, session=session))
+
+    async def find_session(self, session: str) -> SessionRecord | None:
+        return await self._read(lambda db: statements.select_session(db, _plain(session)))
+
+    async def list_sessions(self, *, limit: int, search: str = "") -> Sequence[SessionRecord]:
+        return await self._read(lambda db: statements.select_sessions(db, limit, words_of(search)))
+
+    async def delete_session(self, session: str) -> bool:
+        return await self._write(lambda db: statements.delete_session(db, _plain(session)))
+
+    async def start_turn(self, turn: TurnRecord) -> int:
+        return await self._write(lambda db: statements.insert_turn(db, turn))
+
+    def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
+        """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
+        self._writer.append(Append(turn, first_seq, last_seq, lines))
+
+    async def flush(self) -> None:
+        await asyncio.wrap_future(self._writer.submit(None))
+        self._opened = True
+
+    async def finish_turn(
+        self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+    ) -> None:
+        await self._write(lambda db: statements.finish_turn(db, turn, end, finished_ms, messages, usage))
+
+    async def find_turn(self, turn: str) -> TurnRecord | None:
+        return await self._read(lambda db: statements.select_turn(db, _plain(turn)))
+
+    async def list_turns(self, session: str) -> Sequence[TurnRecord]:
+        return await self._read(lambda db: statements.select_turns(db, _plain(session)))
+
+    async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
+        """Also sees what this store appended before, though that may not be durable yet."""
+        if not self._writer.idle:
+            await asyncio.wrap_future(self._writer.submit(None, durable=False))
+        return await self._read(lambda db: statements.select_events(db, _plain(turn), after_seq))
+
+    async def aclose(self) -> None:
+        """Idempotent. Raises StoreError if something appended could not be written; the threads end either way."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        result: T = await asyncio.wrap_future(self._writer.submit(run))
+        self._opened = True
+        return result
+
+    async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closing is not None:
+            raise StoreError("the store is closed", hint="open a new one")
+        if not self._opened:
+            # Creates the file and brings it to the newest schema: a reader may do neither.
+            await asyncio.wrap_future(self._writer.submit(None, durable=False))
+            self._opened = True
+        return await asyncio.wrap_future(self._reading.submit(self._run_read, run))
+
+    def _run_read(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._reader is None:
+                self._reader = open_reader(self.path, busy_timeout_s=self._busy_timeout_s)
+            return run(self._reader)
+        except (sqlite3.Error, OSError, msgspec.MsgspecError, ValueError) as exc:
+            self._drop_reader()
+            raise translate(exc, self.path) from exc
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+
+    async def _close(self) -> None:
+        written = self._writer.close()
+        try:
+            if written is not None:
+                await asyncio.wrap_future(written)
+        finally:
+            await asyncio.to_thread(self._end_threads)
+
+    def _end_threads(self) -> None:
+        self._writer.join()
+        self._reading.submit(self._drop_reader)
+        self._reading.shutdown(wait=True)
+
+
+def _plain(name: str) -> str:
+    """An id typed on a command line may hold what is not text; it then names nothing."""
+    return name.encode("utf-8", "replace").decode()

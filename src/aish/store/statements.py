@@ -1,0 +1,133 @@
+"""The SQL: what each operation of the port does with a connection, and how rows become records."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.store.semantics import already_there, events_after, no_session, no_turn, session_with_turn
+from aish.store.texts import fold, fold_messages
+from aish.types.events import TurnEnd
+from aish.types.messages import Message
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.usage import Usage
+
+_RUNNING = "running"
+_SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
+_TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage"
+
+_encoder = msgspec.json.Encoder()
+_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
+_usage_decoder = msgspec.json.Decoder(Usage)
+
+
+def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
+    if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone():
+        raise already_there("session", session.id)
+    db.execute(
+        f"INSERT INTO sessions ({_SESSION_COLUMNS}, folded) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*msgspec.structs.astuple(session), fold(session.title)),
+    )
+
+
+def delete_session(db: sqlite3.Connection, session: str) -> bool:
+    db.execute("DELETE FROM events WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (session,))
+    db.execute("DELETE FROM turns WHERE session = ?", (session,))
+    return db.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount > 0
+
+
+def insert_turn(db: sqlite3.Connection, turn: TurnRecord) -> int:
+    session = select_session(db, turn.session)
+    if session is None:
+        raise no_session(turn.session)
+    if db.execute("SELECT 1 FROM turns WHERE id = ?", (turn.id,)).fetchone():
+        raise already_there("turn", turn.id)
+    last = db.execute("SELECT max(number) FROM turns WHERE session = ?", (turn.session,)).fetchone()[0]
+    number = (last or 0) + 1
+    db.execute(
+        "INSERT INTO turns (id, session, number, model, started_ms, input, folded) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            turn.id,
+            turn.session,
+            number,
+            turn.model,
+            turn.started_ms,
+            _encoder.encode(turn.input),
+            fold_messages(turn.input),
+        ),
+    )
+    _update_session(db, session_with_turn(session, turn, number))
+    return number
+
+
+def finish_turn(
+    db: sqlite3.Connection, turn: str, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+) -> None:
+    row = db.execute("SELECT session, input FROM turns WHERE id = ?", (turn,)).fetchone()
+    if row is None:
+        raise no_turn(turn)
+    folded = fold_messages([*_messages_decoder.decode(row[1]), *messages])
+    db.execute(
+        "UPDATE turns SET state = ?, finished_ms = ?, messages = ?, usage = ?, folded = ? WHERE id = ?",
+        (end.value, finished_ms, _encoder.encode(messages), _encoder.encode(usage), folded, turn),
+    )
+    db.execute("UPDATE sessions SET updated_ms = max(updated_ms, ?) WHERE id = ?", (finished_ms, row[0]))
+
+
+def select_session(db: sqlite3.Connection, session: str) -> SessionRecord | None:
+    row = db.execute(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE id = ?", (session,)).fetchone()
+    return SessionRecord(*row) if row else None
+
+
+def select_sessions(db: sqlite3.Connection, limit: int, words: Sequence[str]) -> list[SessionRecord]:
+    found = "(instr(folded, ?) OR EXISTS (SELECT 1 FROM turns t WHERE t.session = sessions.id AND instr(t.folded, ?)))"
+    where = "WHERE " + " AND ".join([found] * len(words)) if words else ""
+    rows = db.execute(
+        f"SELECT {_SESSION_COLUMNS} FROM sessions {where} ORDER BY updated_ms DESC, id DESC LIMIT ?",
+        (*(word for word in words for _ in range(2)), max(limit, 0)),
+    )
+    return [SessionRecord(*row) for row in rows.fetchall()]
+
+
+def select_turn(db: sqlite3.Connection, turn: str) -> TurnRecord | None:
+    row = db.execute(f"SELECT {_TURN_COLUMNS} FROM turns WHERE id = ?", (turn,)).fetchone()
+    return _turn_of(row) if row else None
+
+
+def select_turns(db: sqlite3.Connection, session: str) -> list[TurnRecord]:
+    rows = db.execute(f"SELECT {_TURN_COLUMNS} FROM turns WHERE session = ? ORDER BY number", (session,))
+    return [_turn_of(row) for row in rows.fetchall()]
+
+
+def select_events(db: sqlite3.Connection, turn: str, after_seq: int) -> bytes:
+    rows = db.execute(
+        "SELECT first_seq, body FROM events WHERE turn = ? AND last_seq > ? ORDER BY first_seq, rowid",
+        (turn, after_seq),
+    )
+    return events_after(rows.fetchall(), after_seq)
+
+
+def _update_session(db: sqlite3.Connection, session: SessionRecord) -> None:
+    db.execute(
+        "UPDATE sessions SET updated_ms = ?, title = ?, folded = ?, model = ?, turns = ? WHERE id = ?",
+        (session.updated_ms, session.title, fold(session.title), session.model, session.turns, session.id),
+    )
+
+
+def _turn_of(row: Sequence[Any]) -> TurnRecord:
+    id_, session, number, model, started_ms, input_, state, finished_ms, messages, usage = row
+    return TurnRecord(
+        id=id_,
+        session=session,
+        number=number,
+        model=model,
+        started_ms=started_ms,
+        input=_messages_decoder.decode(input_),
+        end=None if state == _RUNNING else TurnEnd(state),
+        finished_ms=finished_ms,
+        messages=() if messages is None else _messages_decoder.decode(messages),
+        usage=Usage() if usage is None else _usage_decoder.decode(usage),
+    )

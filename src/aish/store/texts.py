@@ -1,0 +1,38 @@
+"""Titles and search: what a session is called, and what a query is compared with.
+
+A session is found when every word of the query occurs, in any case, in its title or in one of its turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aish.types.messages import AssistantMessage, Message, UserMessage
+
+TITLE_CHARS = 80
+# Per turn. Long pastes and answers are found by their beginning; a search reads this much of every turn.
+SEARCHABLE_CHARS = 16_384
+# More words than this narrow nothing down and each costs a pass.
+MAX_WORDS = 16
+
+
+def title_of(messages: Iterable[Message]) -> str:
+    """The first line with something on it of the first user message."""
+    first = next((message for message in messages if isinstance(message, UserMessage)), None)
+    lines = first.text.splitlines() if first else []
+    line = next((line for line in lines if line.strip()), "")
+    return " ".join(line.split())[:TITLE_CHARS]
+
+
+def fold(text: str) -> str:
+    """Text as it is compared. SQLite's string functions stop at NUL and cannot take lone surrogates."""
+    return text[:SEARCHABLE_CHARS].casefold().replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def fold_messages(messages: Iterable[Message]) -> str:
+    """What was said: questions and answers, not tool output."""
+    return fold("\n".join(message.text for message in messages if isinstance(message, UserMessage | AssistantMessage)))
+
+
+def words_of(query: str) -> tuple[str, ...]:
+    return tuple(fold(query).split()[:MAX_WORDS])

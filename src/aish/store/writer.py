@@ -1,0 +1,215 @@
+"""The one thread that writes. Everything queued becomes one transaction and one commit; then all waiters learn of it.
+
+Life: the thread and the file open at the first use. A group that cannot be written fails its waiters, its events stay
+for the next group, and the file is opened anew. `close` writes what is queued and ends the thread.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from aish.errors import AishError, StoreError
+from aish.store.faults import breaks_the_group, is_busy, translate
+from aish.store.groups import ROW_BYTES, Append, Item, Operation, Run, join_appends
+
+# Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
+JOIN_WINDOW_S = 0.05
+# Events that could not be written are kept up to this, in the hope of a later group; past it they are given up.
+KEPT_BYTES = 64 * 1024 * 1024
+# Each attempt waits as long as the busy timeout for other processes.
+_ATTEMPTS = 3
+
+_INSERT_EVENTS = """
+    INSERT INTO events (turn, first_seq, last_seq, body)
+    SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?1)"""
+
+T = TypeVar("T")
+Outcome = tuple[Operation, Any, AishError | None]
+
+
+class Writer:
+    def __init__(self, path: Path, open_connection: Callable[[], sqlite3.Connection]) -> None:
+        self._path = path
+        self._open = open_connection
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Condition()
+        # Guarded by `_wake`:
+        self._queue: list[Item] = []
+        self._queued_bytes = 0
+        self._urgent = False
+        self._writing = False
+        self._closed = False
+        # Only the thread's own:
+        self._connection: sqlite3.Connection | None = None
+        self._synchronous: Literal["FULL", "NORMAL"] | None = None
+        self._unsynced = False
+        self._kept: list[Append] = []
+        self._lost: AishError | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing queued and nothing being written."""
+        with self._wake:
+            return not self._queue and not self._writing
+
+    def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
+        operation = Operation(run, durable)
+        with self._wake:
+            self._put(operation)
+            self._urgent = True
+            self._wake.notify()
+        return operation.future
+
+    def append(self, append: Append) -> None:
+        with self._wake:
+            first = not self._queue
+            self._put(append)
+            self._queued_bytes += len(append.lines)
+            full = self._queued_bytes > ROW_BYTES and not self._urgent
+            if full:
+                self._urgent = True
+            if first or full:
+                self._wake.notify()
+
+    def close(self) -> Future[Any] | None:
+        """Take nothing more. The future settles when all that was queued is written; None if nothing ever was."""
+        with self._wake:
+            self._closed = True
+            if self._thread is None:
+                return None
+            last = Operation(None, durable=True)
+            self._queue.append(last)
+            self._urgent = True
+            self._wake.notify()
+        return last.future
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _put(self, item: Item) -> None:
+        if self._closed:
+            raise StoreError("the store is closed", hint="open a new one")
+        self._queue.append(item)
+        if self._thread is None:
+            # A daemon: a program that forgets to close must still be able to end.
+            self._thread = threading.Thread(target=self._run, name="aish-store", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (group := self._next_group()) is not None:
+            self._write_group(group)
+        self._drop_connection()
+
+    def _next_group(self) -> list[Item] | None:
+        with self._wake:
+            self._writing = False
+            self._wake.wait_for(lambda: self._queue or self._closed)
+            if not self._queue:
+                return None
+            self._wake.wait_for(lambda: self._urgent, timeout=JOIN_WINDOW_S)
+            group, self._queue = self._queue, []
+            self._queued_bytes, self._urgent, self._writing = 0, False, True
+            return group
+
+    def _write_group(self, group: Sequence[Item]) -> None:
+        items = list(join_appends([*self._kept, *group]))
+        try:
+            outcomes = self._transact(items)
+        except (
+            Exception
+        ) as exc:  # the owner of the thread: whatever it was, the waiters hear of it and the thread lives
+            self._drop_connection()
+            self._keep([item for item in items if isinstance(item, Append)])
+            outcomes = [(item, None, translate(exc, self._path)) for item in items if isinstance(item, Operation)]
+        else:
+            self._kept = []
+        for operation, result, error in outcomes:
+            if error is None:
+                operation.future.set_result(result)
+            else:
+                operation.future.set_exception(error)
+
+    def _transact(self, items: Sequence[Item]) -> list[Outcome]:
+        connection = self._connected()
+        durable = any(isinstance(item, Operation) and item.durable for item in items)
+        self._begin(connection, "FULL" if durable else "NORMAL")
+        try:
+            changes = connection.total_changes
+            outcomes = [outcome for item in items if (outcome := self._apply(connection, item))]
+            if durable and self._unsynced and connection.total_changes == changes:
+                connection.execute("UPDATE barrier SET count = count + 1")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._unsynced = not durable
+        return outcomes
+
+    def _begin(self, connection: sqlite3.Connection, synchronous: Literal["FULL", "NORMAL"]) -> None:
+        if self._synchronous != synchronous:
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            self._synchronous = synchronous
+        _retried(lambda: connection.execute("BEGIN IMMEDIATE"))
+
+    def _apply(self, connection: sqlite3.Connection, item: Item) -> Outcome | None:
+        if isinstance(item, Append):
+            self._apply_append(connection, item)
+            return None
+        if item.run is None:
+            lost, self._lost = self._lost, None
+            return item, None, lost
+        connection.execute("SAVEPOINT operation")
+        try:
+            result = item.run(connection)
+        except Exception as exc:  # its waiter gets it; the rest of the group goes on
+            if breaks_the_group(exc):
+                raise
+            connection.execute("ROLLBACK TO operation")
+            connection.execute("RELEASE operation")
+            return item, None, translate(exc, self._path)
+        connection.execute("RELEASE operation")
+        return item, result, None
+
+    def _apply_append(self, connection: sqlite3.Connection, append: Append) -> None:
+        try:
+            connection.execute(_INSERT_EVENTS, append)
+        except Exception as exc:  # nobody waits for an append: the next flush tells
+            if breaks_the_group(exc):
+                raise
+            self._lost = translate(exc, self._path)
+
+    def _keep(self, appends: list[Append]) -> None:
+        if sum(len(append.lines) for append in appends) > KEPT_BYTES:
+            self._lost = StoreError(
+                f"events were lost: the store {self._path} could not be written for too long", hint="run the turn again"
+            )
+            appends = []
+        self._kept = appends
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = _retried(self._open)
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._synchronous = None, None
+
+
+def _retried(action: Callable[[], T]) -> T:
+    """Again while another process holds the file; each attempt already waits for the busy timeout."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return action()
+        except sqlite3.OperationalError as exc:
+            if not is_busy(exc):
+                raise
+    return action()

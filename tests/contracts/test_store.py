@@ -1,0 +1,393 @@
+"""The Store port's contract: every adapter passes this one suite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from aish.errors import SessionNotFound, StoreError
+from aish.ports import Store
+from aish.store.memory import MemoryStore
+from aish.store.sqlite import SqliteStore
+from aish.types.events import TurnEnd
+from aish.types.messages import AssistantMessage, ImagePart, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.usage import Usage
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store = SqliteStore(tmp_path / "data" / "aish.db") if request.param == "sqlite" else MemoryStore()
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture(params=["sqlite"])
+async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    """Two instances over the same data, as two processes would have them."""
+    path = tmp_path / "aish.db"
+    first, second = SqliteStore(path), SqliteStore(path)
+    yield first, second
+    await first.aclose()
+    await second.aclose()
+
+
+def session(name: str = "sess_1", at_ms: int = 1_000, title: str = "") -> SessionRecord:
+    return SessionRecord(name, created_ms=at_ms, updated_ms=at_ms, title=title)
+
+
+def turn(
+    name: str = "turn_1", of: str = "sess_1", text: str = "hello", at_ms: int = 2_000, model: str = "m"
+) -> TurnRecord:
+    return TurnRecord(name, of, number=99, model=model, started_ms=at_ms, input=(user(text),))
+
+
+def lines(first: int, last: int, text: str = "x") -> bytes:
+    return b"".join(b'{"seq":%d,"text":"%s"}\n' % (number, text.encode()) for number in range(first, last + 1))
+
+
+async def finish(store: Store, name: str = "turn_1", *messages: Message, at_ms: int = 3_000) -> None:
+    await store.finish_turn(name, end=TurnEnd.ANSWERED, finished_ms=at_ms, messages=messages, usage=Usage())
+
+
+async def begin(store: Store, name: str = "turn_1", of: str = "sess_1", text: str = "hello") -> None:
+    await store.create_session(session(of))
+    await store.start_turn(turn(name, of, text))
+
+
+async def test_a_created_session_is_found_as_it_was_given(store: Store) -> None:
+    record = SessionRecord("sess_1", created_ms=5, updated_ms=7, title="a title", model="m")
+    await store.create_session(record)
+    assert await store.find_session("sess_1") == record
+
+
+async def test_creating_a_session_twice_is_an_error_and_keeps_the_first(store: Store) -> None:
+    await store.create_session(session(title="first"))
+    with pytest.raises(StoreError, match="already a session sess_1"):
+        await store.create_session(session(title="second"))
+    found = await store.find_session("sess_1")
+    assert found is not None
+    assert found.title == "first"
+
+
+@pytest.mark.parametrize("name", ["sess_none", "", "'; DROP TABLE sessions; --", "\0", "\udc80", "é" * 10_000])
+async def test_an_unknown_id_finds_nothing(store: Store, name: str) -> None:
+    await begin(store)
+    assert await store.find_session(name) is None
+    assert await store.find_turn(name) is None
+    assert list(await store.list_turns(name)) == []
+    assert await store.read_events(name) == b""
+    assert await store.delete_session(name) is False
+
+
+async def test_turns_are_numbered_from_one_in_the_order_they_start(store: Store) -> None:
+    await store.create_session(session())
+    await store.create_session(session("sess_2"))
+    assert [await store.start_turn(turn(f"turn_{n}")) for n in range(3)] == [1, 2, 3]
+    assert await store.start_turn(turn("turn_other", "sess_2")) == 1
+    assert [(record.id, record.number) for record in await store.list_turns("sess_1")] == [
+        ("turn_0", 1),
+        ("turn_1", 2),
+        ("turn_2", 3),
+    ]
+
+
+async def test_a_turn_of_an_unknown_session_cannot_start(store: Store) -> None:
+    with pytest.raises(SessionNotFound, match="there is no session sess_1"):
+        await store.start_turn(turn())
+    assert await store.find_turn("turn_1") is None
+
+
+async def test_a_turn_cannot_start_twice(store: Store) -> None:
+    await begin(store)
+    with pytest.raises(StoreError, match="already a turn turn_1"):
+        await store.start_turn(turn())
+    assert len(await store.list_turns("sess_1")) == 1
+
+
+async def test_a_running_turn_has_no_end(store: Store) -> None:
+    await begin(store)
+    assert await store.find_turn("turn_1") == TurnRecord("turn_1", "sess_1", 1, "m", 2_000, (user("hello"),))
+
+
+async def test_a_finished_turn_keeps_its_messages_and_usage_exactly(store: Store) -> None:
+    await begin(store)
+    messages: tuple[Message, ...] = (
+        UserMessage((TextPart("look"), ImagePart(data="aGk="))),
+        AssistantMessage("I see", (ToolCall("call_1", "files__read", '{"path": "a'),), reasoning="hm"),
+        ToolMessage("call_1", "files__read", (TextPart("nul \0 and snowman ☃ and astral 🎈"),)),
+    )
+    usage = Usage(prompt_tokens=3, completion_tokens=4, cost=0.25, estimated=True)
+    await store.finish_turn("turn_1", end=TurnEnd.CANCELLED, finished_ms=9, messages=messages, usage=usage)
+    found = await store.find_turn("turn_1")
+    assert found is not None
+    assert (found.end, found.finished_ms, found.messages, found.usage) == (TurnEnd.CANCELLED, 9, messages, usage)
+    assert list(await store.list_turns("sess_1")) == [found]
+
+
+@pytest.mark.parametrize("end", list(TurnEnd))
+async def test_every_reason_to_end_is_kept(store: Store, end: TurnEnd) -> None:
+    await begin(store)
+    await store.finish_turn("turn_1", end=end, finished_ms=1, messages=(), usage=Usage())
+    found = await store.find_turn("turn_1")
+    assert found is not None
+    assert found.end is end
+
+
+async def test_finishing_an_unknown_turn_is_an_error(store: Store) -> None:
+    with pytest.raises(SessionNotFound, match="there is no turn turn_1"):
+        await finish(store)
+
+
+async def test_a_session_takes_title_model_count_and_time_from_its_turns(store: Store) -> None:
+    await begin(store, text="\n  how   do I\texit vim?\nplease")
+    await finish(store, at_ms=3_000)
+    await store.start_turn(turn("turn_2", text="another", at_ms=4_000, model="bigger"))
+    await finish(store, "turn_2", at_ms=5_000)
+    assert await store.find_session("sess_1") == SessionRecord(
+        "sess_1", created_ms=1_000, updated_ms=5_000, title="how do I exit vim?", model="bigger", turns=2
+    )
+
+
+async def test_a_title_is_cut_at_eighty_characters(store: Store) -> None:
+    await begin(store, text="☃" * 200)
+    found = await store.find_session("sess_1")
+    assert found is not None
+    assert found.title == "☃" * 80
+
+
+async def test_a_title_that_was_given_stays(store: Store) -> None:
+    await store.create_session(session(title="given"))
+    await store.start_turn(turn())
+    found = await store.find_session("sess_1")
+    assert found is not None
+    assert found.title == "given"
+
+
+async def test_sessions_are_listed_newest_first_up_to_the_limit(store: Store) -> None:
+    for name, at_ms in (("sess_a", 10), ("sess_b", 30), ("sess_c", 20), ("sess_d", 20)):
+        await store.create_session(session(name, at_ms))
+
+    async def names(limit: int) -> list[str]:
+        return [record.id for record in await store.list_sessions(limit=limit)]
+
+    assert await names(10) == ["sess_b", "sess_d", "sess_c", "sess_a"]
+    assert await names(2) == ["sess_b", "sess_d"]
+    assert await names(0) == []
+    assert await names(-1) == []
+
+
+async def test_a_finished_turn_moves_its_session_to_the_front(store: Store) -> None:
+    await begin(store)
+    await store.create_session(session("sess_2", at_ms=2_500))
+    await finish(store, at_ms=3_000)
+    assert [record.id for record in await store.list_sessions(limit=9)] == ["sess_1", "sess_2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", True),
+        ("   ", True),
+        ("vim", True),
+        ("VIM exit", True),
+        ("escape colon", True),
+        ("vim colon", True),
+        ("straße", True),
+        ("STRASSE", True),
+        ("日本", True),
+        ("100%", True),
+        ("vim emacs", False),
+        ("%", True),
+        ("_", False),
+        ('"foo" OR (', False),
+        ("' OR 1=1 --", False),
+        ("NEAR(", False),
+        ("*", False),
+        ("\0", True),
+        ("\udc80", False),
+        ("z" * 100_000, False),
+        ("vim " * 10_000, True),
+    ],
+)
+async def test_search_finds_sessions_that_hold_every_word(store: Store, query: str, found: bool) -> None:  # noqa: FBT001
+    await begin(store, text="how do I exit vim")
+    await finish(
+        store, "turn_1", user("how do I exit vim"), AssistantMessage("Press escape, colon, q. 100% Straße 日本語")
+    )
+    await store.create_session(session("sess_2", title="something else"))
+    assert ("sess_1" in [record.id for record in await store.list_sessions(limit=9, search=query)]) is found
+
+
+async def test_search_finds_titles_and_the_questions_of_unfinished_turns(store: Store) -> None:
+    await store.create_session(session("sess_1", title="Holiday plans"))
+    await begin(store, "turn_2", "sess_2", "weather\nin Lisbon")
+
+    async def names(search: str) -> list[str]:
+        return [record.id for record in await store.list_sessions(limit=9, search=search)]
+
+    assert await names("holiday") == ["sess_1"]
+    assert await names("lisbon") == ["sess_2"]
+
+
+async def test_events_come_back_byte_for_byte(store: Store) -> None:
+    await begin(store)
+    parts = [lines(1, 1), lines(2, 5, "\\u0000 ☃ é"), '{"odd":  "spacing\u2028"}\r\n'.encode(), lines(7, 9)]
+    for (first, last), part in zip(((1, 1), (2, 5), (6, 6), (7, 9)), parts, strict=True):
+        store.append_events("turn_1", first, last, part)
+    await store.flush()
+    assert await store.read_events("turn_1") == b"".join(parts)
+
+
+@pytest.mark.parametrize("after_seq", range(12))
+async def test_events_can_be_read_from_any_point(store: Store, after_seq: int) -> None:
+    await begin(store)
+    for first, last in ((1, 3), (4, 4), (5, 8)):
+        store.append_events("turn_1", first, last, lines(first, last))
+    await store.flush()
+    store.append_events("turn_1", 9, 10, lines(9, 10))
+    await store.flush()
+    assert await store.read_events("turn_1", after_seq=after_seq) == lines(after_seq + 1, 10)
+
+
+async def test_events_appended_just_before_are_read(store: Store) -> None:
+    await begin(store)
+    store.append_events("turn_1", 1, 2, lines(1, 2))
+    assert await store.read_events("turn_1") == lines(1, 2)
+
+
+async def test_events_of_turns_that_run_at_once_do_not_mix(store: Store) -> None:
+    await begin(store)
+    await store.start_turn(turn("turn_2"))
+    for number in range(1, 200):
+        store.append_events("turn_1", number, number, lines(number, number, "one"))
+        store.append_events("turn_2", number, number, lines(number, number, "two"))
+    await finish(store)
+    await store.flush()
+    assert await store.read_events("turn_1") == lines(1, 199, "one")
+    assert await store.read_events("turn_2") == lines(1, 199, "two")
+
+
+async def test_ten_megabyte_events_are_kept(store: Store) -> None:
+    await begin(store)
+    big = lines(2, 2, "y" * 10_000_000)
+    store.append_events("turn_1", 1, 1, lines(1, 1))
+    store.append_events("turn_1", 2, 2, big)
+    store.append_events("turn_1", 3, 3, lines(3, 3))
+    await store.flush()
+    assert await store.read_events("turn_1") == lines(1, 1) + big + lines(3, 3)
+    assert await store.read_events("turn_1", after_seq=2) == lines(3, 3)
+
+
+async def test_deleting_a_session_takes_its_turns_and_events_and_no_others(store: Store) -> None:
+    await begin(store, "turn_1", "sess_1")
+    await begin(store, "turn_2", "sess_2")
+    for name in ("turn_1", "turn_2"):
+        store.append_events(name, 1, 3, lines(1, 3))
+    assert await store.delete_session("sess_1") is True
+    assert await store.delete_session("sess_1") is False
+    assert await store.find_session("sess_1") is None
+    assert await store.find_turn("turn_1") is None
+    assert await store.read_events("turn_1") == b""
+    assert await store.find_turn("turn_2") is not None
+    assert await store.read_events("turn_2") == lines(1, 3)
+
+
+async def test_events_of_a_deleted_turn_are_dropped_and_break_nothing(store: Store) -> None:
+    await begin(store)
+    await store.delete_session("sess_1")
+    store.append_events("turn_1", 1, 1, lines(1, 1))
+    await store.flush()
+    assert await store.read_events("turn_1") == b""
+
+
+async def test_sixty_four_callers_at_once_each_get_their_own_answer(store: Store) -> None:
+    await store.create_session(session())
+
+    async def one_turn(index: int) -> int:
+        name = f"turn_{index}"
+        number = await store.start_turn(turn(name))
+        store.append_events(name, 1, 2, lines(1, 2, name))
+        await store.flush()
+        await finish(store, name, AssistantMessage(name))
+        assert await store.read_events(name) == lines(1, 2, name)
+        return number
+
+    numbers = await asyncio.gather(*(one_turn(index) for index in range(64)))
+    assert sorted(numbers) == list(range(1, 65))
+    turns = await store.list_turns("sess_1")
+    assert [record.number for record in turns] == list(range(1, 65))
+    assert all(record.messages == (AssistantMessage(record.id),) for record in turns)
+
+
+async def test_one_failing_operation_leaves_its_neighbours_alone(store: Store) -> None:
+    await begin(store)
+    results = await asyncio.gather(
+        store.create_session(session("sess_2")),
+        store.create_session(session("sess_1")),
+        store.start_turn(turn("turn_x", "sess_none")),
+        store.start_turn(turn("turn_2")),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [type(None), StoreError, SessionNotFound, int]
+
+
+async def test_a_cancelled_waiter_does_not_undo_its_write(store: Store) -> None:
+    await begin(store)
+    waiter = asyncio.ensure_future(finish(store))
+    await asyncio.sleep(0)
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+    await store.flush()
+    found = await store.find_turn("turn_1")
+    assert found is not None
+    assert found.end is TurnEnd.ANSWERED
+
+
+CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "create_session": lambda store: store.create_session(session()),
+    "find_session": lambda store: store.find_session("sess_1"),
+    "list_sessions": lambda store: store.list_sessions(limit=1),
+    "delete_session": lambda store: store.delete_session("sess_1"),
+    "start_turn": lambda store: store.start_turn(turn()),
+    "flush": lambda store: store.flush(),
+    "finish_turn": finish,
+    "find_turn": lambda store: store.find_turn("turn_1"),
+    "list_turns": lambda store: store.list_turns("sess_1"),
+    "read_events": lambda store: store.read_events("turn_1"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("used", [True, False])
+async def test_a_closed_store_refuses_every_call(store: Store, call: str, used: bool) -> None:  # noqa: FBT001
+    if used:
+        await begin(store)
+        await store.find_turn("turn_1")
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreError, match="the store is closed"):
+        await CALLS[call](store)
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.append_events("turn_1", 1, 1, b"{}\n")
+
+
+async def test_two_instances_see_each_others_acknowledged_writes(pair: tuple[Store, Store]) -> None:
+    first, second = pair
+    assert list(await second.list_sessions(limit=9)) == []
+    await begin(first)
+    first.append_events("turn_1", 1, 2, lines(1, 2))
+    await first.flush()
+    assert await second.find_turn("turn_1") is not None
+    assert await second.read_events("turn_1") == lines(1, 2)
+    await second.delete_session("sess_1")
+    assert await first.find_turn("turn_1") is None
+
+
+async def test_two_instances_never_give_a_number_twice(pair: tuple[Store, Store]) -> None:
+    await pair[0].create_session(session())
+    starts = [pair[index % 2].start_turn(turn(f"turn_{index}")) for index in range(100)]
+    assert sorted(await asyncio.gather(*starts)) == list(range(1, 101))
