@@ -1,0 +1,170 @@
+"""What makes children die with aish, whatever kills it, and the signals for their groups. POSIX; elsewhere it is idle.
+
+Two independent means, because each has a gap:
+
+- `die_with_parent`: on Linux the kernel sends SIGKILL to the child itself when its parent goes. The signal fires when
+  the *thread* that forked exits, so children are started from the event loop's thread only. It does not reach
+  grandchildren.
+- `watch` and `forget`: one small `sh` per aish, in a session of its own, that reads process groups from a pipe of which
+  only aish holds the writing end. When aish goes, by whatever means, the pipe ends and the guard kills every group
+  still listed.
+
+Where there is no prctl (macOS) the guard does it all; where there is no `sh` the kernel's signal is all there is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+_POSIX = os.name == "posix"
+_PR_SET_PDEATHSIG = 1
+
+# Ends by itself when its input does. What a terminal or a supervisor sends to everybody is ignored.
+_SCRIPT = """
+trap '' HUP INT QUIT TERM
+groups=' '
+while read -r op group; do
+  case $op in
+    +) groups="$groups$group " ;;
+    -) rest=' '
+       for each in $groups; do [ "$each" = "$group" ] || rest="$rest$each "; done
+       groups=$rest ;;
+  esac
+done
+for each in $groups; do kill -9 "-$each" 2>/dev/null; done
+"""
+
+
+def die_with_parent() -> Callable[[], None] | None:
+    """What to run in the child between fork and exec, or None where the kernel cannot do it.
+
+    Everything is looked up here, before the fork: after it, in a process that had threads, little is safe to call.
+    """
+    prctl = _find_prctl()
+    if prctl is None:
+        return None
+    parent, getppid, exit_now, death = os.getpid(), os.getppid, os._exit, int(signal.SIGKILL)
+
+    def before_exec() -> None:
+        prctl(_PR_SET_PDEATHSIG, death, 0, 0, 0)
+        if getppid() != parent:  # it went between fork and prctl: no signal will come any more
+            exit_now(1)
+
+    return before_exec
+
+
+@functools.cache
+def _find_prctl() -> Callable[..., int] | None:
+    if sys.platform != "linux":
+        return None
+    import ctypes  # a few milliseconds that a start without children should not pay
+
+    try:
+        prctl = ctypes.PyDLL(None).prctl  # PyDLL: keeps the interpreter's lock, which the fork has copied as held
+    except (OSError, AttributeError):
+        return None
+    prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    prctl.restype = ctypes.c_int
+    return prctl  # type: ignore[no-any-return]
+
+
+def watch(group: int) -> None:
+    """From now on `group` dies with this process."""
+    if _POSIX:
+        _guard().add(group)
+
+
+def forget(group: int) -> None:
+    if _POSIX:
+        _guard().discard(group)
+
+
+class _Guard:
+    """Holds the pipe. A guard that was killed is replaced, and told again of every group."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.pid = 0
+        self._groups: set[int] = set()
+        self._pipe: int | None = None
+
+    def add(self, group: int) -> None:
+        self._groups.add(group)
+        self._say(f"+ {group}\n")
+
+    def discard(self, group: int) -> None:
+        self._groups.discard(group)
+        self._say(f"- {group}\n")
+
+    def _say(self, line: str) -> None:
+        if self._pipe is not None:
+            try:
+                os.write(self._pipe, line.encode())
+                return
+            except OSError:  # gone, or stopped for so long that the pipe is full
+                os.close(self._pipe)
+                self._pipe = None
+        if self._groups:
+            self._start()
+
+    def _start(self) -> None:
+        shell = shutil.which("sh", path=os.defpath) or shutil.which("sh")
+        if shell is None:
+            return
+        theirs, ours = os.pipe()  # neither is inherited by any other child
+        try:
+            self.pid = _spawn_unowned(shell, theirs)
+            os.set_blocking(ours, False)
+            os.write(ours, "".join(f"+ {group}\n" for group in self._groups).encode())
+            self._pipe = ours
+        except OSError:
+            os.close(ours)
+        finally:
+            os.close(theirs)
+
+
+def _spawn_unowned(shell: str, stdin: int) -> int:
+    guard = subprocess.Popen(
+        [shell, "-c", _SCRIPT, "aish-guard"],
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.defpath},
+        cwd="/",
+        start_new_session=True,
+    )
+    guard.returncode = 0  # it outlives us by design: no warning that nobody waited for it
+    return guard.pid
+
+
+_current: _Guard | None = None
+
+
+def _guard() -> _Guard:
+    global _current
+    if _current is None or _current.owner != os.getpid():  # after a fork the parent's guard is not ours
+        _current = _Guard()
+    return _current
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Whether there was anybody to signal; `number` 0 only asks."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # PermissionError: only the dead are left (macOS), or another user's
+        return False
+    return True
+
+
+def reap_group(group: int) -> None:
+    """Where aish is process 1 of a container, what its children left behind becomes its own to reap."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG) != (0, 0):
+            pass

@@ -1,0 +1,27 @@
+"""An aish of the smallest kind: owns a family, prints its pids, and waits to be killed.
+
+Arguments: `noprctl`, `noguard`.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from aish.wire import process_guard
+from aish.wire.process import ChildProcess, ProcessSpec
+
+
+async def main() -> None:
+    family = Path(__file__).with_name("family.py")
+    spec = ProcessSpec(argv=(sys.executable, str(family), "stubborn"), name="family")
+    async with ChildProcess.start(spec) as child:
+        async for piece in child.stdout:
+            sys.stdout.write(piece.decode())
+            sys.stdout.flush()
+
+
+if "noprctl" in sys.argv:
+    process_guard._find_prctl = lambda: None  # type: ignore[assignment]
+if "noguard" in sys.argv:
+    process_guard.watch = process_guard.forget = lambda group: None
+asyncio.run(main())
