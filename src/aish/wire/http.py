@@ -1,0 +1,163 @@
+"""The HTTP/1.1 client: `async with client.request(...) as response`.
+
+Leaving that context before the body has ended closes the connection at once, and that is how an upstream request is
+cancelled; leaving it after the end keeps the connection for the next request. Redirects are answers like any other.
+All failures are WireErrors that name the origin, never the query or a header. A request that makes no sense is a
+UsageError.
+
+Written for streams of small pieces from few origins. Behind a proxy it hands over to aiohttp (see `http_proxy`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from aish.errors import ConnectionLost
+from aish.wire.http_connection import Connection
+from aish.wire.http_deadlines import Watchdog
+from aish.wire.http_exchange import Exchange
+from aish.wire.http_message import (
+    HeaderItems,
+    Headers,
+    HttpBounds,
+    Response,
+    Timeouts,
+    check_headers,
+    check_method,
+    encode_head,
+)
+from aish.wire.http_pool import Pool
+from aish.wire.http_target import ProxySettings, Target, find_proxy, parse_url
+
+if TYPE_CHECKING:
+    from aish.wire.http_proxy import ProxyClient
+
+__all__ = ["Headers", "HttpBounds", "HttpClient", "ProxySettings", "Response", "Timeouts"]
+
+_DEFAULT_BOUNDS = HttpBounds()
+_DEFAULT_TIMEOUTS = Timeouts()
+
+
+class HttpClient:
+    """Keeps connections between requests, so there is one for many requests, on one event loop, closed by its owner."""
+
+    def __init__(
+        self,
+        *,
+        bounds: HttpBounds = _DEFAULT_BOUNDS,
+        proxies: ProxySettings | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._bounds = bounds
+        self._proxies = proxies
+        self._tls = ssl_context
+        self._pool = Pool(bounds, ssl_context)
+        self._through_proxy: ProxyClient | None = None
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: HeaderItems = (),
+        body: bytes = b"",
+        timeouts: Timeouts = _DEFAULT_TIMEOUTS,
+    ) -> AbstractAsyncContextManager[Response]:
+        """Entering sends the request and waits for the head of the answer."""
+        target = parse_url(url)
+        method = check_method(method)
+        pairs = check_headers(headers)
+        proxy = find_proxy(target, self._proxies)
+        if proxy is not None:
+            return self._proxy_client().request(method, url, target, proxy, pairs, body, timeouts)
+        head = encode_head(method, target, pairs, len(body))
+        return _Call(self._pool, self._bounds, target, head, body, timeouts, head_only=method == "HEAD")
+
+    async def aclose(self) -> None:
+        """Close every connection; answers still open end with ConnectionLost. Idempotent."""
+        await self._pool.aclose()
+        if self._through_proxy is not None:
+            await self._through_proxy.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _proxy_client(self) -> ProxyClient:
+        if self._through_proxy is None:
+            from aish.wire.http_proxy import ProxyClient  # few need it
+
+            self._through_proxy = ProxyClient(self._bounds, self._tls)
+        return self._through_proxy
+
+
+class _Call(AbstractAsyncContextManager[Response]):
+    """One request: takes a connection on entering, gives it back on leaving."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        bounds: HttpBounds,
+        target: Target,
+        head: bytes,
+        body: bytes,
+        timeouts: Timeouts,
+        *,
+        head_only: bool,
+    ) -> None:
+        self._pool = pool
+        self._bounds = bounds
+        self._target = target
+        self._head = head
+        self._body = body
+        self._timeouts = timeouts
+        self._head_only = head_only
+        self._connection: Connection | None = None
+        self._exchange: Exchange | None = None
+
+    async def __aenter__(self) -> Response:
+        watch = Watchdog(asyncio.get_running_loop(), self._timeouts, self._target.origin)
+        connection = await self._pool.acquire(self._target, watch)
+        reused = connection.reused
+        exchange = self._take(connection, watch)
+        try:
+            return await self._ask(exchange)
+        except ConnectionLost:
+            # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
+            if not reused or exchange.touched:
+                raise
+        return await self._ask(self._take(await self._pool.acquire(self._target, watch, fresh=True), watch))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def _take(self, connection: Connection, watch: Watchdog) -> Exchange:
+        exchange = Exchange(self._target, connection, watch, self._bounds, head_only=self._head_only)
+        self._connection = connection
+        self._exchange = connection.exchange = exchange
+        return exchange
+
+    async def _ask(self, exchange: Exchange) -> Response:
+        try:
+            await exchange.send(self._head, self._body)
+            await exchange.wait_for_head()
+        except BaseException:
+            self._leave()
+            raise
+        return exchange
+
+    def _leave(self) -> None:
+        if self._connection is not None and self._exchange is not None:
+            reusable = self._exchange.finish()
+            self._pool.release(self._connection, reusable=reusable)
+            self._connection = self._exchange = None

@@ -1,0 +1,127 @@
+"""One connection to an origin: opening it, and passing bytes between its transport and the exchange that has it.
+
+Life: opened by the pool, lent to one exchange after another, idle in between, aborted or lost once. Never reopened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from aish.errors import ConnectFailed
+from aish.wire.http_exchange import Exchange
+from aish.wire.http_target import Target
+
+
+class Connection(asyncio.Protocol):
+    """`on_lost` is called once, when the transport is gone for good."""
+
+    def __init__(self, target: Target, on_lost: Callable[[Connection], None]) -> None:
+        self.target = target
+        self.exchange: Exchange | None = None
+        self.reused = False
+        self.write_paused = False
+        self.idle_since_s = 0.0
+        self._transport: asyncio.Transport | None = None
+        self._on_lost = on_lost
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close at once: nothing that is still to be written is waited for, so that the peer hears of it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Called by the transport. TCP_NODELAY is already on: every event loop sets it for TCP.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.exchange is not None:
+            self.exchange.feed(data)
+        else:
+            self.abort()  # nobody asked: after this nothing on this connection could be trusted
+
+    def eof_received(self) -> None:
+        self._leave(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._leave(exc)
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        if self.exchange is not None:
+            self.exchange.write_resumed()
+
+    def _leave(self, exc: Exception | None) -> None:
+        if self.exchange is not None:
+            self.exchange.peer_left(exc)
+        self.abort()
+
+
+async def open_connection(
+    target: Target, on_lost: Callable[[Connection], None], tls: ssl.SSLContext | None
+) -> Connection:
+    """ConnectFailed says why not. The caller sets the deadline."""
+    loop = asyncio.get_running_loop()
+    connection = Connection(target, on_lost)
+    try:
+        if target.socket_path:
+            await loop.create_unix_connection(lambda: connection, target.socket_path)
+        else:
+            await loop.create_connection(
+                lambda: connection,
+                target.host,
+                target.port,
+                ssl=tls,
+                server_hostname=target.host if tls is not None else None,
+            )
+    except (OSError, NotImplementedError, AttributeError, UnicodeError) as exc:
+        raise explain(exc, target.origin) from exc
+    return connection
+
+
+def explain(exc: Exception, origin: str) -> ConnectFailed:
+    """What a failure to connect means to a person."""
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return ConnectFailed(
+            f"{origin}: its TLS certificate is not accepted: {exc.verify_message}",
+            hint="If it is signed by your own authority, add that to the trusted ones of this system.",
+        )
+    if isinstance(exc, ssl.SSLError):
+        return ConnectFailed(
+            f"{origin}: the TLS handshake failed: {exc.reason or exc}",
+            hint="Does it speak http rather than https there?",
+        )
+    if isinstance(exc, socket.gaierror | UnicodeError):
+        return ConnectFailed(f"{origin}: no such host is known", hint="Check the host name and the network.")
+    if isinstance(exc, ConnectionRefusedError):
+        return ConnectFailed(f"{origin}: connection refused", hint="Is the server running, and on this port?")
+    if isinstance(exc, FileNotFoundError):
+        return ConnectFailed(f"{origin}: there is no such socket", hint="Is the server running?")
+    if isinstance(exc, OSError):
+        return ConnectFailed(f"{origin}: cannot connect: {exc.strerror or exc}")
+    return ConnectFailed(f"{origin}: unix sockets do not exist on this system")

@@ -1,0 +1,135 @@
+"""The deadlines of one request, kept with one timer.
+
+The timer is set once, for the nearest moment at which anything could be due; when it fires it looks at what is due now
+and sets itself again. So a piece of a body costs a time stamp, not a timer. Connecting is bounded by whoever connects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Literal, Protocol, assert_never
+
+from aish.errors import WireError, WireTimeout
+from aish.wire.http_message import Timeouts
+
+Phase = Literal["connect", "send", "first_byte", "idle", "total"]
+
+_SAYS: dict[Phase, str] = {
+    "connect": "no connection within {:g} s",
+    "send": "took nothing more of the request for {:g} s",
+    "first_byte": "no answer within {:g} s of the request",
+    "idle": "fell silent for {:g} s in the middle of its answer",
+    "total": "the request was not over within {:g} s",
+}
+_HINTS: dict[Phase, str] = {
+    "connect": "Is it running, and reachable from here?",
+    "send": "",
+    "first_byte": "It may be loading a model or busy; a longer time can be allowed for it.",
+    "idle": "",
+    "total": "",
+}
+
+
+class Watched(Protocol):
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for the peer right now."""
+
+    def fail(self, error: WireError) -> None: ...
+
+
+class Watchdog:
+    """`stamp` is the moment the peer last did something; whoever notices it doing so sets it."""
+
+    __slots__ = (
+        "_armed_s",
+        "_limit_s",
+        "_loop",
+        "_origin",
+        "_phase",
+        "_timeouts",
+        "_timer",
+        "_total_due",
+        "_watched",
+        "stamp",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, origin: str) -> None:
+        self.stamp = loop.time()
+        self._loop = loop
+        self._timeouts = timeouts
+        self._origin = origin
+        self._total_due = math.inf if timeouts.total_s is None else self.stamp + timeouts.total_s
+        self._phase: Phase = "connect"
+        self._limit_s = timeouts.connect_s
+        self._watched: Watched | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_s = math.inf
+
+    def connect_due(self) -> float:
+        """When connecting, if it starts now, must be over."""
+        return min(self._loop.time() + self._timeouts.connect_s, self._total_due)
+
+    def connect_error(self) -> WireTimeout:
+        return self._error("total" if self._loop.time() >= self._total_due else "connect")
+
+    def watch(self, watched: Watched) -> None:
+        self._watched = watched
+        timeouts = self._timeouts
+        self._arm(min(self._loop.time() + min(timeouts.first_byte_s, timeouts.idle_s), self._total_due))
+
+    def enter(self, phase: Phase) -> None:
+        self._phase = phase
+        self._limit_s = _limit_of(self._timeouts, phase)
+        self.stamp = self._loop.time()
+        if self.stamp + self._limit_s < self._armed_s:
+            self._arm(self.stamp + self._limit_s)
+
+    def stop(self) -> None:
+        self._watched = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_s = due_s
+        self._timer = self._loop.call_at(due_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        watched = self._watched
+        if watched is None:
+            return
+        now = self._loop.time()
+        if self._phase == "idle" and not watched.waiting:
+            self.stamp = now  # our own caller is the slow one
+        due = min(self.stamp + self._limit_s, self._total_due)
+        if now < due:
+            self._arm(due)
+        else:
+            watched.fail(self._error("total" if now >= self._total_due else self._phase))
+
+    def _error(self, phase: Phase) -> WireTimeout:
+        return timeout_error(self._origin, self._timeouts, phase)
+
+
+def timeout_error(origin: str, timeouts: Timeouts, phase: Phase) -> WireTimeout:
+    text = _SAYS[phase].format(_limit_of(timeouts, phase))
+    return WireTimeout(f"{origin}: {text}", phase=phase, hint=_HINTS[phase])
+
+
+def _limit_of(timeouts: Timeouts, phase: Phase) -> float:
+    match phase:
+        case "connect":
+            return timeouts.connect_s
+        case "first_byte":
+            return timeouts.first_byte_s
+        case "send" | "idle":
+            return timeouts.idle_s
+        case "total":
+            return math.inf if timeouts.total_s is None else timeouts.total_s
+        case _:
+            assert_never(phase)

@@ -1,0 +1,154 @@
+"""What is said over HTTP: bounds, deadlines, headers, the request head, and the answer as callers see it.
+
+Knows nothing of sockets. Reprs never show header values: they may hold keys.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+import msgspec
+
+from aish.errors import TooLarge, UsageError
+from aish.wire.http_target import Target
+
+HeaderItems = Sequence[tuple[str, str]] | Mapping[str, str]
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# The client frames messages, keeps connections and decodes nothing: a caller setting these could only break that.
+_OURS = frozenset({"content-length", "transfer-encoding", "connection", "accept-encoding", "upgrade", "expect", "te"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds a request may spend in each phase. `total_s` covers everything, from the call to the last byte."""
+
+    connect_s: float = 10  # waiting for a pool slot, DNS, TCP and TLS together
+    first_byte_s: float = 120  # a local model may have to load, then read a long prompt, before it answers
+    idle_s: float = 60  # silence in the middle: between two pieces of the body, or while the peer takes our upload
+    total_s: float | None = None
+
+
+class HttpBounds(msgspec.Struct, frozen=True):
+    max_header_bytes: int = 64 * 1024  # ten times what real servers send, and small enough to ignore in memory
+    max_body_bytes: int = 64 * 1024 * 1024  # for read(): long embeddings fit, a runaway answer cannot fill memory
+    max_connections_per_origin: int = 1024  # a thousand streams to one model server must not queue behind each other
+    idle_expiry_s: float = 30  # longer than the pause between two steps of a turn, shorter than most NATs forget
+    high_water_bytes: int = 256 * 1024  # one full socket read; past it the peer has to wait for our caller
+
+
+class Headers:
+    """Response headers in the order received, duplicates kept. Names are looked up in any case."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self._items = items
+
+    def find(self, name: str) -> str | None:
+        """The first value of that name."""
+        wanted = name.lower().encode("latin-1")
+        for key, value in self._items:
+            if key.lower() == wanted:
+                return value.decode("latin-1")
+        return None
+
+    def get(self, name: str, default: str = "") -> str:
+        value = self.find(name)
+        return default if value is None else value
+
+    def get_all(self, name: str) -> list[str]:
+        wanted = name.lower()
+        return [value for key, value in self if key == wanted]
+
+    def __getitem__(self, name: str) -> str:
+        value = self.find(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Names in lower case, with their values."""
+        for key, value in self._items:
+            yield key.decode("latin-1").lower(), value.decode("latin-1")
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Headers({[name for name, _ in self]})"
+
+
+class Response(AsyncIterator[bytes]):
+    """An answer whose head has arrived. Iterate over it, once, for the body in the pieces in which it arrives.
+
+    Valid inside the context that gave it. A body that breaks off raises ConnectionLost, a late one WireTimeout. The
+    body is as sent: no content-encoding is ever asked for, and one sent anyway is not undone.
+    """
+
+    status: int
+    reason: str
+    headers: Headers
+
+    def __init__(self, target: Target, bounds: HttpBounds) -> None:
+        self.status = 0
+        self.reason = ""
+        self.headers = Headers()
+        self._target = target
+        self._bounds = bounds
+
+    @abstractmethod
+    async def __anext__(self) -> bytes: ...
+
+    async def read(self, max_bytes: int | None = None) -> bytes:
+        """The rest of the body; TooLarge if there is more of it than `max_bytes` (by default the client's bound)."""
+        limit = self._bounds.max_body_bytes if max_bytes is None else max_bytes
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self:
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"{self._target.origin}: the answer is larger than {limit} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.status} from {self._target.origin}>"
+
+
+def check_headers(headers: HeaderItems) -> list[tuple[str, str]]:
+    """The headers as pairs, or UsageError for any that would change the framing or smuggle in another header."""
+    pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+    for name, value in pairs:
+        if not _TOKEN.fullmatch(name):
+            raise UsageError("a header name has characters that HTTP does not allow")
+        if name.lower() in _OURS:
+            raise UsageError(f"the header {name!r} is set by the client itself")
+        if _CONTROL.search(value) or not value.isascii():
+            raise UsageError(f"the value of the header {name!r} has characters that HTTP does not allow")
+    return pairs
+
+
+def check_method(method: str) -> str:
+    if not _TOKEN.fullmatch(method):
+        raise UsageError("the HTTP method has characters that HTTP does not allow")
+    return method.upper()
+
+
+def encode_head(method: str, target: Target, headers: Sequence[tuple[str, str]], body_bytes: int) -> bytes:
+    """The request up to its body. `method` and `headers` have been checked."""
+    lines = [f"{method} {target.path} HTTP/1.1"]
+    if not any(name.lower() == "host" for name, _ in headers):
+        lines.append(f"host: {target.host_header}")
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines.append("accept-encoding: identity")
+    if body_bytes or method in _WITH_BODY:
+        lines.append(f"content-length: {body_bytes}")
+    lines.append("\r\n")
+    return "\r\n".join(lines).encode("ascii")
