@@ -5,6 +5,7 @@ AishError                    has a message for a person and a hint saying what t
 ├── ConfigError              a config file or variable is wrong
 ├── StoreError               the store cannot be opened, read or written
 ├── SessionNotFound
+├── SessionBusy              another process is answering in it
 ├── WireError                the transport failed; adapters translate it into their own kind
 │   ├── ConnectFailed            nothing was sent
 │   ├── WireTimeout              a deadline passed; `phase` says which
@@ -54,6 +55,10 @@ class StoreError(AishError):
 
 class SessionNotFound(AishError):
     pass
+
+
+class SessionBusy(AishError):
+    retry = True
 
 
 class WireError(AishError):

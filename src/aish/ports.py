@@ -1,6 +1,6 @@
 """The engine's whole view of the outside world, on one page.
 
-Adapters implement these Protocols, `wiring` chooses them, contract suites in tests/contracts hold every adapter to them.
+Adapters implement these Protocols, `wiring` chooses them, and the suites in tests/contracts hold each adapter to them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,15 @@ class Clock(Protocol):
         """Wall clock, milliseconds since the epoch."""
 
     def monotonic_s(self) -> float: ...
+
+
+class Owners(Protocol):
+    """Who runs a turn: this process has a name, and any name can be asked after."""
+
+    @property
+    def me(self) -> str: ...
+
+    def is_alive(self, owner: str) -> bool: ...
 
 
 class Tokenizer(Protocol):
@@ -94,7 +103,7 @@ class Gate(Protocol):
 class Store(Protocol):
     """What survives. Writes are applied in the order they are made.
 
-    `append_events` returns at once and is on disk soon; `flush` returns when all that was appended before it is durable.
+    `append_events` returns at once and is on disk soon; `flush` returns when all that was appended before is durable.
     The other writes are durable when they return.
     """
 
@@ -111,8 +120,7 @@ class Store(Protocol):
         """Record a running turn; returns its number within the session (the record's own number is ignored)."""
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
-        """Events `first_seq..last_seq` as newline-terminated JSON. Never blocks; past a bound of memory it drops nothing
-        but makes the next `flush` slower."""
+        """Events `first_seq..last_seq` as newline-terminated JSON. Never blocks."""
 
     async def flush(self) -> None: ...
 

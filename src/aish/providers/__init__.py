@@ -1,0 +1,1 @@
+"""Backends that answer, behind one streaming port."""

@@ -66,7 +66,7 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, tag="arguments_delta"):
 
 
 class ToolCallReady(msgspec.Struct, frozen=True, tag="tool_call_ready"):
-    """The call is complete. Durable before anything of it runs: this is the intent."""
+    """The model has finished writing this call."""
 
     name: str
     arguments: str
@@ -77,11 +77,14 @@ class DecisionAsked(msgspec.Struct, frozen=True, tag="decision_asked"):
 
 
 class DecisionMade(msgspec.Struct, frozen=True, tag="decision_made"):
+    """The gate has spoken. When it allows more than a read, durable before the effect: this is the intent."""
+
     decision: Decision
+    effect: Effect
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
-    """The call's one result. Durable before the next step: this is the outcome."""
+    """The call's one result. After more than a read, durable before the next step: this is the outcome."""
 
     name: str
     status: ResultStatus

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from aish.types.requests import Sampling, ToolMode
+
 
 class Constraint(StrEnum):
     """Kinds of constrained output a backend can promise."""
@@ -34,3 +36,14 @@ class ModelInfo(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         return f"{self.provider}:{self.id}"
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """A name for a model with options. What is None or empty leaves the model's own."""
+
+    model: str
+    system: str = ""
+    sampling: Sampling = Sampling()
+    tool_mode: ToolMode = "auto"
+    use_tool_role: bool | None = None
+    context_size: int | None = None

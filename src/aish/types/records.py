@@ -19,7 +19,10 @@ class SessionRecord(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct, frozen=True):
-    """`end` None: still running, or its process died. `messages` is the valid history the turn left, () if none."""
+    """`end` None: still running, or its process died. `messages` is the valid history the turn left, () if none.
+
+    `owner` names the process that runs it, so that another can tell a turn under way from one left behind.
+    """
 
     id: str
     session: str
@@ -31,3 +34,4 @@ class TurnRecord(msgspec.Struct, frozen=True):
     finished_ms: int | None = None
     messages: tuple[Message, ...] = ()
     usage: Usage = Usage()
+    owner: str = ""

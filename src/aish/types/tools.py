@@ -60,3 +60,14 @@ class ResultStatus(StrEnum):
     REPEATED = "repeated"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+
+
+MAX_NAME_CHARS = 64
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def wire_name(name: str) -> str:
+    """A name every provider accepts, `^[a-zA-Z0-9_-]{1,64}$`: the first dot parts source and tool, others become `_`."""
+    dotted = name if "__" in name else name.replace(".", "__", 1)
+    legal = "".join(char if char in _LEGAL else "_" for char in dotted[:MAX_NAME_CHARS])
+    return legal or "_"

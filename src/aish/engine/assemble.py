@@ -1,0 +1,135 @@
+"""Turns one step's chunks into events, putting tool calls together from their fragments.
+
+Backends differ: fragments of several calls interleave, `index` or `id` or `name` may be missing, ids repeat from step
+to step. What leaves here is uniform: started (with a name), argument deltas, ready; each call with an id unique in
+its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from aish.engine.scribe import Scribe
+from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
+from aish.types.events import (
+    ArgumentsDelta,
+    Event,
+    ReasoningDelta,
+    Status,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+)
+from aish.types.ids import new_id
+from aish.types.messages import ToolCall
+from aish.types.usage import Usage
+
+# More than any sane step makes; a backend that streams endless new calls is cut off here.
+MAX_CALLS = 128
+# A megabyte of arguments is legal, if odd; a model in a loop must not eat memory.
+MAX_ARGUMENTS_CHARS = 4 * 1024 * 1024
+NAMELESS = "nameless_tool"
+
+
+class _Draft:
+    """A call being put together."""
+
+    def __init__(self, index: int, call: str) -> None:
+        self.index = index
+        self.call = call
+        self.backend_id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.size = 0
+
+
+class Assembler:
+    def __init__(self, scribe: Scribe, used_ids: set[str], canonical: Callable[[str], str]) -> None:
+        self._scribe = scribe
+        self._used_ids = used_ids
+        self._canonical = canonical
+        self._drafts: dict[int, _Draft] = {}
+        self._current: _Draft | None = None
+        self._noted_index = False
+        self.calls: list[ToolCall] = []
+        self.end: StepEnd | None = None
+        self.usage: Usage | None = None
+        self.said_anything = False
+
+    def feed(self, chunk: Chunk) -> Iterator[Event]:
+        if isinstance(chunk, TextDelta | ReasoningDelta):
+            self.said_anything = True
+            yield self._scribe.event(chunk)
+        elif isinstance(chunk, CallFragment):
+            self.said_anything = True
+            yield from self._fragment(chunk)
+        elif isinstance(chunk, UsageChunk):
+            self.usage = chunk.usage
+        elif isinstance(chunk, StepFinished):
+            self.end = chunk.end
+        else:
+            yield self._scribe.event(chunk)
+
+    def finish(self) -> Iterator[Event]:
+        """All fragments are in: every draft becomes a ready call, in the order they began."""
+        for draft in self._drafts.values():
+            if not draft.name:
+                yield from self._start(draft, NAMELESS)
+            call = ToolCall(draft.call, draft.name, "".join(draft.pieces))
+            self.calls.append(call)
+            yield self._scribe.event(ToolCallReady(call.name, call.arguments), call.id)
+
+    def _fragment(self, fragment: CallFragment) -> Iterator[Event]:
+        if fragment.index is None and not self._noted_index:
+            self._noted_index = True
+            yield self._scribe.event(Status("the backend leaves out the index of tool calls; reading them in order"))
+        draft = self._draft_for(fragment)
+        if draft is None:
+            return
+        if fragment.name and not draft.name:
+            yield from self._start(draft, fragment.name)
+        yield from self._argument(draft, fragment.arguments)
+
+    def _draft_for(self, fragment: CallFragment) -> _Draft | None:
+        draft = self._current if fragment.index is None else self._drafts.get(fragment.index)
+        if draft is None or (fragment.index is None and _begins_another(draft, fragment)):
+            if len(self._drafts) >= MAX_CALLS:
+                return None
+            draft = self._open(fragment)
+        elif fragment.id and not draft.backend_id:
+            draft.backend_id = fragment.id
+        self._current = draft
+        return draft
+
+    def _open(self, fragment: CallFragment) -> _Draft:
+        index = len(self._drafts) if fragment.index is None else fragment.index
+        draft = _Draft(index, self._unique(fragment.id))
+        draft.backend_id = fragment.id
+        self._drafts[index] = draft
+        return draft
+
+    def _unique(self, backend_id: str) -> str:
+        call = backend_id if backend_id and backend_id not in self._used_ids else new_id("call")
+        self._used_ids.add(call)
+        return call
+
+    def _start(self, draft: _Draft, name: str) -> Iterator[Event]:
+        draft.name = self._canonical(name)
+        yield self._scribe.event(ToolCallStarted(draft.index, draft.name), draft.call)
+        for piece in draft.pieces:
+            yield self._scribe.event(ArgumentsDelta(piece), draft.call)
+
+    def _argument(self, draft: _Draft, piece: str) -> Iterator[Event]:
+        draft.size += len(piece)
+        if not piece or draft.size > MAX_ARGUMENTS_CHARS:
+            return
+        draft.pieces.append(piece)
+        if draft.name:
+            yield self._scribe.event(ArgumentsDelta(piece), draft.call)
+
+
+def _begins_another(draft: _Draft, fragment: CallFragment) -> bool:
+    """Without an index, a new id (or, where ids are missing, a new name after arguments) begins the next call."""
+    if fragment.id and draft.backend_id:
+        return fragment.id != draft.backend_id
+    return bool(fragment.name and draft.name and draft.pieces)

@@ -1,0 +1,203 @@
+"""Every effect a model asks for goes through here: prepare, authorise, execute, finalise.
+
+Calls are prepared in order. Neighbouring reads run together, anything else runs alone; results leave in the order of
+the calls. Whatever goes wrong becomes a result the model can read, so each call has exactly one. Leaving the stream of
+events early cancels what is running; `closing_outcome` then says how each call stood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+
+import msgspec
+
+from aish.engine.arguments import BadArguments, parse_arguments, schema_errors
+from aish.engine.execute import Executor, Outcome, aish_says
+from aish.engine.meter import Meter
+from aish.engine.offer import Offer
+from aish.engine.pump import Pump
+from aish.engine.scribe import Scribe
+from aish.ports import Ask, Gate
+from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.events import DecisionAsked, DecisionMade, Event, Status, ToolResult, TurnEnd
+from aish.types.messages import ToolCall
+from aish.types.tools import Arguments, Effect, ResultStatus, ToolSpec
+
+# Failures of the way to a tool rather than of the tool: the user is told as well as the model.
+_SHOWN_TO_USER = frozenset({
+    ResultStatus.TRANSPORT, ResultStatus.SERVER_GONE, ResultStatus.RPC_ERROR, ResultStatus.TIMEOUT,
+})  # fmt: skip
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    call: ToolCall
+    spec: ToolSpec
+    arguments: Arguments
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    call: ToolCall
+    outcome: Outcome
+
+
+class Dispatcher:
+    """Serves the calls of one turn."""
+
+    def __init__(
+        self, *, offer: Offer, gate: Gate, executor: Executor, meter: Meter, scribe: Scribe, ask: Ask | None
+    ) -> None:
+        self._offer = offer
+        self._gate = gate
+        self._executor = executor
+        self._meter = meter
+        self._ask = ask
+        self._pump = Pump(scribe)
+        self._outcomes: dict[str, Outcome] = {}
+        self._begun: set[str] = set()
+        self._for_turn: set[str] = set()
+        self._repeats: dict[tuple[str, bytes], int] = {}
+        self.stop: TurnEnd | None = None  # set when the turn must end after these calls
+
+    def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
+        return self._pump.events(self._serve(calls))
+
+    def closing_outcome(self, call: ToolCall) -> Outcome:
+        """For a call whose result was never sent because the turn was cancelled."""
+        if outcome := self._outcomes.get(call.id):
+            return outcome
+        if call.id in self._begun:
+            return aish_says(ResultStatus.CANCELLED, "cancelled while it ran; it may or may not have had its effect.")
+        return aish_says(ResultStatus.CANCELLED, "cancelled before it ran.")
+
+    async def _serve(self, calls: Sequence[ToolCall]) -> None:
+        for group in _groups([self._prepare(call) for call in calls]):
+            admitted = [item for item in group if isinstance(item, Prepared) and await self._admit(item)]
+            await self._execute(admitted)
+            for item in group:
+                await self._finalise(item)
+
+    def _prepare(self, call: ToolCall) -> Prepared | Rejected:
+        spec = self._offer.find(call.name)
+        if spec is None:
+            return self._reject(call, self._no_such_tool(call.name))
+        try:
+            arguments = parse_arguments(call.arguments)
+        except BadArguments as exc:
+            text = f"{exc}. Send one JSON object and try again."
+            return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
+        if errors := schema_errors(spec.schema, arguments):
+            text = f"the arguments do not fit the schema of {spec.name}: {'; '.join(errors)}"
+            return self._reject(call, aish_says(ResultStatus.SCHEMA, text))
+        return Prepared(call, spec, arguments)
+
+    def _no_such_tool(self, name: str) -> Outcome:
+        if self._offer.is_known(name):
+            return aish_says(ResultStatus.NOT_ALLOWED, f"the tool {name} is not allowed in this request.")
+        near = self._offer.near(name)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        return aish_says(ResultStatus.UNKNOWN_TOOL, f"there is no tool named {name}.{hint}")
+
+    def _reject(self, call: ToolCall, outcome: Outcome) -> Rejected:
+        self._outcomes[call.id] = outcome
+        return Rejected(call, outcome)
+
+    async def _admit(self, item: Prepared) -> bool:
+        """Budget, repeat guard, gate: what stops a call here is its outcome."""
+        refusal = self._over_limit() or await self._over_repeated(item) or await self._refused(item)
+        if refusal is not None:
+            self._outcomes[item.call.id] = refusal
+        return refusal is None
+
+    def _over_limit(self) -> Outcome | None:
+        if self.stop is None and self._meter.take_tool_call():
+            return None
+        self.stop = self.stop or TurnEnd.MAX_TOOL_CALLS
+        return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
+
+    async def _over_repeated(self, item: Prepared) -> Outcome | None:
+        """The same call again and again: a person may let it go on, otherwise the turn stops here."""
+        key = (item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
+        count = self._repeats[key] = self._repeats.get(key, 0) + 1
+        if count < self._meter.limits.repeat_limit:
+            return None
+        reason = f"the model makes this same call for the {count}. time in this turn"
+        question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
+        if (await self._consent(question)).choice is not Choice.NO:
+            return None
+        self.stop = TurnEnd.REPEATED
+        return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
+
+    async def _refused(self, item: Prepared) -> Outcome | None:
+        decision = await self._decide(EffectRequest(item.call.id, item.spec, item.arguments))
+        await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
+        if decision.verdict is Verdict.ALLOW:
+            return None
+        return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
+
+    async def _decide(self, effect: EffectRequest) -> Decision:
+        """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
+        try:
+            decision = await self._gate.authorise(effect, self._consent if self._ask else None)
+        except Exception as exc:
+            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
+        if decision.verdict is Verdict.ASK:
+            return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
+        return decision
+
+    async def _consent(self, question: Question) -> Answer:
+        if self._ask is None:
+            return Answer(Choice.NO)
+        if question.kind is QuestionKind.EFFECT and question.tool in self._for_turn:
+            return Answer(Choice.YES)
+        await self._pump.say(DecisionAsked(question), question.call)
+        try:
+            answer = await self._ask(question)
+        except Exception as exc:
+            return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
+        if answer.choice is Choice.TURN and question.kind is QuestionKind.EFFECT:
+            self._for_turn.add(question.tool)
+        return answer
+
+    async def _execute(self, admitted: Sequence[Prepared]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for item in admitted:
+                self._begun.add(item.call.id)
+                group.create_task(self._run(item))
+
+    async def _run(self, item: Prepared) -> None:
+        call = item.call.id
+        self._outcomes[call] = await self._executor.run(
+            item.spec,
+            item.arguments,
+            call=call,
+            deadline_s=self._meter.remaining_s,
+            say=lambda text: self._pump.murmur(Status(text), call),
+        )
+
+    async def _finalise(self, item: Prepared | Rejected) -> None:
+        call = item.call
+        effect = item.spec.effect if isinstance(item, Prepared) else None
+        outcome = self._outcomes[call.id].truncated(self._meter.limits.result_max_chars)
+        if outcome.status in _SHOWN_TO_USER:
+            self._pump.murmur(Status(f"{call.name}: {outcome.text}"), call.id)
+        await self._pump.say(result_event(call, outcome, effect), call.id)
+
+
+def result_event(call: ToolCall, outcome: Outcome, effect: Effect | None = None) -> ToolResult:
+    return ToolResult(call.name, outcome.status, outcome.parts, effect, outcome.duration_ms, outcome.truncated_chars)
+
+
+def _groups(items: Sequence[Prepared | Rejected]) -> Iterator[list[Prepared | Rejected]]:
+    """Neighbours that only read (or will not run) form a group; every other call is a group of its own."""
+    reads: list[Prepared | Rejected] = []
+    for item in items:
+        if isinstance(item, Rejected) or item.spec.effect is Effect.READ:
+            reads.append(item)
+            continue
+        if reads:
+            yield reads
+            reads = []
+        yield [item]
+    if reads:
+        yield reads

@@ -1,0 +1,45 @@
+"""Counts what a turn spends and says when a limit is reached."""
+
+from __future__ import annotations
+
+from aish.ports import Clock
+from aish.types.events import TurnEnd
+from aish.types.limits import Limits
+from aish.types.usage import Usage
+
+
+class Meter:
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self.limits = limits
+        self.steps = 0
+        self.tool_calls = 0
+        self.usage = Usage()
+        self._monotonic_s = clock.monotonic_s
+        self._deadline_s = clock.monotonic_s() + limits.wall_s
+
+    @property
+    def remaining_s(self) -> float:
+        return max(0.0, self._deadline_s - self._monotonic_s())
+
+    def spend(self, usage: Usage) -> None:
+        self.usage = self.usage + usage
+
+    def take_tool_call(self) -> bool:
+        """Whether there is room for one more call; if so it is counted."""
+        if self.tool_calls >= self.limits.max_tool_calls:
+            return False
+        self.tool_calls += 1
+        return True
+
+    def reached(self) -> TurnEnd | None:
+        """The limit that forbids another step, if any."""
+        limits = self.limits
+        if self.steps >= limits.max_steps:
+            return TurnEnd.MAX_STEPS
+        if self.remaining_s <= 0:
+            return TurnEnd.WALL_TIME
+        if limits.max_tokens is not None and self.usage.total_tokens >= limits.max_tokens:
+            return TurnEnd.TOKENS
+        if limits.max_cost is not None and (self.usage.cost or 0.0) >= limits.max_cost:
+            return TurnEnd.COST
+        return None

@@ -1,0 +1,44 @@
+"""Closes a turn whose process died: what it had recorded stays, what was open gets its one result, and it ends."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.engine.dispatch import result_event
+from aish.engine.execute import aish_says
+from aish.engine.scribe import Scribe
+from aish.engine.transcript import Transcript
+from aish.ports import Clock, Store
+from aish.types.events import Event, TurnEnd, TurnFinished, UsageReported, decode_event, encode_event
+from aish.types.records import TurnRecord
+from aish.types.tools import ResultStatus
+from aish.types.usage import Usage
+
+_SAYING = "interrupted: aish ended before this turn did"
+_UNKNOWN = "interrupted: aish ended while this was under way; it may or may not have had its effect."
+
+
+async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock) -> TurnRecord:
+    recorded = [decode_event(line) for line in (await store.read_events(turn.id)).splitlines()]
+    transcript = Transcript()
+    usage = Usage()
+    for event in recorded:
+        transcript.apply(event)
+        if isinstance(event.body, UsageReported):
+            usage = usage + event.body.usage
+    for event in _owed(turn, recorded, transcript, usage, clock):
+        transcript.apply(event)
+        store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")
+    messages, now_ms = transcript.history(f"[aish] {_SAYING}"), clock.now_ms()
+    await store.finish_turn(turn.id, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
+    return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
+
+
+def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock) -> list[Event]:
+    scribe = Scribe(turn.session, turn.id, clock, last_seq=recorded[-1].seq if recorded else 0)
+    scribe.step = recorded[-1].step if recorded else 0
+    results = [
+        scribe.event(result_event(call, aish_says(ResultStatus.INTERRUPTED, _UNKNOWN)), call.id)
+        for call in transcript.open_calls
+    ]
+    return [*results, scribe.event(TurnFinished(TurnEnd.INTERRUPTED, usage, _SAYING))]

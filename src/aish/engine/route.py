@@ -1,0 +1,149 @@
+"""From a model's name to the provider that serves it.
+
+`provider:model` names both; a preset names a model with options; a provider's own name means its first model; a bare
+name is looked for in what each provider lists; no name at all means the configured default, else what discovery finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from aish.errors import AishError, ModelNotFound
+from aish.ports import Provider
+from aish.types.models import ModelInfo, Preset
+from aish.types.requests import Sampling, ToolMode
+
+# Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
+LIST_TIMEOUT_S = 3.0
+
+# Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
+FindCandidates = Callable[[], Awaitable[Sequence[Provider]]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    provider: Provider
+    info: ModelInfo
+    sampling: Sampling = Sampling()
+    system: str = ""
+    tool_mode: ToolMode = "auto"
+    use_tool_role: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+
+class Router:
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        *,
+        presets: Mapping[str, Preset] | None = None,
+        default: str = "",
+        candidates: FindCandidates | None = None,
+    ) -> None:
+        self._providers = dict(providers)
+        self._presets = dict(presets or {})
+        self._default = default
+        self._find_candidates = candidates
+        self._candidates: list[Provider] | None = None
+        self._infos: dict[str, ModelInfo] = {}
+        self._strict: set[str] = set()
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        return self._providers
+
+    async def resolve(self, name: str) -> Route:
+        name = name or self._default
+        preset = self._presets.get(name)
+        if preset is None:
+            return await self._plain(name)
+        route = await self._plain(preset.model)
+        info = msgspec.structs.replace(route.info, context_size=preset.context_size or route.info.context_size)
+        return Route(route.provider, info, preset.sampling, preset.system, preset.tool_mode, preset.use_tool_role)
+
+    def rejects_tool_role(self, route: Route) -> bool:
+        """By config, or because this model's backend was seen to reject the shape."""
+        return route.use_tool_role is False or route.name in self._strict
+
+    def remember_strict(self, route: Route) -> None:
+        self._strict.add(route.name)
+
+    async def list_models(self) -> list[ModelInfo]:
+        """Everything every provider offers; the ones that fail to say are left out."""
+        await self._candidates_once()
+        return [info for infos in (await self._listings()).values() for info in infos]
+
+    async def _plain(self, name: str) -> Route:
+        if not name:
+            return await self._default_route()
+        prefix, colon, rest = name.partition(":")
+        if colon and prefix in self._providers:
+            return await self._described(self._providers[prefix], rest)
+        return await self._listed(name)
+
+    async def _default_route(self) -> Route:
+        for provider in await self._candidates_once():
+            if infos := await _list_safely(provider):
+                return await self._described(provider, infos[0].id)
+        raise ModelNotFound(
+            "no model to ask: no local server answers and none is configured",
+            hint="run `aish models pull smollm2`, start a local server such as Ollama, or see `aish doctor`",
+        )
+
+    async def _listed(self, name: str) -> Route:
+        route = await self._look_up(name, await self._listings())
+        if route is None and self._candidates is None:
+            await self._candidates_once()
+            route = await self._look_up(name, await self._listings())
+        if route is None:
+            raise self._not_found(name, await self._listings())
+        return route
+
+    async def _look_up(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> Route | None:
+        if listings.get(name):
+            return await self._described(self._providers[name], listings[name][0].id)
+        for provider, infos in listings.items():
+            if any(info.id == name for info in infos):
+                return await self._described(self._providers[provider], name)
+        return None
+
+    async def _described(self, provider: Provider, model: str) -> Route:
+        key = f"{provider.name}:{model}"
+        if key not in self._infos:
+            self._infos[key] = await provider.describe(model)
+        return Route(provider, self._infos[key])
+
+    async def _listings(self) -> dict[str, Sequence[ModelInfo]]:
+        names = list(self._providers)
+        found = await asyncio.gather(*(_list_safely(self._providers[name]) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    async def _candidates_once(self) -> Sequence[Provider]:
+        """Found once; those not known before become providers like any other."""
+        if self._candidates is None:
+            found = await self._find_candidates() if self._find_candidates else self._providers.values()
+            self._candidates = list(found)
+            for provider in self._candidates:
+                self._providers.setdefault(provider.name, provider)
+        return self._candidates
+
+    def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
+        known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
+        bare = {info.id: info.name for infos in listings.values() for info in infos}
+        near = difflib.get_close_matches(name, [*known, *bare], n=3)
+        hint = f"did you mean {', '.join(dict.fromkeys(bare.get(n, n) for n in near))}?" if near else ""
+        return ModelNotFound(f"no model named {name}", hint=hint or "`aish models` lists what there is")
+
+
+async def _list_safely(provider: Provider) -> Sequence[ModelInfo]:
+    try:
+        async with asyncio.timeout(LIST_TIMEOUT_S):
+            return await provider.list_models()
+    except (AishError, TimeoutError):
+        return ()

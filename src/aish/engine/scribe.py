@@ -1,0 +1,19 @@
+"""Writes the envelope of every event of one turn: ids, step, and a number without gaps."""
+
+from __future__ import annotations
+
+from aish.ports import Clock
+from aish.types.events import Body, Event
+
+
+class Scribe:
+    def __init__(self, session: str, turn: str, clock: Clock, *, last_seq: int = 0) -> None:
+        self.session = session
+        self.turn = turn
+        self.step = 0
+        self._seq = last_seq
+        self._now_ms = clock.now_ms
+
+    def event(self, body: Body, call: str = "") -> Event:
+        self._seq += 1
+        return Event(self.session, self.turn, self._seq, self._now_ms(), body, self.step, call)

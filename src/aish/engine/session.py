@@ -1,0 +1,193 @@
+"""The engine's front door: a request in, one recorded turn of events out.
+
+Turns of one session are serialised. Every event is recorded as it passes; an intent or outcome of more than a read, and
+the end of the turn, are durable before the consumer sees them. A turn left early is closed here; one whose process died
+is closed when its session is next opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from aish.engine.context import compose_system
+from aish.engine.dispatch import Dispatcher
+from aish.engine.execute import Executor, Lanes
+from aish.engine.meter import Meter
+from aish.engine.offer import Offer, matches
+from aish.engine.recovery import close_interrupted
+from aish.engine.route import Route, Router
+from aish.engine.scribe import Scribe
+from aish.engine.turn import Turn
+from aish.errors import SessionBusy, SessionNotFound
+from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
+from aish.safety.redact import Redactor
+from aish.types.decisions import Verdict
+from aish.types.events import DecisionMade, Event, ToolResult, TurnEnd, TurnFinished, encode_event
+from aish.types.ids import new_id
+from aish.types.messages import Message, UserMessage
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.requests import Sampling, TurnRequest
+from aish.types.tools import Effect
+
+_TITLE_CHARS = 80
+
+
+class Engine:
+    def __init__(
+        self,
+        *,
+        router: Router,
+        tools: Toolset,
+        gate: Gate,
+        store: Store,
+        clock: Clock,
+        owners: Owners,
+        redactor: Redactor,
+        system: str = "",
+    ) -> None:
+        self.router = router
+        self.store = store
+        self.tools = tools
+        self._gate = gate
+        self._clock = clock
+        self._owners = owners
+        self._redactor = redactor
+        self._system = system
+        self._lanes = Lanes()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, request: TurnRequest, *, ask: Ask | None = None) -> AsyncIterator[AsyncGenerator[Event, None]]:
+        """Run one turn. What is wrong with the request itself is raised on entering; later failures are events.
+
+        `ask` puts the gate's questions to a person; None means nobody is there. Leaving the context stops everything.
+        """
+        route = await self.router.resolve(request.model)
+        session = request.session or new_id("sess")
+        lock = self._locks.setdefault(session, asyncio.Lock())
+        async with lock:
+            history = await self._open_session(session, request, route)
+            turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
+            await self._start(turn, request, route)
+            async with aclosing(self._recorded(turn)) as events:
+                yield events
+
+    async def history(self, session: str) -> tuple[Message, ...]:
+        """What the model is shown of a session's past."""
+        turns = [await self._closed(turn) for turn in await self.store.list_turns(session)]
+        return tuple(message for turn in turns for message in turn.messages)
+
+    async def aclose(self) -> None:
+        """Ends tools, providers and the store, in that order. One that fails does not keep the others open."""
+        for aclose in (self.tools.aclose, *(p.aclose for p in self.router.providers.values()), self.store.aclose):
+            try:
+                await aclose()
+            except Exception:
+                continue
+
+    async def _open_session(self, session: str, request: TurnRequest, route: Route) -> tuple[Message, ...]:
+        if request.session:
+            if await self.store.find_session(session) is None:
+                raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
+            return await self.history(session)
+        now_ms = self._clock.now_ms()
+        await self.store.create_session(SessionRecord(session, now_ms, now_ms, _title(request.message), route.name))
+        return ()
+
+    async def _closed(self, turn: TurnRecord) -> TurnRecord:
+        """The turn, closed first if its process died before it could."""
+        if turn.end is not None:
+            return turn
+        if self._owners.is_alive(turn.owner):
+            raise SessionBusy(
+                f"another aish ({turn.owner}) is still answering in session {turn.session}",
+                hint="wait for it to finish, or start a new session",
+            )
+        return await close_interrupted(turn, self.store, self._clock)
+
+    def _make_turn(
+        self, session: str, turn: str, request: TurnRequest, route: Route, history: tuple[Message, ...], ask: Ask | None
+    ) -> Turn:
+        scribe = Scribe(session, turn, self._clock)
+        meter = Meter(request.limits, self._clock)
+        offer = self._offer(request, route, interactive=ask is not None)
+        executor = Executor(
+            tools=self.tools,
+            lanes=self._lanes,
+            clock=self._clock,
+            session=session,
+            turn=turn,
+            redact=self._redactor.text,
+        )
+        return Turn(
+            router=self.router,
+            route=route,
+            system=compose_system(self._system, route.system, request.system),
+            history=history,
+            input=(request.message,),
+            sampling=_merge(route.sampling, request.sampling),
+            offer=offer,
+            dispatcher=Dispatcher(offer=offer, gate=self._gate, executor=executor, meter=meter, scribe=scribe, ask=ask),
+            meter=meter,
+            scribe=scribe,
+        )
+
+    def _offer(self, request: TurnRequest, route: Route, *, interactive: bool) -> Offer:
+        known = self.tools.specs()
+        if not route.info.capabilities.native_tools:
+            return Offer(known, ())
+        wanted = (spec for spec in known if matches(spec.name, request.tools))
+        return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)])
+
+    async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
+        record = TurnRecord(
+            turn.id, turn.session, 0, route.name, self._clock.now_ms(), (request.message,), owner=self._owners.me
+        )
+        await self.store.start_turn(record)
+
+    async def _recorded(self, turn: Turn) -> AsyncGenerator[Event, None]:
+        try:
+            async with aclosing(turn.events()) as events:
+                async for event in events:
+                    await self._record(turn, event)
+                    yield event
+        finally:
+            for event in turn.close(TurnEnd.CANCELLED):
+                await self._record(turn, event)
+
+    async def _record(self, turn: Turn, event: Event) -> None:
+        line = self._redactor.line(encode_event(event)) + b"\n"
+        self.store.append_events(event.turn, event.seq, event.seq, line)
+        if isinstance(event.body, TurnFinished):
+            await self.store.finish_turn(
+                event.turn,
+                end=event.body.reason,
+                finished_ms=event.at_ms,
+                messages=turn.messages(),
+                usage=event.body.usage,
+            )
+        elif _must_be_durable(event):
+            await self.store.flush()
+
+
+def _must_be_durable(event: Event) -> bool:
+    body = event.body
+    if isinstance(body, DecisionMade):
+        return body.effect is not Effect.READ and body.decision.verdict is Verdict.ALLOW
+    return isinstance(body, ToolResult) and body.effect not in (None, Effect.READ)
+
+
+def _merge(preset: Sampling, request: Sampling) -> Sampling:
+    """The request's word counts, then the preset's."""
+    changes = {name: value for name, value in msgspec.structs.asdict(request).items() if value not in (None, ())}
+    return msgspec.structs.replace(preset, **changes)
+
+
+def _title(message: UserMessage) -> str:
+    lines: Sequence[str] = message.text.strip().splitlines()
+    return lines[0][:_TITLE_CHARS] if lines else ""

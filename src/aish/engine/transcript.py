@@ -1,0 +1,84 @@
+"""Folds a turn's events into the messages it leaves behind.
+
+A live turn, a cancelled one and one whose process died all go through this same fold, so history is what the events
+say and nothing else. Every tool call in it has exactly one result.
+"""
+
+from __future__ import annotations
+
+from aish.types.events import (
+    Event,
+    ReasoningDelta,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolResult,
+    TurnStarted,
+)
+from aish.types.messages import AssistantMessage, Message, ToolCall, ToolMessage
+
+
+class Transcript:
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._input_length = 0
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._open: dict[str, ToolCall] = {}
+
+    def apply(self, event: Event) -> None:
+        match event.body:
+            case TextDelta(text):
+                self._text.append(text)
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+            case ToolCallReady(name, arguments):
+                call = ToolCall(event.call, name, arguments)
+                self._calls.append(call)
+                self._open[call.id] = call
+            case ToolResult(name=name, parts=parts):
+                self._end_step()
+                self._open.pop(event.call, None)
+                self._messages.append(ToolMessage(event.call, name, parts))
+            case StepStarted():
+                self._end_step()
+            case TurnStarted(input=messages):
+                self._messages.extend(messages)
+                self._input_length = len(messages)
+            case _:
+                pass
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Calls without a result yet, in order."""
+        return list(self._open.values())
+
+    @property
+    def step_text(self) -> str:
+        """What the model has said since the last step began."""
+        return "".join(self._text)
+
+    def messages(self) -> tuple[Message, ...]:
+        """So far, for the next model call."""
+        self._end_step()
+        return tuple(self._messages)
+
+    def history(self, closing: str) -> tuple[Message, ...]:
+        """What the finished turn leaves: ends with the assistant, `closing` being its word if it had none.
+
+        Empty when the model never said or did anything: then there is no half turn to keep.
+        """
+        messages = self.messages()
+        if len(messages) == self._input_length:
+            return ()
+        last = messages[-1]
+        if isinstance(last, AssistantMessage) and not last.tool_calls:
+            return messages
+        return (*messages, AssistantMessage(closing))
+
+    def _end_step(self) -> None:
+        if self._text or self._calls:
+            text, reasoning = "".join(self._text), "".join(self._reasoning)
+            self._messages.append(AssistantMessage(text, tuple(self._calls), reasoning))
+        self._text, self._reasoning, self._calls = [], [], []

@@ -1,0 +1,204 @@
+"""The chat-completions wire: canonical requests to its JSON, its stream chunks to ours.
+
+Reading is lenient, since every backend differs a little: fields may be missing, null, or of a neighbouring type. Only
+what is decoded here is trusted further in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
+from aish.types.events import ReasoningDelta, TextDelta
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from aish.types.requests import Sampling, StepRequest
+from aish.types.tools import ToolSpec
+from aish.types.usage import Usage
+
+Json = dict[str, Any]
+
+
+def encode_request(request: StepRequest) -> Json:
+    body: Json = {"model": request.model, "messages": [encode_message(message) for message in request.messages]}
+    if request.tools:
+        body["tools"] = encode_tools(request.tools)
+    body.update(_encode_sampling(request.sampling))
+    return body
+
+
+def encode_message(message: Message) -> Json:
+    match message:
+        case SystemMessage(text):
+            return {"role": "system", "content": text}
+        case UserMessage(parts):
+            return {"role": "user", "content": _encode_parts(parts)}
+        case AssistantMessage(text, calls):
+            encoded: Json = {"role": "assistant", "content": text}
+            if calls:
+                encoded["tool_calls"] = [_encode_call(call) for call in calls]
+            return encoded
+        case ToolMessage(call, _, parts):
+            return {"role": "tool", "tool_call_id": call, "content": plain_text(parts)}
+
+
+def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:
+    return [
+        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.schema}}
+        for t in tools
+    ]
+
+
+def object_text(arguments: str) -> str:
+    """A call's arguments as text that is surely a JSON object: chat templates parse it and fail on anything else."""
+    try:
+        if isinstance(msgspec.json.decode(arguments), dict):
+            return arguments
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        pass
+    return "{}" if not arguments.strip() else msgspec.json.encode({"invalid_arguments": arguments}).decode()
+
+
+def plain_text(parts: Sequence[Part]) -> str:
+    """For places that hold text only: an image leaves its mark."""
+    return "".join(p.text if isinstance(p, TextPart) else f"[image: {p.media_type}]" for p in parts)
+
+
+def _encode_call(call: ToolCall) -> Json:
+    function = {"name": call.name, "arguments": object_text(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
+    if all(isinstance(part, TextPart) for part in parts):
+        return plain_text(parts)
+    return [_encode_image(p) if isinstance(p, ImagePart) else {"type": "text", "text": p.text} for p in parts]
+
+
+def _encode_image(image: ImagePart) -> Json:
+    url = image.url or f"data:{image.media_type};base64,{image.data}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _encode_sampling(sampling: Sampling) -> Json:
+    body: Json = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop) or None,
+    }
+    if sampling.json_schema is not None:
+        schema = {"name": "answer", "strict": True, "schema": sampling.json_schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return {key: value for key, value in body.items() if value is not None}
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: Any = None  # text; some backends send the object itself
+
+
+class _Call(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: Any = None  # text; some backends send a list of parts
+    reasoning_content: str | None = None
+    reasoning: Any = None
+    refusal: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    message: _Delta | None = None  # in an answer that is not streamed
+    finish_reason: str | None = None
+
+
+class WireChunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    error: Any = None
+
+
+decode_chunk = msgspec.json.Decoder(WireChunk).decode
+
+_ENDS = {
+    "stop": StepEnd.STOP,
+    "eos": StepEnd.STOP,
+    "tool_calls": StepEnd.TOOL_CALLS,
+    "function_call": StepEnd.TOOL_CALLS,
+    "length": StepEnd.LENGTH,
+    "content_filter": StepEnd.FILTERED,
+}
+
+
+def read_chunk(wire: WireChunk) -> Iterator[Chunk]:
+    """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
+    if wire.usage:
+        yield UsageChunk(read_usage(wire.usage))
+    for choice in wire.choices or ():
+        delta = choice.delta or choice.message
+        if delta is not None:
+            yield from _read_delta(delta)
+        if choice.finish_reason:
+            yield StepFinished(_ENDS.get(choice.finish_reason, StepEnd.UNKNOWN))
+
+
+def read_usage(usage: Any) -> Usage:
+    if not isinstance(usage, dict):
+        return Usage()
+    cost = usage.get("cost")
+    return Usage(
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+        cached_tokens=_count(usage.get("prompt_tokens_details"), "cached_tokens"),
+        reasoning_tokens=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        cost=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+    )
+
+
+def _read_delta(delta: _Delta) -> Iterator[Chunk]:
+    reasoning = delta.reasoning_content or delta.reasoning
+    if reasoning and isinstance(reasoning, str):
+        yield ReasoningDelta(reasoning)
+    if text := _text(delta.content) or delta.refusal:
+        yield TextDelta(text)
+    for call in delta.tool_calls or ():
+        function = call.function or _Function()
+        yield CallFragment(call.index, call.id or "", function.name or "", _argument_text(function.arguments))
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return ""
+
+
+def _argument_text(arguments: Any) -> str:
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return msgspec.json.encode(arguments).decode()
+
+
+def _count(usage: Any, key: str) -> int:
+    value = usage.get(key) if isinstance(usage, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,167 @@
+"""Models that follow a script: exact chunks from a file or a list, for demos, tests and regressions.
+
+A script is a list of steps, a step a list of items played in order: `{"text": …}`, `{"reasoning": …}`,
+`{"call": {"index", "id", "name", "arguments"}}`, `{"usage": {…}}`, `{"status": …}`, `{"wait_s": …}`, `{"error": {"status",
+"message"}}`, `{"finish": "stop"}`. Which step is played follows from the conversation alone: the number of assistant
+messages in it. So a script needs no state, and the same request always gets the same answer.
+
+`fake-tool` is built in: it calls one tool, then answers with its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
+from aish.providers.chat_wire import read_usage
+from aish.providers.faults import error_for
+from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
+from aish.types.events import ReasoningDelta, Status, TextDelta
+from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
+from aish.types.models import Capabilities, ModelInfo
+from aish.types.requests import StepRequest
+
+# A script is written by hand or by a test; anything larger is a mistake.
+MAX_FILE_BYTES = 16 * 1024 * 1024
+CONTEXT_SIZE = 8192
+
+Item = Chunk | ProviderError | float  # a float is a pause in seconds
+Script = Callable[[StepRequest], Sequence[Item]]
+
+
+class ScriptedProvider:
+    def __init__(self, name: str, scripts: Mapping[str, Script]) -> None:
+        self._name = name
+        self._scripts = dict(scripts)
+        self.requests: list[StepRequest] = []  # what was asked, for tests
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        return [self._info(model) for model in self._scripts]
+
+    async def describe(self, model: str) -> ModelInfo:
+        if model not in self._scripts:
+            raise ModelNotFound(f"{self._name} has no script {model}", hint=f"it has {', '.join(self._scripts)}")
+        return self._info(model)
+
+    @asynccontextmanager
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
+        async with aclosing(self._play(request)) as chunks:
+            yield chunks
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        return len(text.split())
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        raise ProviderError(f"{self._name} has no embeddings")
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    async def _play(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+        await self.describe(request.model)
+        self.requests.append(request)
+        left_s = request.deadline_s
+        finished = False
+        for item in self._scripts[request.model](request):
+            if isinstance(item, ProviderError):
+                raise item
+            if isinstance(item, float):
+                await asyncio.sleep(min(item, left_s))
+                left_s -= item
+                if left_s <= 0:
+                    raise ProviderTimeout(f"{self._name}: the deadline passed")
+                continue
+            finished = isinstance(item, StepFinished)
+            yield item
+        if not finished:
+            yield StepFinished(StepEnd.STOP)
+
+    def _info(self, model: str) -> ModelInfo:
+        return ModelInfo(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))
+
+
+def from_steps(steps: Sequence[Sequence[Item]]) -> Script:
+    """Step n answers a conversation with n assistant messages; past the end the last one is played again."""
+
+    def play(request: StepRequest) -> Sequence[Item]:
+        said = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        return steps[min(said, len(steps) - 1)]
+
+    return play
+
+
+def load_script(path: Path) -> Script:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"the script {path} is larger than {MAX_FILE_BYTES} bytes")
+        steps = [[_read_item(item) for item in step] for step in msgspec.json.decode(path.read_bytes())]
+    except OSError as exc:
+        raise ConfigError(f"cannot read the script {path}: {exc.strerror}") from exc
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise ConfigError(
+            f"the script {path} is not a JSON list of steps: {exc}", hint="see docs/providers.md"
+        ) from exc
+    if not steps:
+        raise ConfigError(f"the script {path} has no steps")
+    return from_steps(steps)
+
+
+def _read_item(item: dict[str, Any]) -> Item:
+    match item:
+        case {"text": str(text)}:
+            return TextDelta(text)
+        case {"reasoning": str(text)}:
+            return ReasoningDelta(text)
+        case {"status": str(text)}:
+            return Status(text)
+        case {"call": dict(call)}:
+            return msgspec.convert({"index": None, **call}, CallFragment)
+        case {"usage": dict(usage)}:
+            return UsageChunk(read_usage(usage))
+        case {"wait_s": int() | float() as seconds}:
+            return float(seconds)
+        case {"error": dict(error)}:
+            return error_for("scripted", "", int(error.get("status", 500)), str(error.get("message", "")))
+        case {"finish": str(end)}:
+            return StepFinished(StepEnd(end))
+        case _:
+            raise ValueError(f"unknown item {item!r}")
+
+
+def fake_tool(request: StepRequest) -> Sequence[Item]:
+    """Calls one tool with what the question holds, then answers with the result."""
+    last = request.messages[-1]
+    usage = UsageChunk(read_usage({"prompt_tokens": 12, "completion_tokens": 8}))
+    if isinstance(last, ToolMessage):
+        answer = f"The result of {last.name} is {last.text}."
+        return [*(TextDelta(word) for word in re.split(r"(?<= )", answer)), usage]
+    question = last.text if isinstance(last, UserMessage) else ""
+    name, arguments = _choose_tool(question, [tool.name for tool in request.tools])
+    if not name:
+        return [TextDelta("There is no tool I could call."), usage]
+    return [
+        CallFragment(0, "call_fake", name, ""),
+        *(CallFragment(0, arguments=piece) for piece in re.findall(r".{1,8}", arguments, re.DOTALL)),
+        usage,
+        StepFinished(StepEnd.TOOL_CALLS),
+    ]
+
+
+def _choose_tool(question: str, tools: Sequence[str]) -> tuple[str, str]:
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", question)
+    if "runtime__add" in tools and len(numbers) >= 2:
+        return "runtime__add", f'{{"a": {numbers[0]}, "b": {numbers[1]}}}'
+    if "runtime__echo" in tools:
+        return "runtime__echo", msgspec.json.encode({"text": question}).decode()
+    return (tools[0], "{}") if tools else ("", "")
