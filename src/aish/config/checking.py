@@ -1,0 +1,161 @@
+"""Checking one layer against the schema: every problem found, each in a sentence; secrets wrapped, paths made whole."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, assert_never
+
+import msgspec
+
+from aish.config.keys import KeyPath, Leaf, Named, Node, Table, leaves, root
+from aish.config.secret import Secret, mask_logins
+
+# A provider's name stands before a colon in model names, and in variable names.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_SHOWN_CHARS = 40
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong: where it stands, and what it is."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+@dataclass
+class Checker:
+    """Checks the values of one layer. `texts` says that they are all written as text, as in variables and flags."""
+
+    locate: Callable[[KeyPath], str]
+    base: Path  # relative paths start here
+    home: Path
+    texts: bool = False
+    problems: list[Problem] = field(default_factory=list)
+
+    def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What is right of the values; the rest is in `problems`."""
+        return self._table(values, root(), ())
+
+    def _node(self, value: Any, node: Node, path: KeyPath) -> Any:
+        if isinstance(node, Leaf):
+            return self._leaf(value, node, path)
+        if not isinstance(value, Mapping):
+            return self._wrong(path, "a table", found(value))
+        if isinstance(node, Table):
+            return self._table(value, node, path)
+        if isinstance(node, Named):
+            return self._named(value, node, path)
+        assert_never(node)
+
+    def _table(self, values: Mapping[str, Any], table: Table, path: KeyPath) -> dict[str, Any]:
+        right: dict[str, Any] = {}
+        for name, value in values.items():
+            here = (*path, name)
+            if name not in table.children:
+                self._add(here, f'unknown key "{".".join(here)}"{suggestion(name, table)}')
+            elif (checked := self._node(value, table.children[name], here)) is not msgspec.UNSET:
+                right[name] = checked
+        return right
+
+    def _named(self, values: Mapping[str, Any], named: Named, path: KeyPath) -> dict[str, Any]:
+        right: dict[str, Any] = {}
+        for name, value in values.items():
+            here = (*path, name)
+            if not isinstance(named.item, Leaf) and not _NAME.fullmatch(name):
+                self._add(here, f'"{name}" cannot be a name here: use letters, digits, - and _')
+            elif (checked := self._node(value, named.item, here)) is not msgspec.UNSET:
+                right[name] = checked
+        return right
+
+    def _leaf(self, value: Any, leaf: Leaf, path: KeyPath) -> Any:
+        if self.texts and isinstance(value, str):
+            value = parse_text(value, leaf)
+        try:
+            msgspec.convert(value, leaf.hint, dec_hook=decode_secret)
+        except (msgspec.ValidationError, OverflowError):
+            return self._wrong(path, leaf.expected, found(value, hide=leaf.hide))
+        if isinstance(value, float) and not math.isfinite(value):
+            return self._wrong(path, leaf.expected, found(value))
+        if leaf.secret:
+            return value if value is None or isinstance(value, Secret) else Secret(value)
+        return self._whole_path(value, leaf) if leaf.path and value else value
+
+    def _whole_path(self, value: str, leaf: Leaf) -> str:
+        if leaf.path == "gguf" and not (value.endswith(".gguf") or "/" in value):
+            return value
+        if value == "~" or value.startswith("~/"):
+            return str(self.home / value[2:])
+        return str(self.base / value)
+
+    def _wrong(self, path: KeyPath, expected: str, got: str) -> Any:
+        self._add(path, f"{'.'.join(path)}: expected {expected}, found {got}")
+        return msgspec.UNSET
+
+    def _add(self, path: KeyPath, message: str) -> None:
+        self.problems.append(Problem(self.locate(path), message))
+
+
+def parse_text(text: str, leaf: Leaf) -> Any:
+    """A value written as text, as its key wants it; the text itself where it cannot be read so."""
+    if leaf.optional and text.lower() in ("", "none"):
+        return None
+    if leaf.kind is bool:
+        return _TRUTH.get(text.lower(), text)
+    if leaf.kind is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if leaf.kind in (int, float):
+        try:
+            return leaf.kind(text)
+        except ValueError:
+            return text
+    return text
+
+
+def decode_secret(kind: type, value: Any) -> Any:
+    """msgspec's hook for the one type it does not know."""
+    if kind is not Secret:
+        raise NotImplementedError
+    if isinstance(value, str):
+        return Secret(value)
+    if isinstance(value, Secret):
+        return value
+    raise msgspec.ValidationError("expected text")
+
+
+def found(value: Any, *, hide: bool = False) -> str:
+    """A wrong value in words; never its content where that is a secret."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return "a number" if hide else f"the number {_short(value)}"
+    if isinstance(value, str):
+        return "text" if hide else f'"{_short(value)}"'
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "a table" if isinstance(value, Mapping) else "something else" if value is not None else "nothing"
+
+
+def _short(value: object) -> str:
+    try:
+        text = mask_logins(str(value))
+    except ValueError:  # a number of thousands of digits
+        return "that is far too long"
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
+
+
+def suggestion(name: str, table: Table) -> str:
+    """The near name in the same table, or the same name in another one."""
+    import difflib  # only for those who mistype
+
+    near = difflib.get_close_matches(name, table.children, n=1)
+    if not near:
+        near = [".".join(path) for path, _ in leaves() if path[-1] == name][:1]
+    return f'; did you mean "{near[0]}"?' if near else ""

@@ -1,0 +1,132 @@
+"""Variables as layers: `AISH_…`, those of the runtime that aish replaces, and the proxy variables everyone knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aish.config.checking import Problem, suggestion
+from aish.config.keys import KeyPath, Leaf, Named, Node, Table, root
+
+PREFIX = "AISH_"
+
+# The variable, the provider it makes, its kind, and the port where the value names none.
+_HOST_VARIABLES = (
+    ("OLLAMA_HOST", "ollama", "ollama", 11434),
+    ("MNN_HOST", "mnn", "openai", 8000),
+    ("LMDEPLOY_HOST", "lmdeploy", "openai", 23333),
+)
+
+
+@dataclass
+class Variables:
+    """A layer read from variables: nested texts, and which variable each came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    names: dict[KeyPath, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def put(self, path: KeyPath, value: Any, variable: str) -> None:
+        table = self.values
+        for name in path[:-1]:
+            table = table.setdefault(name, {})
+        table[path[-1]] = value
+        self.names[path] = variable
+
+    def locate(self, path: KeyPath) -> str:
+        return self.names.get(path, "the environment")
+
+
+def aish_variables(env: Mapping[str, str], lower: Mapping[str, Any]) -> Variables:
+    """`AISH_LIMITS__MAX_STEPS=4` sets `limits.max_steps`. Names are taken from `lower`, the layers below."""
+    layer = Variables()
+    for variable in sorted(name for name in env if name.startswith(PREFIX)):
+        parts = [part.lower() for part in variable.removeprefix(PREFIX).split("__")]
+        path, leaf, problem = _resolve(parts, lower)
+        if leaf is not None:
+            layer.put(path, env[variable], variable)
+        elif problem:
+            layer.problems.append(Problem(variable, problem))
+        else:
+            layer.notices.append(f"the variable {variable} names no setting and is ignored")
+    return layer
+
+
+def runtime_variables(env: Mapping[str, str]) -> Variables:
+    layer = Variables()
+    for variable, provider, kind, port in _HOST_VARIABLES:
+        if host := env.get(variable, "").strip():
+            layer.put(("providers", provider, "kind"), kind, variable)
+            layer.put(("providers", provider, "url"), url_of(host, port), variable)
+    for variable, path in (("LLAMA_CPP_MODEL", ("embedded", "model")), ("RUNTIME_PROVIDER", ("provider",))):
+        if value := env.get(variable, "").strip():
+            layer.put(path, value, variable)
+    return layer
+
+
+def proxy_variables(env: Mapping[str, str]) -> Variables:
+    """In lower case first, as others do it; ALL_PROXY where the more exact one is not set."""
+    layer = Variables()
+    for key, names in (
+        ("http_proxy", ("HTTP_PROXY", "ALL_PROXY")),
+        ("https_proxy", ("HTTPS_PROXY", "ALL_PROXY")),
+        ("no_proxy", ("NO_PROXY",)),
+    ):
+        cased = (variable for name in names for variable in (name.lower(), name))
+        if variable := next((variable for variable in cased if env.get(variable)), None):
+            layer.put(("network", key), env[variable], variable)
+    return layer
+
+
+def url_of(host: str, port: int) -> str:
+    """`host`, `host:port`, `[::1]:port` or a URL, as a URL that a client can use."""
+    if "://" in host:
+        return host.rstrip("/")
+    host = host.rstrip("/")
+    if host.count(":") > 1 and not host.startswith("["):
+        host = f"[{host}]"
+    if not host.rpartition("]")[2].count(":"):
+        host = f"{host}:{port}"
+    # What a server listens on everywhere, a client finds here.
+    for anywhere, here in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
+        if host.startswith(anywhere):
+            host = here + host.removeprefix(anywhere)
+    return f"http://{host}"
+
+
+def _resolve(parts: list[str], lower: Mapping[str, Any]) -> tuple[KeyPath, Leaf | None, str]:
+    """The key that the parts of a variable's name stand for; no leaf and a problem, or neither if it is not ours."""
+    node: Node = root()
+    path: KeyPath = ()
+    known: Any = lower
+    for part in parts:
+        if isinstance(node, Named):
+            part = _chosen_name(part, node, known)
+            node = node.item
+        elif isinstance(node, Table) and part in node.children:
+            node = node.children[part]
+        else:
+            near = suggestion(part, node) if isinstance(node, Table) else ""
+            ours = path or near
+            return path, None, f'unknown key "{".".join((*path, part))}"{near}' if ours else ""
+        path = (*path, part)
+        known = known.get(part, {}) if isinstance(known, Mapping) else {}
+    if not isinstance(node, Leaf):
+        return (
+            path,
+            None,
+            f'"{".".join(path)}" is a table: name a key in it, as in {PREFIX}{"__".join(path).upper()}__…',
+        )
+    return path, node, ""
+
+
+def _chosen_name(part: str, named: Named, known: Any) -> str:
+    if isinstance(named.item, Leaf):
+        return part.replace("_", "-")  # a header
+    return next((name for name in _names(known) if name.lower().replace("-", "_") == part), part)
+
+
+def _names(known: Any) -> Iterator[str]:
+    return iter(known) if isinstance(known, Mapping) else iter(())

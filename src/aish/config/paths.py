@@ -1,0 +1,63 @@
+"""Where aish keeps its files: the XDG base directories, taken from the environment that is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from aish.errors import ConfigError
+
+PROJECT_FILE = ".aish.toml"
+
+
+def home_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
+    if home is not None:
+        return home
+    if env.get("HOME"):
+        return Path(env["HOME"])
+    try:
+        return Path.home()
+    except RuntimeError as exc:
+        raise ConfigError("there is no home directory to keep settings in", hint="set HOME") from exc
+
+
+def config_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
+    return _base("XDG_CONFIG_HOME", ".config", env, home)
+
+
+def data_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
+    return _base("XDG_DATA_HOME", ".local/share", env, home)
+
+
+def cache_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
+    return _base("XDG_CACHE_HOME", ".cache", env, home)
+
+
+def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
+    return config_dir(env, home) / "config.toml"
+
+
+def find_project_file(cwd: Path, home: Path, user: Path) -> Path | None:
+    """The nearest `.aish.toml` from the working directory upwards; the home directory is not a project."""
+    cwd, home = cwd.resolve(), home.resolve()
+    for folder in (cwd, *cwd.parents):
+        if folder == home:
+            return None
+        candidate = folder / PROJECT_FILE
+        if _is_there(candidate) and candidate.resolve() != user.resolve():
+            return candidate
+    return None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists() or path.is_symlink()
+    except OSError:  # a directory that may not be looked into
+        return False
+
+
+def _base(variable: str, fallback: str, env: Mapping[str, str], home: Path | None) -> Path:
+    value = env.get(variable, "")
+    # The XDG specification: a relative path is to be ignored.
+    base = Path(value) if value and Path(value).is_absolute() else home_dir(env, home) / fallback
+    return base / "aish"

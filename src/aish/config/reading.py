@@ -1,0 +1,109 @@
+"""Reading one TOML file: bounded, in words when it fails, and able to say on which line a key stands."""
+
+from __future__ import annotations
+
+import re
+import stat
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from aish.config.keys import KeyPath
+
+# A settings file is a page or two; what is larger is another file under this name.
+MAX_FILE_BYTES = 1024 * 1024
+# Longer lines are not looked at for keys: no one writes them, and patterns over them take long.
+_MAX_LINE_CHARS = 1000
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]")
+_KEY = re.compile(rf"\s*({_DOTTED})\s*=(.*)")
+_AT_LINE = re.compile(r"\s*\(at line (\d+), column \d+\)")
+_QUOTES = ('"""', "'''")
+
+
+class Unreadable(Exception):
+    """Why a file gives no settings. `line` 0: no line in particular."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    path: Path
+    content: bytes
+    values: dict[str, Any]
+
+    def locate(self, key: KeyPath) -> str:
+        """`file:line` of the key, or of the nearest thing around it that is found."""
+        for length in range(len(key), 0, -1):
+            if key[:length] in self._lines:
+                return f"{self.path}:{self._lines[key[:length]]}"
+        return str(self.path)
+
+    @cached_property
+    def _lines(self) -> dict[KeyPath, int]:
+        return _index(self.content.decode("utf-8-sig"))
+
+
+def read_toml(path: Path) -> TomlFile | None:
+    """None if there is no such file. Raises Unreadable."""
+    try:
+        content = _read_bounded(path)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise Unreadable(f"cannot be read: {exc.strerror}") from exc
+    return TomlFile(path, content, _parse(content))
+
+
+def _read_bounded(path: Path) -> bytes:
+    # Looked at before opening: opening a pipe would wait for its other end.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise Unreadable("is not a file")
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise Unreadable("is larger than 1 MiB, which no settings file is")
+    return content
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as exc:
+        raise Unreadable("is not UTF-8 text", content.count(b"\n", 0, exc.start) + 1) from exc
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    except ValueError as exc:
+        found = _AT_LINE.search(str(exc))
+        reason = _AT_LINE.sub("", str(exc))
+        raise Unreadable(f"is not valid TOML: {reason}", int(found[1]) if found else 0) from exc
+
+
+def _index(text: str) -> dict[KeyPath, int]:
+    lines: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    quote = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if quote:
+            quote = "" if quote in line else quote
+        elif len(line) > _MAX_LINE_CHARS:
+            continue
+        elif header := _HEADER.match(line):
+            table = _split(header[1])
+            lines.setdefault(table, number)
+        elif key := _KEY.match(line):
+            lines.setdefault((*table, *_split(key[1])), number)
+            quote = next((mark for mark in _QUOTES if key[2].count(mark) % 2), "")
+    return lines
+
+
+def _split(dotted: str) -> KeyPath:
+    return tuple(part.strip("\"'") for part in re.findall(_PART, dotted))

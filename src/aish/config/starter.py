@@ -1,0 +1,73 @@
+"""The starter file: every setting with its default and what it does, commented out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from aish.config.keys import Leaf, Named, Node, Table, root
+from aish.config.show import show_value
+from aish.errors import ConfigError
+
+_INTRO = """\
+# Settings of aish. All are commented out and show their default or an example: uncomment what you want to change, and
+# the [table] above it where that is commented out too.
+# `aish config check` looks it over, `aish config show` tells which value holds and why.
+"""
+# What stands for a value that has no default to show.
+_EXAMPLES = {
+    "providers.NAME.url": '"http://127.0.0.1:8080"',
+    "providers.NAME.key": '"…"',
+    "providers.NAME.headers": '{"X-Team" = "…"}',
+    "providers.NAME.context_size": "32768",
+    "presets.NAME.temperature": "0.7",
+    "presets.NAME.top_p": "0.95",
+    "presets.NAME.max_tokens": "1024",
+    "presets.NAME.seed": "1",
+    "presets.NAME.use_tool_role": "true",
+    "presets.NAME.context_size": "32768",
+    "limits.max_tokens": "100000",
+    "limits.max_cost": "0.5",
+    "network.http_proxy": '"http://proxy:3128"',
+    "network.https_proxy": '"http://proxy:3128"',
+}
+_NAMES = {"providers": "local", "presets": "fast"}
+
+
+def starter_text() -> str:
+    return _INTRO + "\n" + "\n".join(_lines(root(), "")) + "\n"
+
+
+def init_config(path: Path) -> None:
+    """Write the starter file. Never over a file that is there."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as exc:
+        raise ConfigError(f"{path} is already there", hint="edit it, or move it away first") from exc
+    except OSError as exc:
+        raise ConfigError(f"{path} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(starter_text())
+
+
+def _lines(table: Table, path: str) -> Iterator[str]:
+    for name, child in table.children.items():
+        if isinstance(child, Leaf) or (isinstance(child, Named) and isinstance(child.item, Leaf)):
+            yield from _setting(name, child, f"{path}{name}")
+    for name, child in table.children.items():
+        if isinstance(child, Table):
+            yield from ("", f"# {child.description}", f"[{name}]", *_lines(child, f"{name}."))
+    # Last: a key uncommented without its table then stands in a table where it is an error, not another setting.
+    for name, child in table.children.items():
+        if isinstance(child, Named) and isinstance(child.item, Table):
+            yield from ("", f"# {child.description}", f"#[{name}.{_NAMES[name]}]", *_lines(child.item, f"{name}.NAME."))
+
+
+def _setting(name: str, node: Node, path: str) -> Iterator[str]:
+    value = show_value(node.default) if isinstance(node, Leaf) else ""
+    words = node.default_words if isinstance(node, Leaf) else ""
+    note = f" Default: {words}." if words else ""
+    yield f"# {node.description}{note}"
+    yield f"#{name} = {_EXAMPLES.get(path, value)}"

@@ -1,0 +1,89 @@
+"""Which project files the user accepted: each is pinned by the hash of its content, so a changed file is a new one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from aish.config.paths import data_dir
+from aish.config.reading import MAX_FILE_BYTES
+from aish.errors import ConfigError
+
+_decoder = msgspec.json.Decoder(dict[str, str])
+
+
+def trust_file(env: Mapping[str, str], home: Path | None = None) -> Path:
+    return data_dir(env, home) / "trust.json"
+
+
+def content_hash(content: bytes) -> str:
+    import hashlib  # loads OpenSSL: not for those who have no project file
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def is_trusted(path: Path, content: bytes, *, env: Mapping[str, str], home: Path | None = None) -> bool:
+    """Whether exactly this content at this place was accepted."""
+    return read_pins(trust_file(env, home)).get(_name(path)) == content_hash(content)
+
+
+def trust(path: Path, *, env: Mapping[str, str], home: Path | None = None, expected: str | None = None) -> str:
+    """Accept the file as it is now; returns its hash. `expected` is the hash of what the user was shown."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as exc:
+        raise ConfigError(f"{path} cannot be read: {exc.strerror}", hint="name a project file that is there") from exc
+    found = content_hash(content)
+    if expected is not None and found != expected:
+        raise ConfigError(f"{path} has changed since it was shown", hint="look at it again")
+    _write_pins(trust_file(env, home), {_name(path): found})
+    return found
+
+
+def distrust(path: Path, *, env: Mapping[str, str], home: Path | None = None) -> bool:
+    """Take the acceptance back. False if there was none."""
+    known = _name(path) in read_pins(trust_file(env, home))
+    if known:
+        _write_pins(trust_file(env, home), {_name(path): None})
+    return known
+
+
+def read_pins(file: Path) -> dict[str, str]:
+    """A file that cannot be read or is no longer whole trusts nothing."""
+    try:
+        return _decoder.decode(file.read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+
+
+def _write_pins(file: Path, changes: Mapping[str, str | None]) -> None:
+    pins = {name: pin for name, pin in {**read_pins(file), **changes}.items() if pin is not None}
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(file, msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n")
+    except OSError as exc:
+        raise ConfigError(f"{file} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
+
+
+def _replace(file: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)  # made with mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as temporary:
+            temporary.write(content)
+            temporary.flush()
+            os.fsync(temporary.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _name(path: Path) -> str:
+    return str(path.resolve()).encode("utf-8", "backslashreplace").decode()
