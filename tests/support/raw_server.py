@@ -10,15 +10,20 @@
 
 The script runs once per connection, and the connection is closed when it returns. A script that raises anything but
 ConnectionError fails the test on leaving the server's context. Every wait has a deadline.
+
+`nothing_left()` is a context that fails when tasks or sockets of this process outlive it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 DEADLINE_S = 10.0
@@ -57,11 +62,12 @@ class Peer:
         return request
 
     async def send(self, *pieces: bytes) -> None:
-        """Each piece in a write of its own, taken by the client's kernel before the next."""
+        """Each piece in a write of its own, with a turn of the loop after it, so that the client can see it alone."""
         async with asyncio.timeout(DEADLINE_S):
             for piece in pieces:
                 self.writer.write(piece)
                 await self.writer.drain()
+                await asyncio.sleep(0)
 
     async def send_bytewise(self, data: bytes) -> None:
         await self.send(*(data[i : i + 1] for i in range(len(data))))
@@ -77,7 +83,9 @@ class Peer:
             return "eof"
 
     def reset(self) -> None:
-        """Close at once, as a process that dies does."""
+        """Close with a TCP reset instead of an orderly end."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
 
@@ -153,3 +161,27 @@ async def raw_server(
         await listener.wait_closed()
     if server.failures:
         raise ExceptionGroup("the server's script failed", server.failures)
+
+
+def open_sockets() -> int:
+    """How many sockets this process has open; 0 where the system does not tell."""
+    table = Path("/proc/self/fd")
+    count = 0
+    for entry in table.iterdir() if table.is_dir() else ():
+        try:
+            count += str(entry.readlink()).startswith("socket:")
+        except FileNotFoundError:
+            continue  # the one that lists the folder
+    return count
+
+
+@asynccontextmanager
+async def nothing_left() -> AsyncIterator[None]:
+    sockets = open_sockets()
+    tasks = asyncio.all_tasks()
+    yield
+    for _ in range(3):  # closing a transport takes an iteration of the loop, two under TLS
+        await asyncio.sleep(0)
+    left = {task for task in asyncio.all_tasks() - tasks if task is not asyncio.current_task()}
+    assert not left, f"tasks outlive the test: {left}"
+    assert open_sockets() <= sockets, "sockets outlive the test"

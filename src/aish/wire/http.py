@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from aish.errors import ConnectionLost
+from aish.errors import ConnectFailed, ConnectionLost
 from aish.wire.http_connection import Connection
 from aish.wire.http_deadlines import Watchdog
 from aish.wire.http_exchange import Exchange
@@ -57,6 +57,7 @@ class HttpClient:
         self._tls = ssl_context
         self._pool = Pool(bounds, ssl_context)
         self._through_proxy: ProxyClient | None = None
+        self._closed = False
 
     def request(
         self,
@@ -69,6 +70,8 @@ class HttpClient:
     ) -> AbstractAsyncContextManager[Response]:
         """Entering sends the request and waits for the head of the answer."""
         target = parse_url(url)
+        if self._closed:
+            raise ConnectFailed(f"{target.origin}: the client is closed")
         method = check_method(method)
         pairs = check_headers(headers)
         proxy = find_proxy(target, self._proxies)
@@ -79,6 +82,7 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close every connection; answers still open end with ConnectionLost. Idempotent."""
+        self._closed = True
         await self._pool.aclose()
         if self._through_proxy is not None:
             await self._through_proxy.aclose()

@@ -203,10 +203,16 @@ def _translate(exc: Exception, origin: str, timeouts: Timeouts) -> WireError:
         return explain(exc.os_error, f"{origin} through a proxy")
     if isinstance(exc, aiohttp.ServerTimeoutError):
         return timeout_error(origin, timeouts, "idle")
-    if isinstance(exc.__cause__, LineTooLong):
+    if _was_too_long(exc):
         return TooLarge(f"{origin}: the headers are too large")
     if isinstance(exc, aiohttp.ClientResponseError):
         return BadResponse(f"{origin}: the answer that came through the proxy is not HTTP")
     if isinstance(exc, aiohttp.InvalidURL | ValueError):
         return ConnectFailed(f"{origin}: the proxy's address makes no sense", hint="Check the proxy's settings.")
     return ConnectionLost(f"{origin}: the connection through the proxy was closed in the middle")
+
+
+def _was_too_long(exc: BaseException | None) -> bool:
+    while exc is not None and not isinstance(exc, LineTooLong):
+        exc = exc.__cause__
+    return exc is not None
