@@ -35,7 +35,8 @@ class SqliteStore:
     def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
-        self._writer = Writer(path, partial(open_writer, path, busy_timeout_s=busy_timeout_s))
+        # The writer's connection closes last: only it can fold the WAL into the file and remove it.
+        self._writer = Writer(path, partial(open_writer, path, busy_timeout_s=busy_timeout_s), self._end_reading)
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="aish-store-read")
         self._reader: sqlite3.Connection | None = None  # only touched in the reading thread
         self._opened = False
@@ -93,12 +94,12 @@ class SqliteStore:
         return result
 
     async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
-        if self._closing is not None:
-            raise StoreError("the store is closed", hint="open a new one")
         if not self._opened:
             # Creates the file and brings it to the newest schema: a reader may do neither.
             await asyncio.wrap_future(self._writer.submit(None, durable=False))
             self._opened = True
+        if self._closing is not None:
+            raise StoreError("the store is closed", hint="open a new one")
         return await asyncio.wrap_future(self._reading.submit(self._run_read, run))
 
     def _run_read(self, run: Callable[[sqlite3.Connection], T]) -> T:
@@ -116,15 +117,14 @@ class SqliteStore:
         self._reader = None
 
     async def _close(self) -> None:
-        written = self._writer.close()
+        ended = self._writer.close()
         try:
-            if written is not None:
-                await asyncio.wrap_future(written)
+            if ended is not None:
+                await asyncio.wrap_future(ended)
         finally:
-            await asyncio.to_thread(self._end_threads)
+            self._writer.join()
 
-    def _end_threads(self) -> None:
-        self._writer.join()
+    def _end_reading(self) -> None:
         self._reading.submit(self._drop_reader)
         self._reading.shutdown(wait=True)
 

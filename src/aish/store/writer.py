@@ -33,9 +33,15 @@ Outcome = tuple[Operation, Any, AishError | None]
 
 
 class Writer:
-    def __init__(self, path: Path, open_connection: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(
+        self, path: Path, open_connection: Callable[[], sqlite3.Connection], before_end: Callable[[], None]
+    ) -> None:
         self._path = path
         self._open = open_connection
+        self._before_end = before_end
+        self._last = Operation(None, durable=True)
+        self._ended: Future[None] = Future()
+        self._ended.set_running_or_notify_cancel()
         self._thread: threading.Thread | None = None
         self._wake = threading.Condition()
         # Guarded by `_wake`:
@@ -76,17 +82,16 @@ class Writer:
             if first or full:
                 self._wake.notify()
 
-    def close(self) -> Future[Any] | None:
-        """Take nothing more. The future settles when all that was queued is written; None if nothing ever was."""
+    def close(self) -> Future[None] | None:
+        """Take nothing more. The future settles when all is written and the thread ends; None if there is none."""
         with self._wake:
             self._closed = True
             if self._thread is None:
                 return None
-            last = Operation(None, durable=True)
-            self._queue.append(last)
+            self._queue.append(self._last)
             self._urgent = True
             self._wake.notify()
-        return last.future
+        return self._ended
 
     def join(self) -> None:
         if self._thread is not None:
@@ -104,7 +109,9 @@ class Writer:
     def _run(self) -> None:
         while (group := self._next_group()) is not None:
             self._write_group(group)
+        self._before_end()
         self._drop_connection()
+        _settle(self._ended, None, self._last.future.exception())
 
     def _next_group(self) -> list[Item] | None:
         with self._wake:
@@ -121,35 +128,33 @@ class Writer:
         items = list(join_appends([*self._kept, *group]))
         try:
             outcomes = self._transact(items)
-        except (
-            Exception
-        ) as exc:  # the owner of the thread: whatever it was, the waiters hear of it and the thread lives
+        except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on
             self._drop_connection()
             self._keep([item for item in items if isinstance(item, Append)])
             outcomes = [(item, None, translate(exc, self._path)) for item in items if isinstance(item, Operation)]
         else:
             self._kept = []
         for operation, result, error in outcomes:
-            if error is None:
-                operation.future.set_result(result)
-            else:
-                operation.future.set_exception(error)
+            _settle(operation.future, result, error)
 
     def _transact(self, items: Sequence[Item]) -> list[Outcome]:
+        if items == [self._last] and self._connection is None:
+            return [(self._last, None, self._lost)]  # a file that never opened need not open to be closed
         connection = self._connected()
         durable = any(isinstance(item, Operation) and item.durable for item in items)
         self._begin(connection, "FULL" if durable else "NORMAL")
         try:
             changes = connection.total_changes
             outcomes = [outcome for item in items if (outcome := self._apply(connection, item))]
-            if durable and self._unsynced and connection.total_changes == changes:
+            wrote = connection.total_changes != changes
+            if durable and self._unsynced and not wrote:
                 connection.execute("UPDATE barrier SET count = count + 1")
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        self._unsynced = not durable
+        self._unsynced = not durable and (wrote or self._unsynced)
         return outcomes
 
     def _begin(self, connection: sqlite3.Connection, synchronous: Literal["FULL", "NORMAL"]) -> None:
@@ -202,6 +207,13 @@ class Writer:
         if self._connection is not None:
             self._connection.close()
         self._connection, self._synchronous = None, None
+
+
+def _settle(future: Future[Any], result: Any, error: BaseException | None) -> None:
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 def _retried(action: Callable[[], T]) -> T:

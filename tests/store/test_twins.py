@@ -1,0 +1,107 @@
+"""SQLite and memory, given the same calls, give the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from aish.errors import AishError
+from aish.ports import Store
+from aish.store.memory import MemoryStore
+from aish.store.sqlite import SqliteStore
+from aish.types.events import TurnEnd
+from aish.types.messages import AssistantMessage, user
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.usage import Usage
+
+sessions = st.sampled_from(["sess_a", "sess_b", "sess_c", ""])
+turns = st.sampled_from(["turn_a", "turn_b", "turn_c", "turn_d"])
+times = st.integers(0, 5)
+texts = st.text(st.characters(codec="utf-8"), max_size=30)
+
+
+class Twins(RuleBasedStateMachine):
+    @initialize()
+    def open(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.runner = asyncio.Runner()
+        self.stores: tuple[Store, Store] = (SqliteStore(Path(self.folder.name) / "aish.db"), MemoryStore())
+        self.seqs: dict[str, int] = {}
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.stores[0].aclose())
+            self.runner.close()
+            self.folder.cleanup()
+
+    def both(self, call: Callable[[Store], Awaitable[Any]]) -> Any:
+        answers = [self.runner.run(outcome(call, store)) for store in self.stores]
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    @rule(session=sessions, at_ms=times, title=texts)
+    def create_session(self, session: str, at_ms: int, title: str) -> None:
+        record = SessionRecord(session, at_ms, at_ms, title=title)
+        self.both(lambda store: store.create_session(record))
+
+    @rule(session=sessions)
+    def delete_session(self, session: str) -> None:
+        self.both(lambda store: store.delete_session(session))
+
+    @rule(turn=turns, session=sessions, at_ms=times, text=texts)
+    def start_turn(self, turn: str, session: str, at_ms: int, text: str) -> None:
+        record = TurnRecord(turn, session, 0, text[:2], at_ms, (user(text),))
+        if isinstance(self.both(lambda store: store.start_turn(record)), int):
+            self.seqs[turn] = 0
+
+    @rule(turn=turns, count=st.integers(1, 3), text=texts)
+    def append(self, turn: str, count: int, text: str) -> None:
+        first = self.seqs.get(turn, 0) + 1
+        self.seqs[turn] = first + count - 1
+        lines = (repr(text).encode() + b"\n") * count
+        for store in self.stores:
+            store.append_events(turn, first, first + count - 1, lines)
+
+    @rule(turn=turns, at_ms=times, text=texts)
+    def finish_turn(self, turn: str, at_ms: int, text: str) -> None:
+        messages = (user("q"), AssistantMessage(text))
+        self.both(
+            lambda store: store.finish_turn(
+                turn, end=TurnEnd.ANSWERED, finished_ms=at_ms, messages=messages, usage=Usage(at_ms)
+            )
+        )
+
+    @rule(turn=turns, after_seq=st.integers(0, 6))
+    def read(self, turn: str, after_seq: int) -> None:
+        self.both(lambda store: store.read_events(turn, after_seq=after_seq))
+        self.both(lambda store: store.find_turn(turn))
+
+    @rule(session=sessions, limit=st.integers(-1, 3), search=st.one_of(st.just(""), texts))
+    def look(self, session: str, limit: int, search: str) -> None:
+        self.both(lambda store: listed(store.list_sessions(limit=limit, search=search)))
+        self.both(lambda store: listed(store.list_turns(session)))
+        self.both(lambda store: store.find_session(session))
+
+
+async def listed(records: Awaitable[Any]) -> list[Any]:
+    return list(await records)
+
+
+async def outcome(call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:
+    try:
+        return await call(store)
+    except AishError as exc:
+        return type(exc), exc.message
+
+
+TestTwins = Twins.TestCase
+TestTwins.settings = settings(
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
