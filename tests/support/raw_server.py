@@ -149,7 +149,7 @@ async def raw_server(
         listener = await asyncio.start_unix_server(accept, unix_path)
         server.url = f"unix://{unix_path}:"
     else:
-        listener = await asyncio.start_server(accept, host, 0, ssl=tls)
+        listener = await asyncio.start_server(accept, host, 0, ssl=tls, backlog=1024)
         port = listener.sockets[0].getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         server.url = f"https://localhost:{port}" if tls else f"http://{shown}:{port}"

@@ -205,6 +205,33 @@ async def test_a_new_connection_that_dies_is_not_retried() -> None:
         assert len(server.peers) == 1
 
 
+async def test_a_server_that_hangs_up_on_everybody_fails_every_request_at_once() -> None:
+    async def script(peer: Peer) -> None:
+        peer.reset()
+
+    async with raw_server(script) as server, HttpClient(bounds=HttpBounds(max_connections_per_origin=3)) as client:
+        outcomes = await asyncio.wait_for(
+            asyncio.gather(*(get(client, server.url) for _ in range(30)), return_exceptions=True), DEADLINE_S
+        )
+        assert all(isinstance(outcome, ConnectionLost | ConnectFailed) for outcome in outcomes)
+
+
+async def test_a_connection_that_dies_while_it_is_handed_to_a_waiter_is_replaced() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HELLO)
+        await peer.left()
+
+    async with raw_server(script) as server, HttpClient(bounds=HttpBounds(max_connections_per_origin=1)) as client:
+        async with client.request("GET", server.url) as first:
+            await first.read()
+            waiting = asyncio.create_task(get(client, server.url))
+            await asyncio.sleep(0)
+        next(iter(client._pool._alive)).abort()  # before the waiter has run
+        assert await asyncio.wait_for(waiting, DEADLINE_S) == b"hello"
+        assert len(server.peers) == 2
+
+
 async def test_a_reused_connection_that_dies_after_a_byte_of_answer_is_not_retried() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -410,6 +437,32 @@ async def test_a_missing_unix_socket_is_a_plain_message(tmp_path: Path) -> None:
     async with HttpClient() as client:
         with pytest.raises(ConnectFailed, match="there is no such socket"):
             await get(client, f"unix://{tmp_path}/none.sock:/")
+
+
+def open_files_allowed() -> int:
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+@pytest.mark.skipif(open_files_allowed() < 4096, reason="needs two thousand sockets")
+async def test_a_thousand_streams_are_open_at_once() -> None:
+    release = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ENDLESS)
+        await release.wait()
+        await peer.send(b"0\r\n\r\n")
+        await peer.left()
+
+    async with raw_server(script) as server, HttpClient() as client:
+        streams = [asyncio.create_task(get(client, server.url)) for _ in range(1000)]
+        await eventually(lambda: len(server.requests) == 1000, 30)
+        release.set()
+        assert await asyncio.wait_for(asyncio.gather(*streams), 30) == [b"one"] * 1000
 
 
 async def test_ipv6_literals_work() -> None:

@@ -47,6 +47,8 @@ async def test_a_plain_request_asks_the_proxy_for_the_whole_url() -> None:
         assert request.headers["host"] == "model.test"
         assert request.headers["x-key"] == "k"
         assert request.headers["accept-encoding"] == "identity"
+        assert "user-agent" not in request.headers
+        assert "content-type" not in request.headers
 
 
 async def test_pieces_come_as_they_arrive_and_leaving_early_is_seen_by_the_proxy() -> None:

@@ -149,6 +149,8 @@ class _Call(AbstractAsyncContextManager[Response]):
         exchange = Exchange(self._target, connection, watch, self._bounds, head_only=self._head_only)
         self._connection = connection
         self._exchange = connection.exchange = exchange
+        if not connection.usable:  # lost between being handed over and now, when nobody was there to be told
+            exchange.peer_left(None)
         return exchange
 
     async def _ask(self, exchange: Exchange) -> Response:

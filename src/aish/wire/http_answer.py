@@ -121,9 +121,7 @@ class AnswerParser:
         self.reason = self._reason.decode("latin-1")
         self.headers = Headers(self._raw_headers)
         self.headed = True
-        codings = ",".join(self.headers.get_all("transfer-encoding")).lower()
-        chunked = codings.rpartition(",")[2].strip() == "chunked"
-        self._until_close = not chunked and "content-length" not in self.headers
+        self._until_close = not _is_framed(self._raw_headers)
         if self._head_only:
             self._finish()
 
@@ -134,3 +132,15 @@ class AnswerParser:
     def _finish(self) -> None:
         self.complete = True
         self.keep_alive = self._parser.should_keep_alive()
+
+
+def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether the head says where the body ends. The coding applied last decides; httptools refuses contradictions."""
+    framed = False
+    for name, value in headers:
+        match name.lower():
+            case b"content-length":
+                framed = True
+            case b"transfer-encoding":
+                framed = value.lower().rpartition(b",")[2].strip() == b"chunked"
+    return framed

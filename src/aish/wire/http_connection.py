@@ -29,6 +29,10 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
 
     @property
+    def lost(self) -> bool:
+        return self._transport is None
+
+    @property
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 

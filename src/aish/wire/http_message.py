@@ -131,7 +131,10 @@ def check_headers(headers: HeaderItems) -> list[tuple[str, str]]:
         if name.lower() in _OURS:
             raise UsageError(f"the header {name!r} is set by the client itself")
         if _CONTROL.search(value) or not value.isascii():
-            raise UsageError(f"the value of the header {name!r} has characters that HTTP does not allow")
+            raise UsageError(
+                f"the value of the header {name!r} has characters that HTTP does not allow",
+                hint="A key read from a file often ends in a line break.",
+            )
     return pairs
 
 

@@ -94,7 +94,8 @@ class Pool:
         except BaseException:
             self._free_slot(target, origin)
             raise
-        self._alive.add(connection)
+        if not connection.lost:
+            self._alive.add(connection)
         if self._closed:
             self.release(connection, reusable=False)
             raise self._closed_error(target)

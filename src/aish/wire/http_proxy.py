@@ -77,7 +77,7 @@ class ProxyClient:
             read_bufsize=bounds.high_water_bytes,
             max_line_size=bounds.max_header_bytes,
             max_field_size=bounds.max_header_bytes,
-            skip_auto_headers=("user-agent", "accept"),
+            skip_auto_headers=("user-agent", "accept", "content-type"),
         )
 
     async def aclose(self) -> None:
