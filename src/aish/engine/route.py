@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -44,6 +44,8 @@ class Router:
         *,
         presets: Mapping[str, Preset] | None = None,
         default: str = "",
+        strict: Collection[str] = (),
+        catch_all: str = "",
         candidates: FindCandidates | None = None,
     ) -> None:
         self._providers = dict(providers)
@@ -52,6 +54,8 @@ class Router:
         self._find_candidates = candidates
         self._candidates: list[Provider] | None = None
         self._infos: dict[str, ModelInfo] = {}
+        self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
+        self._catch_all = catch_all  # this provider takes bare names, listed or not
         self._strict: set[str] = set()
 
     @property
@@ -69,7 +73,11 @@ class Router:
 
     def rejects_tool_role(self, route: Route) -> bool:
         """By config, or because this model's backend was seen to reject the shape."""
-        return route.use_tool_role is False or route.name in self._strict
+        if route.name in self._strict:
+            return True
+        if route.use_tool_role is not None:
+            return not route.use_tool_role
+        return route.provider.name in self._strict_providers
 
     def remember_strict(self, route: Route) -> None:
         self._strict.add(route.name)
@@ -85,6 +93,8 @@ class Router:
         prefix, colon, rest = name.partition(":")
         if colon and prefix in self._providers:
             return await self._described(self._providers[prefix], rest)
+        if self._catch_all and name not in self._providers:
+            return await self._described(self._providers[self._catch_all], name)
         return await self._listed(name)
 
     async def _default_route(self) -> Route:

@@ -1,4 +1,4 @@
-"""Reads what OpenAI-compatible backends say about themselves, each in its own words. What is not said is not assumed."""
+"""Reads what OpenAI-compatible backends say about themselves, each in its own words, and assumes nothing else."""
 
 from __future__ import annotations
 

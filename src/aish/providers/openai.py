@@ -37,19 +37,28 @@ _TOKENIZE = Timeouts(connect_s=1, first_byte_s=2, idle_s=2, total_s=2)
 class Endpoint(msgspec.Struct, frozen=True):
     """Where a provider is and how to speak to it. `key` never shows in its repr."""
 
-    url: str  # up to and including /v1
+    url: str
     key: str = ""
     headers: Mapping[str, str] = {}
     connect_timeout_s: float = 10.0
     idle_timeout_s: float = 120.0
+    max_call_s: float = 600.0
     context_size: int | None = None  # configured; wins over what the backend says
+    models: tuple[str, ...] = ()  # configured; offered instead of what the backend lists
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url!r})"
 
     @property
     def root(self) -> str:
+        """Without /v1: where `/props`, `/tokenize` and Ollama's own API are."""
         return self.url.rstrip("/").removesuffix("/v1")
+
+    @property
+    def api(self) -> str:
+        """With /v1, which is taken for granted where the url names only a host."""
+        url = self.url.rstrip("/")
+        return url if "/" in url.partition("://")[2] else f"{url}/v1"
 
 
 class OpenAIProvider:
@@ -65,7 +74,9 @@ class OpenAIProvider:
         return self._name
 
     async def list_models(self) -> Sequence[ModelInfo]:
-        listing = await self._get_json(f"{self._endpoint.url.rstrip('/')}/models")
+        if self._endpoint.models:
+            return [ModelInfo(self._name, model) for model in self._endpoint.models]
+        listing = await self._get_json(f"{self._endpoint.api}/models")
         return facts.models_from_listing(self._name, listing)
 
     async def describe(self, model: str) -> ModelInfo:
@@ -96,7 +107,7 @@ class OpenAIProvider:
         return facts.token_count(answer)
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        url = f"{self._endpoint.url.rstrip('/')}/embeddings"
+        url = f"{self._endpoint.api}/embeddings"
         answer = await self._post_json(url, {"model": model, "input": list(texts), "encoding_format": "float"})
         return facts.embeddings(self._name, answer, count=len(texts))
 
@@ -121,7 +132,7 @@ class OpenAIProvider:
         body = {**encode_request(request), "stream": True}
         if self._asks_for_usage:
             body["stream_options"] = {"include_usage": True}
-        url = f"{self._endpoint.url.rstrip('/')}/chat/completions"
+        url = f"{self._endpoint.api}/chat/completions"
         with translated(self._name):
             async with self._http.request(
                 "POST", url, headers=self._headers(), body=msgspec.json.encode(body), timeouts=self._timeouts(request)
@@ -188,7 +199,7 @@ class OpenAIProvider:
             raise ProviderProtocolError(f"{self._name} sent a chunk that cannot be read ({exc}): {shown}") from exc
 
     def _timeouts(self, request: StepRequest) -> Timeouts:
-        deadline_s = request.deadline_s
+        deadline_s = min(request.deadline_s, self._endpoint.max_call_s)
         return Timeouts(
             connect_s=min(self._endpoint.connect_timeout_s, deadline_s),
             first_byte_s=deadline_s,

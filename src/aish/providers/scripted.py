@@ -1,9 +1,9 @@
 """Models that follow a script: exact chunks from a file or a list, for demos, tests and regressions.
 
 A script is a list of steps, a step a list of items played in order: `{"text": …}`, `{"reasoning": …}`,
-`{"call": {"index", "id", "name", "arguments"}}`, `{"usage": {…}}`, `{"status": …}`, `{"wait_s": …}`, `{"error": {"status",
-"message"}}`, `{"finish": "stop"}`. Which step is played follows from the conversation alone: the number of assistant
-messages in it. So a script needs no state, and the same request always gets the same answer.
+`{"call": {"index", "id", "name", "arguments"}}`, `{"usage": {…}}`, `{"status": …}`, `{"wait_s": …}`,
+`{"error": {"status", "message"}}`, `{"finish": "stop"}`. Which step is played follows from the conversation alone: the
+number of assistant messages in it. So a script needs no state, and the same request always gets the same answer.
 
 `fake-tool` is built in: it calls one tool, then answers with its result.
 """

@@ -1,0 +1,1 @@
+"""Commands that look after aish itself: models, sessions, config, doctor."""

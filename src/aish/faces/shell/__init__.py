@@ -1,0 +1,1 @@
+"""The shell face: one question from the command line, or a prompt."""

@@ -1,0 +1,168 @@
+"""The command line. Parses words and hands them to a face; a face is imported only when its subcommand runs.
+
+Exit codes: 0 answered, 1 anything else went wrong, 2 usage or config, 3 something was refused, 4 the provider failed,
+5 a limit was reached, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from aish import __version__
+
+COMMANDS = ("ask", "models", "doctor", "sessions", "config")
+
+_EPILOG = """exit codes:
+  0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
+  5 a limit was reached   130 interrupted   1 anything else
+
+commands (see `aish COMMAND --help`):
+  aish [ask] QUESTION      one question; what is piped in goes along with it
+  aish                     a prompt, on a terminal
+  aish models              list, pull and remove models
+  aish sessions            list, show, replay, search, export and delete conversations
+  aish config              make, show, check and trust configuration
+  aish doctor              what works here, and how to mend what does not
+"""
+
+
+def run(words: Sequence[str]) -> int:
+    """Returns the exit code."""
+    if list(words) in (["--version"], ["-V"]):
+        print(f"aish {__version__}")
+        return 0
+    arguments = parse(words)
+    from aish.faces.admin.errors import guarded
+
+    return guarded(lambda: _dispatch(arguments))
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """`aish models …` is a subcommand; anything else is a question for `aish ask`."""
+    words = list(words)
+    command = words[0] if words and words[0] in COMMANDS else ""
+    if not command:
+        return _ask_parser("aish").parse_args(words, argparse.Namespace(command="ask"))
+    arguments = _PARSERS[command](f"aish {command}").parse_args(words[1:], argparse.Namespace(command=command))
+    arguments.action = getattr(arguments, "action", None) or _USUAL_ACTIONS.get(command, "")
+    return arguments
+
+
+def _ask_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="A shell and a model at one prompt. Without a question, on a terminal: a prompt.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("question", nargs="*", help="what to ask; `-` or a pipe adds what stdin holds")
+    parser.add_argument("--version", "-V", action="version", version=f"aish {__version__}")
+    parser.add_argument("--model", "-m", default="", help="provider:model, a preset, or a bare model name")
+    parser.add_argument("--system", default="", metavar="TEXT", help="more system text for this run")
+    parser.add_argument(
+        "--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable; 'none' offers none)"
+    )
+    parser.add_argument("--yes", "-y", action="store_true", help="say yes to everything the gate would ask about")
+    parser.add_argument("--json", action="store_true", help="print every event as one line of JSON")
+    parser.add_argument("--continue", "-c", dest="resume", action="store_true", help="go on with the latest session")
+    parser.add_argument("--session", default="", metavar="ID", help="go on with this session")
+    parser.add_argument("--max-steps", type=int, metavar="N", help="model calls allowed in this turn")
+    _add_endpoint(parser)
+    parser.add_argument("--sample", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _models_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="List, pull and remove models.")
+    parser.set_defaults(endpoint=[], json=False)
+    actions = parser.add_subparsers(dest="action", metavar="list|pull|rm")
+    listing = actions.add_parser("list", help="what every provider offers (the default)")
+    listing.add_argument("--json", action="store_true", help="as JSON, one model a line")
+    _add_endpoint(listing)
+    pull = actions.add_parser("pull", help="fetch a model of the catalogue, or a .gguf by its URL")
+    pull.add_argument("name", nargs="?", default="smollm2")
+    actions.add_parser("rm", help="remove a fetched model").add_argument("name")
+    return parser
+
+
+def _sessions_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Conversations kept in the store.")
+    parser.set_defaults(limit=20, query="")
+    actions = parser.add_subparsers(dest="action", metavar="list|show|replay|search|export|delete")
+    actions.add_parser("list", help="newest first (the default)").add_argument("--limit", type=int, default=20)
+    search = actions.add_parser("search", help="sessions whose text holds these words")
+    search.add_argument("query")
+    search.add_argument("--limit", type=int, default=20)
+    for name, help_text in (
+        ("show", "a session as text"),
+        ("replay", "a turn's events, byte for byte as they were recorded (a session's id: its latest turn)"),
+        ("export", "a session's events as JSONL"),
+        ("delete", "remove a session for good"),
+    ):
+        actions.add_parser(name, help=help_text).add_argument("id", help="an id, or `latest`")
+    return parser
+
+
+def _config_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Configuration.")
+    actions = parser.add_subparsers(dest="action", metavar="init|show|check|path|trust")
+    actions.add_parser("init", help="write a commented starter file")
+    actions.add_parser("show", help="every setting in force and where it comes from (the default)")
+    actions.add_parser("check", help="say all that is wrong")
+    actions.add_parser("path", help="where the files are looked for")
+    actions.add_parser("trust", help="accept the project's .aish.toml as it is now")
+    return parser
+
+
+def _doctor_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="What works here, and how to mend what does not.")
+    _add_endpoint(parser)
+    return parser
+
+
+def _add_endpoint(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--endpoint",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="an OpenAI-compatible provider for this run; when it is the only one its models need no prefix",
+    )
+
+
+_PARSERS = {
+    "ask": _ask_parser,
+    "models": _models_parser,
+    "sessions": _sessions_parser,
+    "config": _config_parser,
+    "doctor": _doctor_parser,
+}
+
+_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show"}
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    from aish import wiring
+
+    match arguments.command:
+        case "config":
+            from aish.faces.admin import config
+
+            return config.run(arguments.action, wiring.surroundings())
+        case "models":
+            from aish.faces.admin import models
+
+            return models.run(arguments, wiring.runtime(arguments.endpoint))
+        case "sessions":
+            from aish.faces.admin import sessions
+
+            return sessions.run(arguments, wiring.runtime([]))
+        case "doctor":
+            from aish.faces.admin import doctor
+
+            return doctor.run(wiring.runtime(arguments.endpoint))
+        case _:
+            from aish.faces.shell import ask
+
+            return ask.run(arguments, wiring.runtime(arguments.endpoint))

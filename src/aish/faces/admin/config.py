@@ -1,0 +1,72 @@
+"""`aish config init|show|check|path|trust`."""
+
+from __future__ import annotations
+
+import sys
+
+from aish.config import paths
+from aish.config.load import check_config, load_config
+from aish.config.show import show_rows
+from aish.config.starter import init_config
+from aish.config.trust import content_hash, trust
+from aish.errors import ConfigError
+from aish.faces.runtime import Surroundings
+from aish.faces.terminal import visible
+
+
+def run(action: str, here: Surroundings) -> int:
+    return {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust}[action](here)
+
+
+def _init(here: Surroundings) -> int:
+    path = paths.user_file(here.env)
+    init_config(path)
+    print(f"wrote {path}")
+    return 0
+
+
+def _show(here: Surroundings) -> int:
+    loaded = load_config(cwd=here.cwd, env=here.env)
+    rows = show_rows(loaded)
+    key_width = max(len(row.key) for row in rows)
+    for row in rows:
+        print(visible(f"{row.key:<{key_width}}  {row.value}  # {row.origin}"))
+    for notice in loaded.notices:
+        print(f"· {visible(notice)}", file=sys.stderr)
+    return 0
+
+
+def _check(here: Surroundings) -> int:
+    problems = check_config(cwd=here.cwd, env=here.env)
+    for problem in problems:
+        print(visible(str(problem)))
+    if not problems:
+        print("the configuration is fine")
+    return 2 if problems else 0
+
+
+def _path(here: Surroundings) -> int:
+    home = paths.home_dir(here.env)
+    user = paths.user_file(here.env)
+    project = paths.find_project_file(here.cwd, home, user)
+    print(f"user     {user}")
+    print(f"project  {project or 'none'}")
+    print(f"data     {paths.data_dir(here.env)}")
+    print(f"cache    {paths.cache_dir(here.env)}")
+    return 0
+
+
+def _trust(here: Surroundings) -> int:
+    """Shows the file that is accepted; a change after this look makes it untrusted again."""
+    home = paths.home_dir(here.env)
+    project = paths.find_project_file(here.cwd, home, paths.user_file(here.env))
+    if project is None:
+        raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
+    try:
+        content = project.read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"cannot read {project}: {exc.strerror}") from exc
+    print(visible(content.decode("utf-8", "replace")), end="" if content.endswith(b"\n") else "\n")
+    digest = trust(project, env=here.env, expected=content_hash(content))
+    print(f"trusted {project} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)
+    return 0

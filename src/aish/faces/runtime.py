@@ -1,0 +1,93 @@
+"""What a face is given to work with. `wiring` fills it; nothing in it is opened before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from aish.config.load import Loaded
+from aish.config.schema import Config
+from aish.engine.session import Engine
+from aish.ports import Provider, Store
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """The process's own: where it stands and what its environment says. Values never show in its repr."""
+
+    cwd: Path
+    env: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Surroundings({str(self.cwd)!r})"
+
+
+class Progress(Protocol):
+    """How far a pull has come. `total` None means unknown."""
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def done(self) -> int: ...
+
+    @property
+    def total(self) -> int | None: ...
+
+
+class CachedModel(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+class ModelShelf(Protocol):
+    """Models on this machine for the embedded provider."""
+
+    def list(self) -> Sequence[CachedModel]: ...
+
+    def find(self, name: str) -> Path | None: ...
+
+    def remove(self, name: str) -> None:
+        """Raises ModelNotFound."""
+
+
+class Runtime(Protocol):
+    @property
+    def surroundings(self) -> Surroundings: ...
+
+    @property
+    def loaded(self) -> Loaded: ...
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def notices(self) -> Sequence[str]: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def shelf(self) -> ModelShelf: ...
+
+    @property
+    def can_embed(self) -> bool:
+        """Whether the embedded engine is installed."""
+
+    async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
+        """Fetch a model into the shelf."""
+
+    def engine(self) -> AbstractAsyncContextManager[Engine]:
+        """Open for the length of the context; everything it started is closed on leaving."""
+
+    def discover(self) -> Awaitable[Sequence[Provider]]:
+        """Look for running local servers."""

@@ -1,0 +1,117 @@
+"""One-shot use: a question from the command line, its answer on stdout, an exit code for scripts."""
+
+from __future__ import annotations
+
+import argparse
+import select
+import sys
+
+from aish.errors import UsageError
+from aish.faces.runtime import Runtime
+from aish.faces.shell.chat import chat
+from aish.faces.shell.consent import TerminalConsent, always_yes
+from aish.faces.shell.first_use import ensure_model
+from aish.faces.shell.lines import LineSource
+from aish.faces.shell.narrate import JsonNarrator, Narrator
+from aish.faces.signals import run_until_done
+from aish.faces.terminal import Output
+from aish.ports import Ask
+from aish.types.limits import Limits
+from aish.types.messages import user
+from aish.types.requests import TurnRequest
+
+# More than any model's window; a larger pipe is a mistake.
+MAX_STDIN_BYTES = 4 * 1024 * 1024
+SAMPLE_QUESTION = "What is the capital of France?"
+# Started without a terminal by `make run`: how long a question may take to begin to arrive.
+_SAMPLE_WAIT_S = 2.0
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    question = _question(arguments)
+    if not question and not _is_terminal():
+        raise UsageError("nothing to ask: no question given and nothing piped in", hint='try: aish "a question"')
+    return run_until_done(_run(arguments, runtime, question))
+
+
+async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -> int:
+    output = Output()
+    lines = LineSource()
+    for notice in runtime.notices:
+        output.note(f"· {notice}")
+    async with runtime.engine() as engine:
+        request = await _request(arguments, runtime, question)
+        await ensure_model(engine, runtime, request.model, output, lines if _is_terminal() else None)
+        if not question:
+            return await chat(engine, request, output, lines, ask=_ask(arguments, output, lines))
+        narrator = JsonNarrator(output) if arguments.json else Narrator(output)
+        async with engine.turn(request, ask=_ask(arguments, output, lines)) as events:
+            async for event in events:
+                narrator.show(event)
+        return narrator.exit_code
+
+
+def _ask(arguments: argparse.Namespace, output: Output, lines: LineSource) -> Ask | None:
+    if arguments.yes:
+        return always_yes
+    return TerminalConsent(output, lines) if _is_terminal() else None
+
+
+async def _request(arguments: argparse.Namespace, runtime: Runtime, question: str) -> TurnRequest:
+    return TurnRequest(
+        message=user(question),
+        model=arguments.model,
+        session=arguments.session or await _latest(arguments, runtime),
+        system=arguments.system,
+        tools=_tools(arguments, runtime),
+        limits=_limits(arguments, runtime),
+    )
+
+
+async def _latest(arguments: argparse.Namespace, runtime: Runtime) -> str:
+    if not arguments.resume:
+        return ""
+    sessions = await runtime.store.list_sessions(limit=1)
+    if not sessions:
+        raise UsageError("there is no session to go on with", hint="leave out --continue to start one")
+    return sessions[0].id
+
+
+def _tools(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, ...]:
+    if arguments.tools is None:
+        return runtime.config.tools.offer
+    return tuple(glob for glob in arguments.tools if glob != "none")
+
+
+def _limits(arguments: argparse.Namespace, runtime: Runtime) -> Limits:
+    limits = runtime.config.limits.limits()
+    if arguments.max_steps is None:
+        return limits
+    if arguments.max_steps < 1:
+        raise UsageError("--max-steps must be at least 1")
+    return Limits(**{**{f: getattr(limits, f) for f in limits.__struct_fields__}, "max_steps": arguments.max_steps})
+
+
+def _question(arguments: argparse.Namespace) -> str:
+    """The words given, then what is piped in. Either may be missing."""
+    words = " ".join(word for word in arguments.question if word != "-").strip()
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin(arguments)
+    if arguments.sample and not words and not piped.strip() and not _is_terminal():
+        return SAMPLE_QUESTION
+    return "\n\n".join(part for part in (words, piped.strip("\n")) if part.strip())
+
+
+def _read_stdin(arguments: argparse.Namespace) -> str:
+    if arguments.sample and not select.select([sys.stdin], [], [], _SAMPLE_WAIT_S)[0]:
+        return ""
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise UsageError(
+            f"what is piped in is larger than {MAX_STDIN_BYTES // 1024 // 1024} MiB, more than any model can read",
+            hint="pipe in the part that matters, for instance with head or grep",
+        )
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,103 @@
+"""A plain prompt: a question a line, the answer below it. Ctrl-C stops an answer, Ctrl-D leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+
+import msgspec
+
+from aish.engine.session import Engine
+from aish.errors import AishError
+from aish.faces.shell.lines import LineSource
+from aish.faces.shell.narrate import Narrator
+from aish.faces.terminal import Output
+from aish.ports import Ask
+from aish.types.messages import user
+from aish.types.requests import TurnRequest
+
+_HELP = ":quit leaves, :model NAME switches, :models lists, :new starts a new session, :help shows this"
+
+
+async def chat(engine: Engine, first: TurnRequest, output: Output, lines: LineSource, *, ask: Ask | None) -> int:
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  # gives `input` line editing and history
+    request = first
+    route = await engine.router.resolve(request.model)
+    output.note(f"aish on {route.name}. {_HELP}")
+    while (line := await _next_line(output, lines)) is not None:
+        text = line.strip()
+        if text in (":quit", ":q", ":exit"):
+            break
+        if text.startswith(":"):
+            request = await _meta(engine, request, text, output)
+        elif text:
+            request = await _turn(engine, request, text, output, ask)
+    return 0
+
+
+async def _next_line(output: Output, lines: LineSource) -> str | None:
+    with _on_interrupt(lambda: output.note("(Ctrl-D or :quit leaves)")):
+        return await lines.read("aish> ")
+
+
+async def _turn(engine: Engine, request: TurnRequest, text: str, output: Output, ask: Ask | None) -> TurnRequest:
+    narrator = Narrator(output)
+    answering = asyncio.ensure_future(
+        _answer(engine, msgspec.structs.replace(request, message=user(text)), narrator, ask)
+    )
+    with _on_interrupt(answering.cancel):
+        try:
+            await answering
+        except AishError as exc:
+            output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+        except asyncio.CancelledError:
+            if not answering.cancelled():
+                raise
+            output.note("stopped")
+    return msgspec.structs.replace(request, session=narrator.session or request.session)
+
+
+async def _answer(engine: Engine, request: TurnRequest, narrator: Narrator, ask: Ask | None) -> None:
+    async with engine.turn(request, ask=ask) as events:
+        async for event in events:
+            narrator.show(event)
+
+
+async def _meta(engine: Engine, request: TurnRequest, text: str, output: Output) -> TurnRequest:
+    command, _, rest = text.partition(" ")
+    try:
+        match command:
+            case ":model":
+                route = await engine.router.resolve(rest.strip())
+                output.note(f"model: {route.name}")
+                return msgspec.structs.replace(request, model=route.name)
+            case ":models":
+                for info in await engine.router.list_models():
+                    output.note(info.name)
+            case ":new":
+                return msgspec.structs.replace(request, session="")
+            case ":help":
+                output.note(_HELP)
+            case _:
+                output.note(f"unknown command {command}. {_HELP}")
+    except AishError as exc:
+        output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+    return request
+
+
+@contextlib.contextmanager
+def _on_interrupt(react: object) -> Iterator[None]:
+    """While inside, Ctrl-C does this instead of ending aish."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGINT, react)  # type: ignore[arg-type]
+    except NotImplementedError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

@@ -1,0 +1,105 @@
+"""Shows a turn's events on a terminal, and keeps what decides the exit code."""
+
+from __future__ import annotations
+
+from aish.faces.terminal import Output
+from aish.types.events import (
+    LIMIT_ENDS,
+    ArgumentsDelta,
+    DecisionAsked,
+    DecisionMade,
+    Event,
+    Failed,
+    Halted,
+    PlanAccepted,
+    PlanProposed,
+    PlanRejected,
+    PlanStepFinished,
+    PlanStepStarted,
+    ReasoningDelta,
+    Status,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+    UsageReported,
+    encode_event,
+)
+from aish.types.messages import text_of
+from aish.types.tools import ResultStatus
+
+ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
+# One line of a call or a result is enough to follow along; the whole is in the session.
+_FRAME_CHARS = 200
+
+
+class Narrator:
+    """Plain text to stdout, what surrounds it to stderr."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.end: TurnEnd | None = None
+        self.refused = False
+        self.session = ""
+
+    @property
+    def exit_code(self) -> int:
+        if self.end is TurnEnd.FAILED:
+            return PROVIDER_FAILED
+        if self.end in LIMIT_ENDS:
+            return LIMIT_REACHED
+        if self.end in (TurnEnd.CANCELLED, TurnEnd.INTERRUPTED, None):
+            return INTERRUPTED
+        return REFUSED if self.refused else ANSWERED
+
+    def show(self, event: Event) -> None:
+        self._keep(event)
+        match event.body:
+            case TextDelta(text):
+                self._output.answer(text)
+            case ToolCallReady(name, arguments):
+                self._output.note(f"→ {name} {_one_line(arguments)}")
+            case ToolResult() as result:
+                self._output.note(_result_line(result))
+            case Status(text) | Halted(text):
+                self._output.note(f"· {text}")
+            case Failed() as failed:
+                hint = f"\n  {failed.hint}" if failed.hint else ""
+                self._output.note(f"aish: {failed.message}{hint}")
+            case TurnFinished():
+                self._output.end_line()
+            case PlanProposed() | PlanRejected() | PlanAccepted() | PlanStepStarted() | PlanStepFinished():
+                pass  # shown by the planner's own view
+            case TurnStarted() | StepStarted() | ReasoningDelta() | ToolCallStarted() | ArgumentsDelta():
+                pass
+            case DecisionAsked() | DecisionMade() | UsageReported():
+                pass
+
+    def _keep(self, event: Event) -> None:
+        self.session = event.session
+        if isinstance(event.body, ToolResult) and event.body.status is ResultStatus.REFUSED:
+            self.refused = True
+        if isinstance(event.body, TurnFinished):
+            self.end = event.body.reason
+
+
+class JsonNarrator(Narrator):
+    """Every event as one line of JSON."""
+
+    def show(self, event: Event) -> None:
+        self._keep(event)
+        self._output.line(encode_event(event).decode())
+
+
+def _result_line(result: ToolResult) -> str:
+    mark = "←" if result.status is ResultStatus.OK else "✗"
+    return f"{mark} {_one_line(text_of(result.parts))} ({result.duration_ms:.0f} ms)"
+
+
+def _one_line(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _FRAME_CHARS else f"{flat[: _FRAME_CHARS - 1]}…"

@@ -1,0 +1,252 @@
+"""The composition root: from configuration to an engine. The only file that names concrete adapters."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aish.config.load import Loaded, load_config
+from aish.config.schema import Config, ProviderConfig, ServerConfig
+from aish.engine.route import Router
+from aish.engine.session import Engine
+from aish.errors import UsageError
+from aish.faces.runtime import CachedModel, Progress, Surroundings
+from aish.ports import Provider, Store
+from aish.safety.effects import EffectGate
+from aish.safety.redact import Redactor
+from aish.tools.builtin.runtime import RuntimeTools
+from aish.tools.registry import Registry
+from aish.types.models import Preset
+from aish.types.tools import Effect
+from aish.wire.clock import SystemClock
+from aish.wire.http import HttpClient, ProxySettings
+from aish.wire.owners import ProcessOwners
+
+if TYPE_CHECKING:
+    from aish.providers.model_cache import ModelCache
+
+EMBEDDED = "embedded"
+SCRIPTED = "scripted"
+
+
+def surroundings() -> Surroundings:
+    return Surroundings(_cwd(), dict(os.environ))
+
+
+def runtime(endpoints: Sequence[str] = ()) -> Wired:
+    here = surroundings()
+    loaded = load_config(cwd=here.cwd, env=here.env, flags=_endpoint_flags(endpoints))
+    return Wired(here, loaded, only=[flag.partition("=")[0] for flag in endpoints])
+
+
+class Wired:
+    """Everything a face may use, each part made when first asked for."""
+
+    def __init__(self, here: Surroundings, loaded: Loaded, *, only: Sequence[str] = ()) -> None:
+        self.surroundings = here
+        self.loaded = loaded
+        self._only = tuple(only)  # endpoints given for this run go first
+        self._clock = SystemClock()
+
+    @property
+    def config(self) -> Config:
+        return self.loaded.config
+
+    @property
+    def notices(self) -> Sequence[str]:
+        return self.loaded.notices
+
+    @property
+    def can_embed(self) -> bool:
+        return importlib.util.find_spec("xllamacpp") is not None
+
+    @cached_property
+    def http(self) -> HttpClient:
+        network = self.config.network
+        proxies = ProxySettings(
+            http=network.http_proxy.reveal() if network.http_proxy else "",
+            https=network.https_proxy.reveal() if network.https_proxy else "",
+            no_proxy=network.no_proxy,
+        )
+        return HttpClient(proxies=proxies)
+
+    @cached_property
+    def store(self) -> Store:
+        if not self.config.store.enabled:
+            from aish.store.memory import MemoryStore
+
+            return MemoryStore()
+        from aish.store.sqlite import SqliteStore
+
+        return SqliteStore(Path(self.config.store.path))
+
+    @cached_property
+    def shelf(self) -> ModelCache:
+        from aish.providers.model_cache import ModelCache
+
+        return ModelCache(Path(self.config.embedded.cache_dir))
+
+    async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
+        return await self.shelf.pull(name_or_url, report=report, fetch=self.http)
+
+    @asynccontextmanager
+    async def engine(self) -> AsyncIterator[Engine]:
+        engine = self._make_engine()
+        try:
+            yield engine
+        finally:
+            await engine.aclose()
+            await self.http.aclose()
+
+    async def discover(self) -> Sequence[Provider]:
+        if not self.config.discovery.enabled:
+            return ()
+        from aish.providers.discover import discover
+
+        return await discover(self.config.discovery, self.http, self._server_provider)
+
+    def _make_engine(self) -> Engine:
+        providers = self._providers()
+        gate = self.config.gate
+        verdicts = {effect: getattr(gate, effect.value) for effect in Effect}
+        tools = Registry()
+        tools.add("runtime", RuntimeTools(self._clock))
+        return Engine(
+            router=Router(
+                providers,
+                presets=_presets(self.config),
+                default=self.config.model,
+                strict={name for name, settings in self.config.providers.items() if not settings.use_tool_role},
+                catch_all=self._only[0] if len(self._only) == 1 else "",
+                candidates=lambda: self._candidates(providers),
+            ),
+            tools=tools,
+            gate=EffectGate(verdicts, auto_approve=gate.auto_approve, deny=gate.deny),
+            store=self.store,
+            clock=self._clock,
+            owners=ProcessOwners(),
+            redactor=Redactor(_secrets(self.config)),
+            system=self.config.system,
+        )
+
+    def _providers(self) -> dict[str, Provider]:
+        """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
+        first = [*self._only, self.config.provider]
+        names = sorted(self.config.providers, key=lambda name: first.index(name) if name in first else len(first))
+        providers = {name: self._provider(name, self.config.providers[name]) for name in names}
+        if EMBEDDED not in providers:
+            providers[EMBEDDED] = self._embedded(EMBEDDED)
+        if SCRIPTED not in providers:
+            providers[SCRIPTED] = self._scripted(SCRIPTED, "")
+        return providers
+
+    async def _candidates(self, providers: dict[str, Provider]) -> Sequence[Provider]:
+        """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
+        configured = [providers[name] for name in providers if name in self.config.providers]
+        found = () if configured else await self.discover()
+        return [*configured, *found, providers[EMBEDDED]]
+
+    def _provider(self, name: str, settings: ProviderConfig) -> Provider:
+        match settings.kind:
+            case "embedded":
+                return self._embedded(name, settings.file)
+            case "scripted":
+                return self._scripted(name, settings.file)
+            case _:
+                return self._pool(name, [self._endpoint(name, settings, url) for url in settings.endpoints])
+
+    def _pool(self, name: str, members: Sequence[Provider]) -> Provider:
+        if not members:
+            raise UsageError(f"the provider {name} has no url", hint=f"set providers.{name}.url")
+        if len(members) == 1:
+            return members[0]
+        from aish.providers.pool import PoolProvider
+
+        return PoolProvider(name, members)
+
+    def _endpoint(self, name: str, settings: ProviderConfig, url: str) -> Provider:
+        key = self.loaded.get_key(name) if name in self.config.providers else settings.get_key()
+        headers = {header: value.reveal() for header, value in settings.headers.items()}
+        from aish.providers.openai import Endpoint, OpenAIProvider
+
+        endpoint = Endpoint(
+            url=url,
+            key=key.reveal() if key else "",
+            headers=headers,
+            connect_timeout_s=settings.connect_timeout_s,
+            max_call_s=settings.timeout_s,
+            context_size=settings.context_size,
+            models=settings.models,
+        )
+        if settings.kind == "ollama":
+            from aish.providers.ollama import OllamaProvider
+
+            return OllamaProvider(name, endpoint, self.http)
+        return OpenAIProvider(name, endpoint, self.http)
+
+    def _server_provider(self, server: ServerConfig) -> Provider:
+        return self._endpoint(server.name, ProviderConfig(kind=server.kind, url=server.url), server.url)
+
+    def _embedded(self, name: str, file: str = "") -> Provider:
+        from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
+        from aish.providers.openai import Endpoint, OpenAIProvider
+
+        settings = self.config.embedded
+        return EmbeddedProvider(
+            self.shelf,
+            lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self.http),
+            EmbeddedSettings(
+                threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s
+            ),
+            name=name,
+        )
+
+    def _scripted(self, name: str, file: str) -> Provider:
+        from aish.providers.scripted import ScriptedProvider, fake_tool, load_script
+
+        scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
+        return ScriptedProvider(name, scripts)
+
+
+def _presets(config: Config) -> dict[str, Preset]:
+    return {
+        name: Preset(
+            model=preset.model,
+            system=preset.system,
+            sampling=preset.sampling(),
+            tool_mode=preset.tool_mode,
+            use_tool_role=preset.use_tool_role,
+            context_size=preset.context_size,
+        )
+        for name, preset in config.presets.items()
+    }
+
+
+def _endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
+    providers: dict[str, Any] = {}
+    for endpoint in endpoints:
+        name, equals, url = endpoint.partition("=")
+        if not (name and equals and url.startswith(("http://", "https://"))):
+            raise UsageError(
+                f"--endpoint {endpoint!r} is not NAME=URL", hint="for example --endpoint up=http://127.0.0.1:9000/v1"
+            )
+        providers[name] = {"kind": "openai", "url": url}
+    return {"providers": providers} if providers else {}
+
+
+def _secrets(config: Config) -> list[str]:
+    keys = [provider.key for provider in config.providers.values()]
+    headers = [value for provider in config.providers.values() for value in provider.headers.values()]
+    return [secret.reveal() for secret in (*keys, *headers) if secret is not None]
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as exc:
+        raise UsageError("the working directory is gone", hint="cd to one that exists") from exc
