@@ -1,0 +1,109 @@
+"""What the model cache does with files: take turns, hash, look inside, and say in one sentence what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from aish.errors import ProviderError, ProviderRejected
+
+GGUF_MAGIC = b"GGUF"
+_LOCK_WAIT_S = 3600.0  # the largest model over a slow line
+_LOCK_POLL_S = 0.1
+_STOP_WAIT_S = 5.0
+_HASH_BYTES = 4 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def locked(path: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+    """One holder at a time among all processes; the kernel lets go of it when the holder dies. The file stays."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by children
+    try:
+        if not _try_lock(descriptor):
+            on_wait()
+            await _wait_for_lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _wait_for_lock(descriptor: int, path: Path) -> None:
+    for _ in range(int(_LOCK_WAIT_S / _LOCK_POLL_S)):
+        if _try_lock(descriptor):
+            return
+        await asyncio.sleep(_LOCK_POLL_S)
+    raise ProviderError("another aish has been pulling this model for an hour", hint=f"see who holds {path}")
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows: two pulls at once do the work twice, and the last rename wins
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def plain_errors(folder: Path) -> Iterator[None]:
+    """OSErrors of `folder` as one sentence a person can act on."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ProviderError(f"there is no room left for models in {folder}", hint="aish models rm NAME") from exc
+        if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ProviderError(f"models cannot be stored: {folder} may not be written to") from exc
+        raise ProviderError(f"models cannot be stored in {folder}: {exc.strerror or exc}") from exc
+
+
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Runs `work` beside the loop. When we are cancelled its event is set, and it is given a moment to see it."""
+    stop = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        running.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait({running}, timeout=_STOP_WAIT_S)
+        raise
+
+
+def sha256(path: Path, stop: threading.Event) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while (piece := file.read(_HASH_BYTES)) and not stop.is_set():
+            digest.update(piece)
+        os.fsync(file.fileno())  # what was hashed is on the disk before it gets its name
+    return digest.hexdigest()
+
+
+def check_hash(origin: str, found: str, expected: str) -> None:
+    if expected and found != expected:
+        raise ProviderRejected(
+            f"{origin} is not the file that was expected: its SHA-256 is {found} instead of {expected}",
+            hint="if the change is wanted, delete the .json file of that name in the cache and pull again",
+        )
+
+
+def check_is_gguf(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            is_gguf = file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+    except OSError as exc:
+        raise ProviderRejected(f"cannot read {path}: {exc.strerror}") from exc
+    if not is_gguf:
+        raise ProviderRejected(f"{path} is not a GGUF file", hint="llama.cpp reads no other kind")

