@@ -108,7 +108,7 @@ class Wired:
             return ()
         from aish.providers.discover import discover
 
-        return await discover(self.config.discovery, self.http, self._server_provider)
+        return await discover(self.config.discovery, self._server_provider)
 
     def _make_engine(self) -> Engine:
         providers = self._providers()
@@ -172,7 +172,8 @@ class Wired:
     def _endpoint(self, name: str, settings: ProviderConfig, url: str) -> Provider:
         key = self.loaded.get_key(name) if name in self.config.providers else settings.get_key()
         headers = {header: value.reveal() for header, value in settings.headers.items()}
-        from aish.providers.openai import Endpoint, OpenAIProvider
+        from aish.providers.endpoint import Endpoint
+        from aish.providers.openai import OpenAIProvider
 
         endpoint = Endpoint(
             url=url,
@@ -194,7 +195,8 @@ class Wired:
 
     def _embedded(self, name: str, file: str = "") -> Provider:
         from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
-        from aish.providers.openai import Endpoint, OpenAIProvider
+        from aish.providers.endpoint import Endpoint
+        from aish.providers.openai import OpenAIProvider
 
         settings = self.config.embedded
         return EmbeddedProvider(

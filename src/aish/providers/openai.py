@@ -7,7 +7,7 @@ content types; a backend that ignores `stream` and answers with plain JSON is un
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError, ProviderRejected, WireError
 from aish.providers import facts
 from aish.providers.chat_wire import WireChunk, decode_chunk, encode_request, read_chunk
+from aish.providers.endpoint import MAX_ANSWER_BYTES, Endpoint, JsonApi
 from aish.providers.faults import error_text, refusal, stream_error, translated
 from aish.types.chunks import Chunk, StepEnd, StepFinished
 from aish.types.events import Status
@@ -26,39 +27,9 @@ from aish.wire.lines import SseReader
 
 # One event holds at most one delta; tool arguments in a single piece are the largest known (about 1 MB).
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-# A whole answer that was not streamed.
-MAX_ANSWER_BYTES = 32 * 1024 * 1024
 # How long the end of the body may lag behind `[DONE]`; waiting for it saves the connection for the next request.
 _TAIL_S = 0.1
-_LOOKUP = Timeouts(connect_s=3, first_byte_s=5, idle_s=5, total_s=10)
 _TOKENIZE = Timeouts(connect_s=1, first_byte_s=2, idle_s=2, total_s=2)
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """Where a provider is and how to speak to it. `key` never shows in its repr."""
-
-    url: str
-    key: str = ""
-    headers: Mapping[str, str] = {}
-    connect_timeout_s: float = 10.0
-    idle_timeout_s: float = 120.0
-    max_call_s: float = 600.0
-    context_size: int | None = None  # configured; wins over what the backend says
-    models: tuple[str, ...] = ()  # configured; offered instead of what the backend lists
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.url!r})"
-
-    @property
-    def root(self) -> str:
-        """Without /v1: where `/props`, `/tokenize` and Ollama's own API are."""
-        return self.url.rstrip("/").removesuffix("/v1")
-
-    @property
-    def api(self) -> str:
-        """With /v1, which is taken for granted where the url names only a host."""
-        url = self.url.rstrip("/")
-        return url if "/" in url.partition("://")[2] else f"{url}/v1"
 
 
 class OpenAIProvider:
@@ -66,6 +37,7 @@ class OpenAIProvider:
         self._name = name
         self._endpoint = endpoint
         self._http = http
+        self._api = JsonApi(name, endpoint, http)
         self._asks_for_usage = True
         self._tokenizes = True
 
@@ -76,7 +48,7 @@ class OpenAIProvider:
     async def list_models(self) -> Sequence[ModelInfo]:
         if self._endpoint.models:
             return [ModelInfo(self._name, model) for model in self._endpoint.models]
-        listing = await self._get_json(f"{self._endpoint.api}/models")
+        listing = await self._api.get(f"{self._endpoint.api}/models")
         return facts.models_from_listing(self._name, listing)
 
     async def describe(self, model: str) -> ModelInfo:
@@ -100,7 +72,7 @@ class OpenAIProvider:
             return None
         body = {"model": model, "content": text, "prompt": text}  # llama.cpp reads content, vLLM model and prompt
         try:
-            answer = await self._post_json(f"{self._endpoint.root}/tokenize", body, _TOKENIZE)
+            answer = await self._api.post(f"{self._endpoint.root}/tokenize", body, _TOKENIZE)
         except ProviderError:
             self._tokenizes = False
             return None
@@ -108,7 +80,7 @@ class OpenAIProvider:
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         url = f"{self._endpoint.api}/embeddings"
-        answer = await self._post_json(url, {"model": model, "input": list(texts), "encoding_format": "float"})
+        answer = await self._api.post(url, {"model": model, "input": list(texts), "encoding_format": "float"})
         return facts.embeddings(self._name, answer, count=len(texts))
 
     async def aclose(self) -> None:
@@ -132,10 +104,13 @@ class OpenAIProvider:
         body = {**encode_request(request), "stream": True}
         if self._asks_for_usage:
             body["stream_options"] = {"include_usage": True}
-        url = f"{self._endpoint.api}/chat/completions"
         with translated(self._name):
             async with self._http.request(
-                "POST", url, headers=self._headers(), body=msgspec.json.encode(body), timeouts=self._timeouts(request)
+                "POST",
+                f"{self._endpoint.api}/chat/completions",
+                headers=self._endpoint.request_headers(),
+                body=msgspec.json.encode(body),
+                timeouts=self._endpoint.timeouts(request.deadline_s),
             ) as response:
                 if response.status != 200:
                     raise await refusal(self._name, request.model, response)
@@ -198,21 +173,6 @@ class OpenAIProvider:
             shown = error_text(data)[:80]
             raise ProviderProtocolError(f"{self._name} sent a chunk that cannot be read ({exc}): {shown}") from exc
 
-    def _timeouts(self, request: StepRequest) -> Timeouts:
-        deadline_s = min(request.deadline_s, self._endpoint.max_call_s)
-        return Timeouts(
-            connect_s=min(self._endpoint.connect_timeout_s, deadline_s),
-            first_byte_s=deadline_s,
-            idle_s=min(self._endpoint.idle_timeout_s, deadline_s),
-            total_s=deadline_s,
-        )
-
-    def _headers(self) -> list[tuple[str, str]]:
-        headers = [("content-type", "application/json"), ("accept", "text/event-stream, application/json")]
-        if self._endpoint.key:
-            headers.append(("authorization", f"Bearer {self._endpoint.key}"))
-        return [*headers, *self._endpoint.headers.items()]
-
     async def _listed(self) -> Sequence[ModelInfo]:
         """Empty where the backend lists nothing; a backend that is away or refuses the key still fails."""
         try:
@@ -226,31 +186,9 @@ class OpenAIProvider:
 
     async def _props(self) -> Any:
         try:
-            return await self._get_json(f"{self._endpoint.root}/props")
+            return await self._api.get(f"{self._endpoint.root}/props")
         except ProviderError:
             return None
-
-    async def _get_json(self, url: str) -> Any:
-        return await self._json("GET", url, b"", _LOOKUP)
-
-    async def _post_json(self, url: str, body: Any, timeouts: Timeouts | None = None) -> Any:
-        return await self._json("POST", url, msgspec.json.encode(body), timeouts or Timeouts())
-
-    async def _json(self, method: str, url: str, body: bytes, timeouts: Timeouts) -> Any:
-        with translated(self._name):
-            async with self._http.request(
-                method, url, headers=self._headers(), body=body, timeouts=timeouts
-            ) as response:
-                if response.status != 200:
-                    raise await refusal(self._name, "", response)
-                data = await response.read(MAX_ANSWER_BYTES)
-        try:
-            return msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError) as exc:
-            raise ProviderProtocolError(
-                f"{self._name} answered something that is not JSON: {error_text(data)[:80]}",
-                hint="is the provider's url right? It usually ends in /v1",
-            ) from exc
 
 
 async def _read_tail(response: Response) -> None:
