@@ -1,0 +1,54 @@
+# One command each; everything is made on the way. Needs python3 (3.11 or newer) with pip, and the package registries.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run install test check format fresh-install docs clean
+
+# Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
+run: $(VENV)/.installed
+	@$(BIN)/aish models pull smollm2 >/dev/null
+	@$(BIN)/aish --sample --model embedded:smollm2
+
+install: $(VENV)/.installed
+	@echo "aish is at $(BIN)/aish"
+
+test: $(VENV)/.installed-dev
+	$(BIN)/pytest
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m aish.config.reference > docs/config.md
+
+# The wheel, alone in a new environment: does what people will install start and answer?
+fresh-install: $(VENV)/.installed-dev
+	bash tests/fresh_install.sh $(PYTHON)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml constraints.txt
+	@echo "installing aish into $(VENV) …"
+	@$(PIP) --editable '.[local]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/pip pyproject.toml constraints.txt
+	@echo "installing aish and its development tools into $(VENV) …"
+	@$(PIP) --editable '.[local,dev]'
+	@touch $@ $(VENV)/.installed
