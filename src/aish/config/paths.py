@@ -39,14 +39,22 @@ def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
 
 def find_project_file(cwd: Path, home: Path, user: Path) -> Path | None:
     """The nearest `.aish.toml` from the working directory upwards; the home directory is not a project."""
-    cwd, home = cwd.resolve(), home.resolve()
+    cwd, home, user = real(cwd), real(home), real(user)
     for folder in (cwd, *cwd.parents):
         if folder == home:
             return None
         candidate = folder / PROJECT_FILE
-        if _is_there(candidate) and candidate.resolve() != user.resolve():
+        if _is_there(candidate) and real(candidate) != user:
             return candidate
     return None
+
+
+def real(path: Path) -> Path:
+    """The path without links; as it stands where that cannot be told."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop of links
+        return path.absolute()
 
 
 def _is_there(path: Path) -> bool:

@@ -21,7 +21,7 @@ _PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
 _HEADER = re.compile(rf"\s*\[\[?\s*({_DOTTED})\s*\]")
 _KEY = re.compile(rf"\s*({_DOTTED})\s*=(.*)")
-_AT_LINE = re.compile(r"\s*\(at line (\d+), column \d+\)")
+_AT = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)")
 _QUOTES = ('"""', "'''")
 
 
@@ -82,9 +82,14 @@ def _parse(content: bytes) -> dict[str, Any]:
     except RecursionError:
         raise Unreadable("is nested too deeply") from None
     except ValueError as exc:
-        found = _AT_LINE.search(str(exc))
-        reason = _AT_LINE.sub("", str(exc))
-        raise Unreadable(f"is not valid TOML: {reason}", int(found[1]) if found else 0) from exc
+        raise Unreadable(f"is not valid TOML: {_AT.sub('', str(exc))}", _line_of(exc, content)) from exc
+
+
+def _line_of(error: ValueError, content: bytes) -> int:
+    found = _AT.search(str(error))
+    if found is None:
+        return 0
+    return int(found[1]) if found[1] else len(content.splitlines())
 
 
 def _index(text: str) -> dict[KeyPath, int]:

@@ -41,11 +41,11 @@ def starter_text() -> str:
 
 def init_config(path: Path) -> None:
     """Write the starter file. Never over a file that is there."""
+    if path.exists():
+        raise ConfigError(f"{path} is already there", hint="edit it, or move it away first")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as exc:
-        raise ConfigError(f"{path} is already there", hint="edit it, or move it away first") from exc
     except OSError as exc:
         raise ConfigError(f"{path} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from aish.config.paths import data_dir
+from aish.config.paths import data_dir, real
 from aish.config.reading import MAX_FILE_BYTES
 from aish.errors import ConfigError
 
@@ -86,4 +86,4 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _name(path: Path) -> str:
-    return str(path.resolve()).encode("utf-8", "backslashreplace").decode()
+    return str(real(path)).encode("utf-8", "backslashreplace").decode()
