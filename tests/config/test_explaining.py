@@ -106,5 +106,18 @@ def test_nodes_are_found_by_path() -> None:
 def test_loading_needs_nothing_heavy() -> None:
     code = "import sys, aish.config.load; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    heavy = {"asyncio", "hashlib", "hmac", "difflib", "sqlite3", "ssl", "socket", "subprocess", "jsonschema_rs"}
+    heavy = {
+        "asyncio",
+        "dataclasses",
+        "tomllib",
+        "tempfile",
+        "hashlib",
+        "hmac",
+        "difflib",
+        "sqlite3",
+        "ssl",
+        "socket",
+        "subprocess",
+        "jsonschema_rs",
+    }
     assert heavy & set(done.stdout.split()) == set()

@@ -160,6 +160,23 @@ def test_a_glob_that_covers_another_matches_all_that_it_matches(wide: str, narro
         assert fnmatchcase(name, wide)
 
 
+@pytest.mark.parametrize(
+    ("wide", "narrow", "is_covered"),
+    [
+        ("*", "anything", True),
+        ("a__*", "a__b*", True),
+        ("a__*", "a__?", True),
+        ("[ab]", "[ab]", True),
+        ("a?", "a*", False),
+        ("*]x", "[ab]x", False),
+        ("[*]", "*", False),
+        ("a", "A", False),
+    ],
+)
+def test_covering_is_certain_or_denied(wide: str, narrow: str, is_covered: bool) -> None:  # noqa: FBT001
+    assert covers(wide, narrow) is is_covered
+
+
 verdicts = st.sampled_from(["allow", "ask", "deny"])
 tool_globs = st.lists(st.sampled_from(["*", "a__*", "a__x", "b__*", "b__?", "[ab]__*", "c"]), max_size=3)
 

@@ -8,14 +8,16 @@ import stat
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from aish.errors import AishError, StoreError
 from aish.store.faults import translate
-from aish.store.opening import APPLICATION_ID, migrate, migrations
+from aish.store.opening import APPLICATION_ID, migrate, migrations, open_writer
 from aish.store.sqlite import SqliteStore
+from aish.store.writer import Writer
 from aish.types.events import TurnEnd
 from aish.types.messages import user
 from aish.types.records import SessionRecord, TurnRecord
@@ -234,6 +236,23 @@ async def test_a_turn_of_another_session_under_way_is_not_blocked_by_a_reader(st
         assert reader.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
         await store.create_session(SessionRecord("sess_2", 1, 1))
         assert reader.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
+
+
+async def test_an_operation_that_fails_halfway_leaves_nothing_of_itself(store: SqliteStore, path: Path) -> None:
+    await begin(store)
+    writer = Writer(path, partial(open_writer, path, busy_timeout_s=1), lambda: None)
+
+    def half(db: sqlite3.Connection) -> None:
+        db.execute("DELETE FROM turns")
+        raise ValueError("halfway")
+
+    failing, fine = writer.submit(half), writer.submit(lambda db: db.execute("DELETE FROM events").rowcount)
+    with pytest.raises(StoreError, match="halfway"):
+        await asyncio.wrap_future(failing)
+    assert await asyncio.wrap_future(fine) == 0
+    writer.close()
+    writer.join()
+    assert await store.find_turn("turn_1") is not None
 
 
 def fault(action: str) -> sqlite3.Error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -30,15 +29,16 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.where}: {self.message}"
 
 
-@dataclass
 class Checker:
-    """Checks the values of one layer. `texts` says that they are all written as text, as in variables and flags."""
+    """Checks the values of one layer. Relative paths start at `base`; `texts` says that values may be written as text,
+    as in variables and flags."""
 
-    locate: Callable[[KeyPath], str]
-    base: Path  # relative paths start here
-    home: Path
-    texts: bool = False
-    problems: list[Problem] = field(default_factory=list)
+    def __init__(self, locate: Callable[[KeyPath], str], base: Path, home: Path, *, texts: bool = False) -> None:
+        self.locate = locate
+        self.base = base
+        self.home = home
+        self.texts = texts
+        self.problems: list[Problem] = []
 
     def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is right of the values; the rest is in `problems`."""

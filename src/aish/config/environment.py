@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from aish.config.checking import Problem, suggestion
@@ -19,14 +18,14 @@ _HOST_VARIABLES = (
 )
 
 
-@dataclass
 class Variables:
     """A layer read from variables: nested texts, and which variable each came from."""
 
-    values: dict[str, Any] = field(default_factory=dict)
-    names: dict[KeyPath, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.names: dict[KeyPath, str] = {}
+        self.problems: list[Problem] = []
+        self.notices: list[str] = []
 
     def put(self, path: KeyPath, value: Any, variable: str) -> None:
         table = self.values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
@@ -17,8 +16,7 @@ from aish.config.secret import Secret
 KeyPath = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """A setting. `kind` is its type without options and constraints; `expected` names what it takes, in words."""
 
     hint: Any
@@ -36,14 +34,12 @@ class Leaf:
         return self.kind is Secret
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     children: dict[str, Node]
     description: str
 
 
-@dataclass(frozen=True)
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """A table whose keys the user chooses."""
 
     item: Leaf | Table

@@ -6,7 +6,6 @@ Each layer is checked on its own, so that every problem names its file and line;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,18 +95,18 @@ def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any], home: Pat
     return loading
 
 
-@dataclass
 class _Loading:
     """The state of one load: what the layers so far came to."""
 
-    cwd: Path
-    env: Mapping[str, str]
-    home: Path
-    values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, Origin] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    files: list[ConfigFile] = field(default_factory=list)
+    def __init__(self, cwd: Path, env: Mapping[str, str], home: Path) -> None:
+        self.cwd = cwd
+        self.env = env
+        self.home = home
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, Origin] = {}
+        self.problems: list[Problem] = []
+        self.notices: list[str] = []
+        self.files: list[ConfigFile] = []
 
     def config(self) -> Config:
         return msgspec.convert(self.values, Config, dec_hook=decode_secret)

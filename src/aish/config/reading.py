@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-import tomllib
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,11 +32,11 @@ class Unreadable(Exception):
         self.line = line
 
 
-@dataclass(frozen=True)
 class TomlFile:
-    path: Path
-    content: bytes
-    values: dict[str, Any]
+    def __init__(self, path: Path, content: bytes, values: dict[str, Any]) -> None:
+        self.path = path
+        self.content = content
+        self.values = values
 
     def locate(self, key: KeyPath) -> str:
         """`file:line` of the key, or of the nearest thing around it that is found."""
@@ -75,6 +73,8 @@ def _read_bounded(path: Path) -> bytes:
 
 
 def _parse(content: bytes) -> dict[str, Any]:
+    import tomllib  # only for those who have a file
+
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as exc:

@@ -41,11 +41,9 @@ def _rule(path: KeyPath) -> Rule | None:
     return {("gate", "deny"): _with, ("tools", "offer"): _narrowed}.get(path)
 
 
-def _lower(below: float | None, value: float | None) -> float | None:
-    """None is no limit."""
-    if below is None or value is None:
-        return value if below is None else below
-    return min(below, value)
+def _lower(below: float | None, value: float) -> float:
+    """None is no limit; a file cannot say it."""
+    return value if below is None else min(below, value)
 
 
 def _stricter(below: Verdict, value: str) -> Verdict:

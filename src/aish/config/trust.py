@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,6 +71,8 @@ def _write_pins(file: Path, changes: Mapping[str, str | None]) -> None:
 
 
 def _replace(file: Path, content: bytes) -> None:
+    import tempfile  # only for those who trust a file
+
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)  # made with mode 0600
     try:
         with os.fdopen(descriptor, "wb") as temporary:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 # A row of joined events takes no more once it holds this much: a reader that starts inside a row reads all of it.
@@ -21,15 +20,15 @@ class Append(NamedTuple):
     lines: bytes
 
 
-@dataclass(slots=True)
 class Operation:
     """`run` None only waits for what was queued before it. Once queued it runs, whether or not its waiter stays."""
 
-    run: Run | None
-    durable: bool
-    future: Future[Any] = field(default_factory=Future)
+    __slots__ = ("durable", "future", "run")
 
-    def __post_init__(self) -> None:
+    def __init__(self, run: Run | None, *, durable: bool) -> None:
+        self.run = run
+        self.durable = durable
+        self.future: Future[Any] = Future()
         self.future.set_running_or_notify_cancel()
 
 

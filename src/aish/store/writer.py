@@ -64,7 +64,7 @@ class Writer:
             return not self._queue and not self._writing
 
     def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
-        operation = Operation(run, durable)
+        operation = Operation(run, durable=durable)
         with self._wake:
             self._put(operation)
             self._urgent = True
