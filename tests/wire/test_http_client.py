@@ -227,9 +227,13 @@ async def test_a_connection_that_dies_while_it_is_handed_to_a_waiter_is_replaced
             await first.read()
             waiting = asyncio.create_task(get(client, server.url))
             await asyncio.sleep(0)
-        next(iter(client._pool._alive)).abort()  # before the waiter has run
+        connection = next(iter(client._pool._alive))
+        transport = connection._transport
+        connection.connection_lost(None)  # the loop may tell us before the waiter has run
         assert await asyncio.wait_for(waiting, DEADLINE_S) == b"hello"
         assert len(server.peers) == 2
+        assert transport is not None
+        transport.abort()
 
 
 async def test_a_reused_connection_that_dies_after_a_byte_of_answer_is_not_retried() -> None:
@@ -251,7 +255,7 @@ async def test_an_idle_connection_that_dies_is_dropped_without_being_asked() -> 
         await peer.request()
         await peer.send(HELLO)
 
-    async with raw_server(script) as server, HttpClient() as client:
+    async with raw_server(script) as server, HttpClient(bounds=HttpBounds(max_connections_per_origin=1)) as client:
         before = open_sockets()
         await get(client, server.url)
         await server.scripts_ended()
@@ -481,6 +485,15 @@ async def test_a_refused_connection_names_the_origin_and_not_the_query() -> None
     assert caught.value.message == f"{origin}: connection refused"
     assert caught.value.hint
     assert isinstance(caught.value.__cause__, OSError)
+
+
+async def test_failing_to_connect_uses_up_no_slot() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        async with HttpClient(bounds=HttpBounds(max_connections_per_origin=1)) as client:
+            for _ in range(3):
+                with pytest.raises(ConnectFailed):
+                    await get(client, f"http://127.0.0.1:{taken.getsockname()[1]}", Timeouts(connect_s=1))
 
 
 async def test_an_unknown_host_is_a_plain_message() -> None:

@@ -170,6 +170,7 @@ async def test_a_bad_chunk_after_good_ones_comes_after_them() -> None:
     "data",
     [
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"a" * 5000 + b"\r\ncontent-length: 5\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nx: " + b"a" * 5000,
         b"HTTP/1.1 200 " + b"a" * 5000,
         b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000,
@@ -178,7 +179,17 @@ async def test_a_bad_chunk_after_good_ones_comes_after_them() -> None:
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 1000,
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;" + b"a" * 5000,
     ],
-    ids=["value", "endless value", "reason", "many", "interim", "trailer", "trailers", "chunk extension"],
+    ids=[
+        "value",
+        "value and body",
+        "endless value",
+        "reason",
+        "many",
+        "interim",
+        "trailer",
+        "trailers",
+        "chunk extension",
+    ],
 )
 @pytest.mark.parametrize("size", [1, 700, 100_000])
 def test_everything_that_is_not_body_is_bounded(data: bytes, size: int) -> None:

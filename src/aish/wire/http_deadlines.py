@@ -43,7 +43,6 @@ class Watchdog:
     """`stamp` is the moment the peer last did something; whoever notices it doing so sets it."""
 
     __slots__ = (
-        "_armed_s",
         "_limit_s",
         "_loop",
         "_origin",
@@ -65,7 +64,6 @@ class Watchdog:
         self._limit_s = timeouts.connect_s
         self._watched: Watched | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._armed_s = math.inf
 
     def connect_due(self) -> float:
         """When connecting, if it starts now, must be over."""
@@ -75,16 +73,15 @@ class Watchdog:
         return self._error("total" if self._loop.time() >= self._total_due else "connect")
 
     def watch(self, watched: Watched) -> None:
+        """Start the timer, so early that no phase entered later can be due before it."""
         self._watched = watched
         timeouts = self._timeouts
         self._arm(min(self._loop.time() + min(timeouts.first_byte_s, timeouts.idle_s), self._total_due))
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: Literal["send", "first_byte", "idle"]) -> None:
         self._phase = phase
         self._limit_s = _limit_of(self._timeouts, phase)
         self.stamp = self._loop.time()
-        if self.stamp + self._limit_s < self._armed_s:
-            self._arm(self.stamp + self._limit_s)
 
     def stop(self) -> None:
         self._watched = None
@@ -95,7 +92,6 @@ class Watchdog:
     def _arm(self, due_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._armed_s = due_s
         self._timer = self._loop.call_at(due_s, self._look)
 
     def _look(self) -> None:
