@@ -231,6 +231,14 @@ async def test_an_idle_child_is_stopped_and_comes_back_when_needed(model_cache: 
     await bench.http.aclose()
 
 
+async def test_zero_means_the_models_own_context_and_never_an_idle_stop(model_cache: ModelCache) -> None:  # noqa: F811
+    bench = Bench(model_cache, context_size=0, idle_stop_s=0)
+    assert (await bench.provider.describe("smollm2")).context_size == 8192
+    assert bench.provider._idle is None
+    await bench.provider.aclose()
+    await bench.http.aclose()
+
+
 async def test_two_models_take_turns_with_one_child_at_a_time(bench: Bench, tmp_path: Path) -> None:
     found = bench.provider._models.find("smollm2")
     assert found is not None

@@ -19,5 +19,12 @@ async def eventually(
             answer = await answer
         if answer:
             return
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {inspect.getsource(predicate).strip()}"
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {_shown(predicate)}"
         await asyncio.sleep(every_s)
+
+
+def _shown(predicate: Callable[[], object]) -> str:
+    try:
+        return inspect.getsource(predicate).strip()
+    except (OSError, TypeError):
+        return repr(predicate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -40,13 +41,13 @@ def load_catalogue() -> dict[str, Source]:
     return {source.name: source for source in msgspec.convert(data["model"], list[Source])}
 
 
-def find_source(name_or_url: str) -> Source:
+def find_source(name_or_url: str, catalogue: Mapping[str, Source]) -> Source:
     """Raises ModelNotFound for a name nobody knows, UsageError for a URL that names no model file."""
     if name_or_url.startswith(("http://", "https://")):
         return _source_from_url(name_or_url)
-    source = load_catalogue().get(name_or_url)
+    source = catalogue.get(name_or_url)
     if source is None:
-        known = ", ".join(load_catalogue())
+        known = ", ".join(catalogue)
         raise ModelNotFound(
             f"no model is called {name_or_url}", hint=f"known: {known}; or give the URL of a .gguf file"
         )

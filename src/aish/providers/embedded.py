@@ -184,7 +184,7 @@ class EmbeddedProvider:
         engine.users -= 1
         if engine.users == 0:
             self._unused.set()
-            if engine is self._engine:
+            if engine is self._engine and self._settings.idle_stop_s > 0:
                 self._idle = asyncio.get_running_loop().call_later(self._settings.idle_stop_s, engine.stop_soon)
 
     def _cancel_idle_stop(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from typing import Any
 _PROMPT_CACHE_MIB = 256
 _ERRORS_ONLY = 1
 _HEADER_BYTES = 1024 * 1024
+_GGUF_UINT32 = 4
+_USUAL_CONTEXT_SIZE = 8192
+_LARGEST_OWN_CONTEXT_SIZE = 16_384  # a 7B model takes about 1 GB for this
 
 
 def main() -> None:
@@ -51,7 +55,8 @@ def _serve(settings: dict[str, Any]) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = settings["model"]
     params.model_alias = {settings["alias"]}
-    params.n_ctx = settings["context_size"]
+    header = _read_header(settings["model"])
+    params.n_ctx = settings["context_size"] or _own_context_size(header) * settings["parallel"]
     params.n_parallel = settings["parallel"]
     params.cpuparams.n_threads = settings["threads"]
     params.api_keys = [settings["key"]]
@@ -64,15 +69,25 @@ def _serve(settings: dict[str, Any]) -> Any:
     params.offline = True
     params.ui = False
     params.embedding = True  # costs a model that only chats nothing that can be measured
-    if not _names_its_pooling(settings["model"]):
+    if b".pooling_type" not in header:  # embedding models name theirs; without any, llama.cpp gives no embeddings
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     return xllamacpp.Server(params)
 
 
-def _names_its_pooling(path: str) -> bool:
-    """Embedding models do, chat models do not; without any, llama.cpp gives no embeddings."""
+def _read_header(path: str) -> bytes:
+    """The start of the file, where the facts about the model stand before its vocabulary."""
     with Path(path).open("rb") as file:
-        return b".pooling_type" in file.read(_HEADER_BYTES)
+        return file.read(_HEADER_BYTES)
+
+
+def _own_context_size(header: bytes) -> int:
+    """What the model was trained for, within reason: memory for it is taken at once, whether or not it is used."""
+    key, value_type = b".context_length", struct.pack("<I", _GGUF_UINT32)
+    _, found, rest = header.partition(key + value_type)
+    if not found or len(rest) < 4:
+        return _USUAL_CONTEXT_SIZE
+    size: int = struct.unpack_from("<I", rest)[0]
+    return min(size, _LARGEST_OWN_CONTEXT_SIZE)
 
 
 if __name__ == "__main__":

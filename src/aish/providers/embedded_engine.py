@@ -34,9 +34,9 @@ class EmbeddedSettings(msgspec.Struct, frozen=True):
     """`context_size` is shared out evenly among the `parallel` requests that are served at once; others queue."""
 
     threads: int = 0  # 0: as many as there are cores for us
-    context_size: int = 8192
+    context_size: int = 8192  # 0: what the model was trained for, for each request, up to 16 K
     parallel: int = 1
-    idle_stop_s: float = 600.0
+    idle_stop_s: float = 600.0  # 0: never
     start_timeout_s: float = 120.0
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -56,11 +56,16 @@ Report = Callable[[Progress], None]
 
 
 class ModelCache:
-    """`python` is the interpreter whose pip fetches wheels: this one, unless told."""
+    """`catalogue` is the shipped one, unless told; `python` is whose pip fetches wheels, by default our own."""
 
-    def __init__(self, root: Path, *, python: str = "") -> None:
+    def __init__(self, root: Path, *, catalogue: Mapping[str, Source] | None = None, python: str = "") -> None:
         self.root = root
+        self._catalogue = catalogue
         self._python = python
+
+    @property
+    def catalogue(self) -> Mapping[str, Source]:
+        return load_catalogue() if self._catalogue is None else self._catalogue
 
     def list(self) -> Sequence[CachedModel]:
         return [self._cached(path) for path in sorted(self.root.glob("*.gguf")) if path.is_file()]
@@ -73,7 +78,7 @@ class ModelCache:
         return path if path.parent == self.root and path.is_file() else None
 
     def can_pull(self, name: str) -> bool:
-        return name in load_catalogue()
+        return name in self.catalogue
 
     def remove(self, name: str) -> None:
         """Raises ModelNotFound. The recorded hash stays."""
@@ -85,7 +90,7 @@ class ModelCache:
 
     async def pull(self, name_or_url: str, *, report: Report, fetch: HttpClient) -> CachedModel:
         """Raises ProviderError or UsageError. Returns at once when it is there already."""
-        source = find_source(name_or_url)
+        source = find_source(name_or_url, self.catalogue)
         check_name(source.name)
         with plain_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)

@@ -141,5 +141,8 @@ def _redirected(url: str, location: str) -> str:
 
 
 def _gave_up(exc: WireError, have: int) -> ProviderUnavailable:
-    hint = "run the same command again: it goes on from there" if have else "check the address and the network"
-    return ProviderUnavailable(f"the download broke off after {have / 1e6:.0f} MB: {exc.message}", hint=hint)
+    if not have:
+        hint = "check the address and the network"
+        return ProviderUnavailable(f"the download did not start: {exc.message}", hint=hint)
+    message = f"the download broke off after {have / 1e6:.1f} MB: {exc.message}"
+    return ProviderUnavailable(message, hint="run the same command again: it goes on from there")

@@ -67,12 +67,13 @@ def _find_prctl() -> Callable[..., int] | None:
     import ctypes  # a few milliseconds that a start without children should not pay
 
     try:
-        prctl = ctypes.PyDLL(None).prctl  # PyDLL: keeps the interpreter's lock, which the fork has copied as held
+        function = ctypes.PyDLL(None).prctl  # PyDLL: keeps the interpreter's lock, which the fork has copied as held
     except (OSError, AttributeError):
         return None
-    prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-    prctl.restype = ctypes.c_int
-    return prctl  # type: ignore[no-any-return]
+    function.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    function.restype = ctypes.c_int
+    prctl: Callable[..., int] = function
+    return prctl
 
 
 def watch(group: int) -> None:
