@@ -103,8 +103,9 @@ class Gate(Protocol):
 class Store(Protocol):
     """What survives. Writes are applied in the order they are made.
 
-    `append_events` returns at once and is on disk soon; `flush` returns when all that was appended before is durable.
-    The other writes are durable when they return.
+    `append_events` returns at once and is written soon; `flush` returns when all that was appended before is. Durable
+    means that it survives the machine's power going; not durable, that it survives `kill -9` of this process. The
+    other writes are durable when they return.
     """
 
     async def create_session(self, session: SessionRecord) -> None: ...
@@ -122,7 +123,7 @@ class Store(Protocol):
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events `first_seq..last_seq` as newline-terminated JSON. Never blocks."""
 
-    async def flush(self) -> None: ...
+    async def flush(self, *, durable: bool = True) -> None: ...
 
     async def finish_turn(
         self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage

@@ -132,6 +132,7 @@ class Wired:
             owners=ProcessOwners(),
             redactor=Redactor(_secrets(self.config)),
             system=self.config.system,
+            write_through=True,
         )
 
     def _providers(self) -> dict[str, Provider]:

@@ -42,7 +42,7 @@ def session(name: str = "sess_1", at_ms: int = 1_000, title: str = "") -> Sessio
 def turn(
     name: str = "turn_1", of: str = "sess_1", text: str = "hello", at_ms: int = 2_000, model: str = "m"
 ) -> TurnRecord:
-    return TurnRecord(name, of, number=99, model=model, started_ms=at_ms, input=(user(text),))
+    return TurnRecord(name, of, number=99, model=model, started_ms=at_ms, input=(user(text),), owner="host/1/2")
 
 
 def lines(first: int, last: int, text: str = "x") -> bytes:
@@ -110,7 +110,9 @@ async def test_a_turn_cannot_start_twice(store: Store) -> None:
 
 async def test_a_running_turn_has_no_end(store: Store) -> None:
     await begin(store)
-    assert await store.find_turn("turn_1") == TurnRecord("turn_1", "sess_1", 1, "m", 2_000, (user("hello"),))
+    assert await store.find_turn("turn_1") == TurnRecord(
+        "turn_1", "sess_1", 1, "m", 2_000, (user("hello"),), owner="host/1/2"
+    )
 
 
 async def test_a_finished_turn_keeps_its_messages_and_usage_exactly(store: Store) -> None:

@@ -102,7 +102,7 @@ class Assembler:
         return draft
 
     def _open(self, fragment: CallFragment) -> _Draft:
-        index = len(self._drafts) if fragment.index is None else fragment.index
+        index = max(self._drafts, default=-1) + 1 if fragment.index is None else fragment.index
         draft = _Draft(index, self._unique(fragment.id))
         draft.backend_id = fragment.id
         self._drafts[index] = draft

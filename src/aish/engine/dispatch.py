@@ -139,10 +139,10 @@ class Dispatcher:
         """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
         try:
             decision = await self._gate.authorise(effect, self._consent if self._ask else None)
+            if decision.verdict is Verdict.ASK:
+                return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
         except Exception as exc:
             return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
-        if decision.verdict is Verdict.ASK:
-            return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
         return decision
 
     async def _consent(self, question: Question) -> Answer:

@@ -49,6 +49,7 @@ class Engine:
         owners: Owners,
         redactor: Redactor,
         system: str = "",
+        write_through: bool = False,
     ) -> None:
         self.router = router
         self.store = store
@@ -58,6 +59,8 @@ class Engine:
         self._owners = owners
         self._redactor = redactor
         self._system = system
+        # For a person at a terminal: what they have seen survives `kill -9`, so it is written before it is shown.
+        self._write_through = write_through
         self._lanes = Lanes()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -173,6 +176,8 @@ class Engine:
             )
         elif _must_be_durable(event):
             await self.store.flush()
+        elif self._write_through:
+            await self.store.flush(durable=False)
 
 
 def _must_be_durable(event: Event) -> bool:

@@ -54,7 +54,9 @@ class MemoryStore:
         if turn.id in self._turns:
             raise already_there("turn", turn.id)
         number = max((other.number for other in self._turns_of(turn.session)), default=0) + 1
-        self._turns[turn.id] = TurnRecord(turn.id, turn.session, number, turn.model, turn.started_ms, turn.input)
+        self._turns[turn.id] = TurnRecord(
+            turn.id, turn.session, number, turn.model, turn.started_ms, turn.input, owner=turn.owner
+        )
         self._sessions[turn.session] = session_with_turn(session, turn, number)
         return number
 
@@ -63,7 +65,7 @@ class MemoryStore:
         if turn in self._turns:
             self._events.setdefault(turn, []).append((first_seq, last_seq, lines))
 
-    async def flush(self) -> None:
+    async def flush(self, *, durable: bool = True) -> None:
         self._check_open()
 
     async def finish_turn(

@@ -61,8 +61,8 @@ class SqliteStore:
         """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
         self._writer.append(Append(turn, first_seq, last_seq, lines))
 
-    async def flush(self) -> None:
-        await asyncio.wrap_future(self._writer.submit(None))
+    async def flush(self, *, durable: bool = True) -> None:
+        await asyncio.wrap_future(self._writer.submit(None, durable=durable))
         self._opened = True
 
     async def finish_turn(

@@ -17,7 +17,7 @@ from aish.types.usage import Usage
 
 _RUNNING = "running"
 _SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
-_TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage"
+_TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
 
 _encoder = msgspec.json.Encoder()
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
@@ -48,13 +48,14 @@ def insert_turn(db: sqlite3.Connection, turn: TurnRecord) -> int:
     last = db.execute("SELECT max(number) FROM turns WHERE session = ?", (turn.session,)).fetchone()[0]
     number = (last or 0) + 1
     db.execute(
-        "INSERT INTO turns (id, session, number, model, started_ms, input, folded) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO turns (id, session, number, model, started_ms, owner, input, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             turn.id,
             turn.session,
             number,
             turn.model,
             turn.started_ms,
+            turn.owner,
             _encoder.encode(turn.input),
             fold_messages(turn.input),
         ),
@@ -118,7 +119,7 @@ def _update_session(db: sqlite3.Connection, session: SessionRecord) -> None:
 
 
 def _turn_of(row: Sequence[Any]) -> TurnRecord:
-    id_, session, number, model, started_ms, input_, state, finished_ms, messages, usage = row
+    id_, session, number, model, started_ms, input_, state, finished_ms, messages, usage, owner = row
     return TurnRecord(
         id=id_,
         session=session,
@@ -130,4 +131,5 @@ def _turn_of(row: Sequence[Any]) -> TurnRecord:
         finished_ms=finished_ms,
         messages=() if messages is None else _messages_decoder.decode(messages),
         usage=Usage() if usage is None else _usage_decoder.decode(usage),
+        owner=owner,
     )

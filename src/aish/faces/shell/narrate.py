@@ -33,6 +33,7 @@ from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
 
 ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
+_REFUSALS = (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED)
 # One line of a call or a result is enough to follow along; the whole is in the session.
 _FRAME_CHARS = 200
 
@@ -81,7 +82,7 @@ class Narrator:
 
     def _keep(self, event: Event) -> None:
         self.session = event.session
-        if isinstance(event.body, ToolResult) and event.body.status is ResultStatus.REFUSED:
+        if isinstance(event.body, ToolResult) and event.body.status in _REFUSALS:
             self.refused = True
         if isinstance(event.body, TurnFinished):
             self.end = event.body.reason

@@ -19,6 +19,7 @@ CREATE TABLE turns (
   number       INTEGER NOT NULL,
   model        TEXT NOT NULL,
   started_ms   INTEGER NOT NULL,
+  owner        TEXT NOT NULL, -- the process that runs it
   state        TEXT NOT NULL DEFAULT 'running', -- or the reason it ended
   finished_ms  INTEGER,
   usage        BLOB,

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from support.command import Command, ended
+
+from aish.types.events import TurnEnd, TurnFinished, TurnStarted, encode_event
+
+WAIT = [{"text": "one "}, {"text": "two "}, {"wait_s": 60}]
+
+
+@pytest.fixture
+def aish(private_home: Path) -> Command:
+    return Command(private_home, {"AISH_DISCOVERY__ENABLED": "false"})
+
+
+def test_version_imports_neither_asyncio_nor_anything_from_outside(aish):
+    code = (
+        "import sys\n"
+        "from aish.cli import run\n"
+        "assert run(['--version']) == 0\n"
+        "foreign = {name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names - {'__main__'}\n"
+        "print(sorted(foreign - {name for name in foreign if name.startswith('__editable__')}))\n"
+        "print('asyncio' in sys.modules)\n"
+    )
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    version, foreign, has_asyncio = done.stdout.splitlines()
+    assert version.startswith("aish ")
+    assert set(json.loads(foreign.replace("'", '"'))) <= {"aish", "_distutils_hack", "sitecustomize"}
+    assert has_asyncio == "False"
+
+
+def test_a_tool_call_runs_and_its_result_is_answered(aish):
+    done = aish.run("--model", "fake-tool", "add 2 and 3")
+    assert (done.code, done.out) == (0, "The result of runtime__add is 5.\n")
+    assert "→ runtime__add" in done.err
+
+
+def test_a_recorded_turn_replays_byte_for_byte(aish):
+    live = aish.run("--model", "fake-tool", "--json", "add 2 and 3")
+    assert isinstance(live.events[0].body, TurnStarted)
+    assert isinstance(live.events[-1].body, TurnFinished)
+    assert aish.run("sessions", "replay", "latest").out == live.out
+    assert aish.run("sessions", "replay", live.events[0].turn).out == live.out
+    assert "".join(encode_event(event).decode() + "\n" for event in live.events) == live.out
+
+
+def test_what_is_piped_in_goes_along_with_the_question(aish):
+    done = aish.run("--model", "fake-tool", "--json", "echo this", stdin="the file\n")
+    assert done.events[0].body.input[0].text == "echo this\n\nthe file"
+
+
+def test_what_is_piped_in_alone_is_the_question(aish):
+    done = aish.run("--model", "fake-tool", stdin="add 20 and 22")
+    assert done.out == "The result of runtime__add is 42.\n"
+
+
+def test_bytes_that_are_not_text_do_not_stop_it(aish):
+    done = aish.run("--model", "fake-tool", stdin=b"echo \xff\xfe\x00 this")
+    assert (done.code, done.out) == (0, "The result of runtime__echo is echo \ufffd\ufffd\ufffd this.\n")
+
+
+def test_a_pipe_larger_than_any_window_is_refused_with_what_to_do(aish):
+    done = aish.run("--model", "fake-tool", stdin=b"x" * (5 * 1024 * 1024))
+    assert done.code == 2
+    assert "larger than 4 MiB" in done.err and "head or grep" in done.err
+
+
+def test_nothing_to_ask_is_a_usage_error(aish):
+    done = aish.run()
+    assert done.code == 2
+    assert "nothing to ask" in done.err
+
+
+def test_a_session_is_continued_by_continue_and_by_its_id(aish):
+    first = aish.run("--model", "fake-tool", "--json", "add 1 and 1")
+    session = first.events[0].session
+    assert aish.run("-m", "fake-tool", "--json", "--continue", "add 2 and 2").events[0].session == session
+    assert aish.run("-m", "fake-tool", "--json", "--session", session, "add 3 and 3").events[0].session == session
+    shown = aish.run("sessions", "show", session).out
+    assert [line for line in shown.splitlines() if line.startswith(">")] == [
+        "> add 1 and 1",
+        "> add 2 and 2",
+        "> add 3 and 3",
+    ]
+
+
+def test_sessions_are_listed_searched_exported_and_deleted(aish):
+    aish.run("-m", "fake-tool", "add 1 and 1")
+    session = aish.run("-m", "fake-tool", "--json", "echo pomegranate").events[0].session
+    assert len(aish.run("sessions", "list").out.splitlines()) == 2
+    assert session in aish.run("sessions", "search", "pomegranate").out
+    assert len(aish.run("sessions", "search", "pomegranate").out.splitlines()) == 1
+    exported = aish.run("sessions", "export", session)
+    assert exported.events[-1].body.reason is TurnEnd.ANSWERED
+    assert aish.run("sessions", "delete", session).code == 0
+    gone = aish.run("sessions", "show", session)
+    assert gone.code == 2 and "no session" in gone.err
+
+
+def test_tools_may_be_narrowed_or_left_out(aish):
+    assert aish.run("-m", "fake-tool", "--tools", "none", "add 1 and 2").out == "There is no tool I could call.\n"
+    assert "runtime__echo" in aish.run("-m", "fake-tool", "--tools", "runtime.echo", "add 1 and 2").out
+
+
+def test_a_limit_reached_is_exit_code_5(aish):
+    done = aish.run("-m", "fake-tool", "--max-steps", "1", "add 1 and 2")
+    assert done.code == 5
+    assert "stopped after 1 steps" in done.err
+
+
+def test_a_refused_call_is_exit_code_3_and_yes_lets_it_through(aish):
+    model = aish.write_script(
+        "s", [[{"call": {"name": "runtime__add", "arguments": '{"a":1,"b":2}'}}], [{"text": "so"}]]
+    )
+    aish.env["AISH_GATE__READ"] = "ask"
+    unasked = aish.run("-m", model, "go")
+    assert (unasked.code, unasked.out) == (3, "so\n")
+    assert aish.run("-m", model, "--yes", "go").code == 0
+    aish.env["AISH_GATE__READ"] = "deny"
+    assert aish.run("-m", model, "--yes", "go").code == 3
+
+
+def test_a_provider_that_is_down_is_exit_code_4_with_one_sentence(aish):
+    done = aish.run("--endpoint", "up=http://127.0.0.1:9/v1", "-m", "up:m", "hello")
+    assert done.code == 4
+    assert "127.0.0.1:9" in done.err and "Traceback" not in done.err
+
+
+def test_an_unknown_model_suggests_the_near_one(aish):
+    done = aish.run("-m", "fake-tol", "hello")
+    assert done.code == 4
+    assert "did you mean scripted:fake-tool?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("mdoel = 1", "did you mean"),
+        ("model = 3", "config.toml:1"),
+        ("[limits]\nmax_step = 3", "max_steps"),
+        ("not toml at all", "config.toml"),
+        ('[providers.x]\nkind = "opnai"', "opnai"),
+    ],
+)
+def test_a_wrong_config_is_exit_code_2_with_file_and_advice(aish, config, said):
+    aish.write_config(config)
+    done = aish.run("-m", "fake-tool", "hello")
+    assert done.code == 2
+    assert said in done.err and "Traceback" not in done.err
+
+
+def test_an_unusable_store_is_one_plain_sentence(aish):
+    aish.env["AISH_STORE__PATH"] = str(aish.home)
+    done = aish.run("-m", "fake-tool", "hello")
+    assert done.code == 1
+    assert done.err.startswith("aish: ") and "Traceback" not in done.err
+
+
+def test_a_damaged_store_is_one_plain_sentence(aish):
+    store = aish.home / "x.db"
+    store.write_bytes(b"this is no database, " * 1000)
+    aish.env["AISH_STORE__PATH"] = str(store)
+    done = aish.run("-m", "fake-tool", "hello")
+    assert done.code == 1
+    assert str(store) in done.err and "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--nonsense"], ["--max-steps", "0", "-m", "fake-tool", "x"], ["--endpoint", "nourl", "x"], ["models", "fly"]],
+)
+def test_bad_usage_is_exit_code_2(aish, words):
+    done = aish.run(*words)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+def test_keys_are_in_no_output(aish):
+    aish.write_config('[providers.up]\nurl = "http://127.0.0.1:9"\nkey = "sk-very-secret-1"\n')
+    shown = [aish.run("config", "show"), aish.run("doctor"), aish.run("-m", "up:m", "--json", "say sk-very-secret-1")]
+    assert all("sk-very-secret-1" not in done.out + done.err for done in shown[:2])
+    assert "providers.up.key" in shown[0].out
+    assert "sk-very-secret-1" not in aish.run("sessions", "replay", "latest").out
+
+
+def test_an_untrusted_project_file_may_only_tighten_until_it_is_trusted(aish, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".aish.toml").write_text('system = "obey"\n[limits]\nmax_steps = 1\n')
+    done = aish.run("-m", "fake-tool", "add 1 and 2", cwd=project)
+    assert done.code == 5
+    assert "aish config trust" in done.err
+    assert aish.run("config", "trust", cwd=project).code == 0
+    assert "config trust" not in aish.run("-m", "fake-tool", "add 1 and 2", cwd=project).err
+
+
+def test_config_is_made_shown_checked_and_found(aish):
+    assert aish.run("config", "init").code == 0
+    assert aish.run("config", "check").out == "the configuration is fine\n"
+    assert str(aish.home) in aish.run("config", "path").out
+    again = aish.run("config", "init")
+    assert again.code == 2 and "Traceback" not in again.err
+
+
+def test_doctor_says_what_is_there_and_what_to_do(aish):
+    done = aish.run("doctor")
+    assert "store" in done.out and "aish models pull smollm2" in done.out
+
+
+def test_models_lists_what_every_provider_offers(aish):
+    assert "scripted:fake-tool" in aish.run("models").out
+    assert json.loads(aish.run("models", "list", "--json").out.splitlines()[-1])["id"] == "fake-tool"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_mid_stream_ends_it_and_keeps_what_was_said(aish, number, code):
+    process = aish.start("-m", aish.write_script("slow", [WAIT]), "--json", "go")
+    _read_until(process, "two ")
+    done = ended(process, number)
+    assert done.code == code
+    assert "Traceback" not in done.err
+    shown = aish.run("sessions", "show", "latest").out
+    assert "one two" in shown and "[cancelled]" in shown
+
+
+def test_kill_9_in_mid_stream_loses_nothing_that_was_seen(aish):
+    model = aish.write_script("slow", [WAIT, [{"text": "again"}]])
+    process = aish.start("-m", model, "--json", "go")
+    seen = _read_until(process, "two ")
+    assert ended(process).code == -signal.SIGKILL
+    replayed = aish.run("sessions", "replay", "latest").out.splitlines()
+    assert replayed[: len(seen)] == seen
+    after = aish.run("-m", model, "--continue", "more")
+    assert (after.code, after.out) == (0, "again\n")
+    assert "[interrupted]" in aish.run("sessions", "show", "latest").out
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(aish):
+    process = aish.start("-m", "fake-tool", "--json", "add 1 and 2")
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate(timeout=60)
+    assert b"Traceback" not in err and b"internal error" not in err
+
+
+def test_a_reply_with_escape_codes_cannot_steer_the_terminal(aish):
+    model = aish.write_script("s", [[{"text": "\x1b]0;owned\x07\x1b[2Jhi\x9b31m"}]])
+    out = aish.run("-m", model, "go").out
+    assert "hi" in out and not any(char in out for char in "\x1b\x07\x9b")
+
+
+def _read_until(process, text: str) -> list[str]:
+    """Lines of JSON up to the one that holds the text. The pipe's end ends the wait."""
+    lines = []
+    for raw in process.stdout:
+        lines.append(raw.decode().rstrip("\n"))
+        if text in lines[-1]:
+            return lines
+    raise AssertionError(f"{text!r} never came: {lines}")

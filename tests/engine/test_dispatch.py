@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.engines import Bench, Tools, bodies, call, finish, results, said
+
+from aish.errors import ToolError
+from aish.safety.effects import EffectGate
+from aish.safety.redact import Redactor
+from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
+from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
+from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage
+from aish.types.tools import Effect, ResultStatus, ToolOutput
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+DONE = [TextDelta("ok")]
+
+
+def answering(*choices: Choice):
+    """A person who gives these answers, in order; `.asked` keeps the questions."""
+    left = list(choices)
+
+    async def ask(question):
+        ask.asked.append(question)
+        return Answer(left.pop(0), "a note")
+
+    ask.asked = []
+    return ask
+
+
+async def one_result(step, toolset, **run):
+    bench = Bench(step, DONE, tools=toolset)
+    events = await bench.run(**run)
+    (result,) = results(events)
+    return result, events
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said_so"),
+    [
+        ('{"n": 3}', ResultStatus.OK, ""),
+        ("", ResultStatus.SCHEMA, "n"),
+        ("null", ResultStatus.SCHEMA, "n"),
+        ("[1]", ResultStatus.BAD_ARGUMENTS, "an array"),
+        ('"3"', ResultStatus.BAD_ARGUMENTS, "a string"),
+        ("3", ResultStatus.BAD_ARGUMENTS, "a number"),
+        ("true", ResultStatus.BAD_ARGUMENTS, "a boolean"),
+        ("{broken", ResultStatus.BAD_ARGUMENTS, "not valid JSON"),
+        ('{"n": "3"}', ResultStatus.SCHEMA, "n:"),
+        ('{"n": 3, "m": 1}', ResultStatus.SCHEMA, "m"),
+        ('{"n": 3}' + " " * 1_000_000, ResultStatus.OK, ""),
+        ("[" * 50_000, ResultStatus.BAD_ARGUMENTS, "not valid JSON"),
+    ],
+)
+async def test_arguments_are_parsed_and_checked_before_anything_runs(arguments, status, said_so):
+    tools = Tools().add("t__x", schema=NUMBER)
+    result, _ = await one_result([call("t__x", arguments)], tools)
+    assert result.status is status
+    assert said_so in result.parts[0].text
+    assert (status is ResultStatus.OK) == bool(tools.calls)
+    assert status is ResultStatus.OK or result.parts[0].text.startswith("[aish] ")
+
+
+async def test_an_unknown_tool_names_the_near_ones():
+    result, _ = await one_result([call("runtime__ad")], Tools().add("runtime__add"))
+    assert result.status is ResultStatus.UNKNOWN_TOOL
+    assert "runtime__add" in result.parts[0].text
+
+
+async def test_a_known_tool_outside_the_requests_allowlist_is_not_allowed():
+    tools = Tools().add("a__x").add("b__y")
+    result, _ = await one_result([call("b__y")], tools, tools=("a__*",))
+    assert result.status is ResultStatus.NOT_ALLOWED
+    assert tools.calls == []
+
+
+async def test_a_dot_is_accepted_for_the_double_underscore():
+    tools = Tools().add("runtime__add")
+    result, _ = await one_result([call("runtime.add")], tools)
+    assert (result.status, result.name) == (ResultStatus.OK, "runtime__add")
+
+
+async def test_a_call_without_a_name_gets_a_result_like_any_other():
+    result, _ = await one_result([call("")], Tools().add("t__x"))
+    assert result.status is ResultStatus.UNKNOWN_TOOL
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "shown"),
+    [
+        (ToolError("x"), ResultStatus.FAILED, False),
+        (ToolError("x", status=ResultStatus.TRANSPORT), ResultStatus.TRANSPORT, True),
+        (ToolError("x", status=ResultStatus.RPC_ERROR), ResultStatus.RPC_ERROR, True),
+        (ToolError("x", status=ResultStatus.SERVER_GONE), ResultStatus.SERVER_GONE, True),
+        (ValueError("a bug"), ResultStatus.FAILED, False),
+    ],
+)
+async def test_a_failing_tool_becomes_a_result_and_transport_failures_are_shown_to_the_user(error, status, shown):
+    async def fail(arguments, context):
+        raise error
+
+    result, events = await one_result([call("t__x")], Tools().add("t__x", fail))
+    assert result.status is status
+    assert result.parts[0].text.startswith("[aish] ")
+    assert any("t__x" in body.text for body in bodies(events, Status)) == shown
+
+
+async def test_is_error_is_advisory_and_its_text_reaches_the_model_unchanged():
+    async def complain(arguments, context):
+        return said("no such file", is_error=True)
+
+    result, _ = await one_result([call("t__x")], Tools().add("t__x", complain))
+    assert (result.status, result.parts) == (ResultStatus.TOOL_ERROR, (TextPart("no such file"),))
+
+
+async def test_a_tool_past_its_timeout_is_stopped_and_says_so():
+    async def hang(arguments, context):
+        await asyncio.get_running_loop().create_future()
+
+    result, events = await one_result([call("t__x")], Tools().add("t__x", hang, timeout_s=0.05))
+    assert result.status is ResultStatus.TIMEOUT
+    assert "0.05 s" in result.parts[0].text
+    assert finish(events).reason is TurnEnd.ANSWERED
+
+
+async def test_a_tool_that_ignores_cancellation_cannot_hang_the_turn(monkeypatch):
+    monkeypatch.setattr("aish.engine.execute.CANCEL_GRACE_S", 0.05)
+    release = asyncio.Event()
+
+    async def stubborn(arguments, context):
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return said("late")
+
+    result, _ = await one_result([call("t__x")], Tools().add("t__x", stubborn, timeout_s=0.05))
+    assert result.status is ResultStatus.TIMEOUT
+    release.set()
+    await asyncio.sleep(0)
+
+
+async def test_a_long_result_is_cut_with_a_mark_that_says_how_much_is_gone():
+    async def talk(arguments, context):
+        return said("a" * 500 + "z" * 500)
+
+    result, _ = await one_result([call("t__x")], Tools().add("t__x", talk), limits={"result_max_chars": 100})
+    text = result.parts[0].text
+    assert text.startswith("a" * 75) and text.endswith("z" * 25)
+    assert "900 characters left out" in text
+    assert result.truncated_chars == 900
+
+
+async def test_images_survive_truncation():
+    async def draw(arguments, context):
+        return ToolOutput((TextPart("x" * 200), ImagePart(data="aGk=")))
+
+    result, _ = await one_result([call("t__x")], Tools().add("t__x", draw), limits={"result_max_chars": 50})
+    assert result.parts[1] == ImagePart(data="aGk=")
+
+
+async def test_known_secrets_are_taken_out_of_results_and_of_the_record():
+    async def leak(arguments, context):
+        return said("the key is sk-secret-123")
+
+    bench = Bench([call("t__x")], DONE, tools=Tools().add("t__x", leak), redactor=Redactor(["sk-secret-123"]))
+    events = await bench.run("my key is sk-secret-123")
+    assert results(events)[0].parts == (TextPart("the key is [redacted]"),)
+    assert b"sk-secret-123" not in await bench.recorded(events)
+
+
+async def test_reads_run_together_and_their_results_keep_the_order_of_the_calls():
+    both = asyncio.Barrier(2)
+
+    async def meet(arguments, context):
+        async with asyncio.timeout(5):
+            await both.wait()
+        return said(str(arguments["n"]))
+
+    tools = Tools().add("t__x", meet)
+    bench = Bench([call("t__x", '{"n": 1}', index=0), call("t__x", '{"n": 2}', index=1)], DONE, tools=tools)
+    assert [result.parts[0].text for result in results(await bench.run())] == ["1", "2"]
+
+
+async def test_writes_run_alone_and_in_order():
+    running: list[str] = []
+    most = 0
+
+    async def work(arguments, context):
+        nonlocal most
+        running.append(context.call)
+        most = max(most, len(running))
+        await asyncio.sleep(0)
+        running.remove(context.call)
+        return said("ok")
+
+    tools = Tools().add("t__w", work, effect=Effect.WRITE)
+    calls = [call("t__w", f'{{"n": {n}}}', index=n) for n in range(3)]
+    bench = Bench(calls, DONE, tools=tools, gate=EffectGate({Effect.WRITE: Verdict.ALLOW}))
+    await bench.run()
+    assert most == 1
+    assert [arguments["n"] for _, arguments in tools.calls] == [0, 1, 2]
+
+
+async def test_a_tools_concurrency_is_kept_over_all_calls():
+    running = most = 0
+
+    async def work(arguments, context):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return said("ok")
+
+    tools = Tools().add("t__x", work, concurrency=2)
+    bench = Bench([call("t__x", f'{{"n": {n}}}', index=n) for n in range(6)], DONE, tools=tools)
+    await bench.run()
+    assert most == 2
+
+
+async def test_a_tool_may_speak_while_it_runs():
+    async def talk(arguments, context):
+        context.status("half way")
+        return said("ok")
+
+    _, events = await one_result([call("t__x")], Tools().add("t__x", talk))
+    assert [body.text for body in bodies(events, Status)] == ["half way"]
+
+
+async def test_ask_means_deny_when_nobody_is_there_and_the_tool_is_not_even_shown():
+    tools = Tools().add("t__w", effect=Effect.WRITE).add("t__r")
+    bench = Bench([call("t__w")], DONE, tools=tools)
+    (result,) = results(await bench.run())
+    assert result.status is ResultStatus.NOT_ALLOWED
+    assert [tool.name for tool in bench.scripted.requests[0].tools] == ["t__r"]
+
+
+@pytest.mark.parametrize(("choice", "status"), [(Choice.YES, ResultStatus.OK), (Choice.NO, ResultStatus.REFUSED)])
+async def test_a_person_is_asked_and_their_word_counts(choice, status):
+    ask = answering(choice)
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench([call("t__w", '{"path": "x"}')], DONE, tools=tools)
+    events = await bench.run(ask=ask)
+    assert results(events)[0].status is status
+    (question,) = ask.asked
+    assert (question.kind, question.tool, question.arguments) == (QuestionKind.EFFECT, "t__w", {"path": "x"})
+    assert bodies(events, DecisionAsked)[0].question == question
+    assert bodies(events, DecisionMade)[0].decision.rule == "the user"
+    assert status is ResultStatus.OK or "a note" in results(events)[0].parts[0].text
+
+
+async def test_yes_for_this_turn_is_asked_once_and_forgotten_after_it():
+    ask = answering(Choice.TURN, Choice.NO)
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench(
+        [call("t__w", '{"n": 1}'), call("t__w", '{"n": 2}', index=1)], DONE, [call("t__w")], DONE, tools=tools
+    )
+    first = await bench.run(ask=ask)
+    assert [result.status for result in results(first)] == [ResultStatus.OK] * 2
+    second = await bench.run(ask=ask, session=first[0].session)
+    assert results(second)[0].status is ResultStatus.REFUSED
+    assert len(ask.asked) == 2
+
+
+class BrokenGate:
+    def __init__(self, behaviour):
+        self._behaviour = behaviour
+
+    def offers(self, tool, *, interactive):
+        return True
+
+    async def authorise(self, effect, ask):
+        return self._behaviour()
+
+
+def _raise():
+    raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize("behaviour", [_raise, lambda: Decision(Verdict.ASK, "undecided"), lambda: None])
+async def test_a_gate_that_fails_or_does_not_plainly_allow_is_a_refusal(behaviour):
+    tools = Tools().add("t__x")
+    bench = Bench([call("t__x")], DONE, tools=tools, gate=BrokenGate(behaviour))
+    (result,) = results(await bench.run())
+    assert result.status is ResultStatus.REFUSED
+    assert tools.calls == []
+
+
+async def test_a_person_who_cannot_be_asked_has_not_said_yes():
+    async def ask(question):
+        raise OSError("the terminal is gone")
+
+    tools = Tools().add("t__w", effect=Effect.EXEC)
+    bench = Bench([call("t__w")], DONE, tools=tools)
+    (result,) = results(await bench.run(ask=ask))
+    assert result.status is ResultStatus.REFUSED
+    assert tools.calls == []
+
+
+async def test_the_intent_of_an_effect_is_durable_before_it_happens_and_its_outcome_before_the_next_step():
+    order: list[str] = []
+
+    async def write(arguments, context):
+        order.append("effect")
+        return said("ok")
+
+    bench = Bench([call("t__w")], DONE, tools=Tools().add("t__w", write, effect=Effect.WRITE))
+    flush = bench.store.flush
+
+    async def noted_flush(*, durable=True):
+        order.append("durable")
+        await flush()
+
+    bench.store.flush = noted_flush
+    await bench.run(ask=answering(Choice.YES))
+    assert order == ["durable", "effect", "durable"]
+
+
+async def test_a_read_costs_no_durable_write():
+    bench = Bench([call("t__r")], DONE, tools=Tools().add("t__r"))
+
+    async def never(*, durable=True):
+        raise AssertionError("flushed")
+
+    bench.store.flush = never
+    assert finish(await bench.run()).reason is TurnEnd.ANSWERED
+
+
+async def test_the_same_call_three_times_stops_the_turn_when_nobody_can_be_asked():
+    tools = Tools().add("t__x")
+    bench = Bench(
+        [call("t__x", '{"a": 1, "b": 2}')],
+        [call("t__x", '{"b": 2, "a": 1}')],
+        [call("t__x", '{"a":1,"b":2}')],
+        tools=tools,
+    )
+    events = await bench.run()
+    assert finish(events).reason is TurnEnd.REPEATED
+    assert len(tools.calls) == 2
+    assert results(events)[-1].status is ResultStatus.REPEATED
+
+
+async def test_a_person_may_let_a_repeated_call_go_on():
+    ask = answering(Choice.YES)
+    bench = Bench([call("t__x")], [call("t__x")], [call("t__x")], DONE, tools=Tools().add("t__x"))
+    events = await bench.run(ask=ask)
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert [question.kind for question in ask.asked] == [QuestionKind.REPEAT]
+
+
+@given(
+    names=st.lists(st.sampled_from(["t__ok", "t__fail", "t__ask", "nope", ""]), min_size=1, max_size=6),
+    arguments=st.sampled_from(["{}", "[]", "{", '{"n": 1}', ""]),
+    max_tool_calls=st.integers(0, 6),
+)
+def test_every_call_has_exactly_one_result_in_order_whatever_happens(names, arguments, max_tool_calls):
+    async def fail(arguments, context):
+        raise ToolError("no")
+
+    async def scenario():
+        tools = Tools().add("t__ok").add("t__fail", fail).add("t__ask", effect=Effect.EXEC)
+        step = [call(name, arguments, index=n, id=f"c{n}") for n, name in enumerate(names)]
+        bench = Bench(step, DONE, tools=tools)
+        events = await bench.run(limits={"max_tool_calls": max_tool_calls})
+        return await bench.engine.history(events[0].session)
+
+    history = asyncio.run(scenario())
+    made = [c.id for m in history if isinstance(m, AssistantMessage) for c in m.tool_calls]
+    answered = [message.tool_call_id for message in history if isinstance(message, ToolMessage)]
+    assert made == answered == [f"c{n}" for n in range(len(names))]
+    assert isinstance(history[-1], AssistantMessage) and not history[-1].tool_calls

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+from support.engines import Bench
+
+from aish.engine.route import Router
+from aish.errors import ModelNotFound, ProviderUnavailable
+from aish.providers.scripted import ScriptedProvider, from_steps
+from aish.types.events import TextDelta
+from aish.types.models import Preset
+from aish.types.requests import Sampling
+
+
+def provider(name: str, *models: str) -> ScriptedProvider:
+    return ScriptedProvider(name, {model: from_steps([[TextDelta(name)]]) for model in models})
+
+
+class Down(ScriptedProvider):
+    async def list_models(self):
+        raise ProviderUnavailable("down")
+
+
+A, B = provider("a", "m1", "llama3:8b"), provider("b", "m2", "m1")
+
+
+async def test_provider_and_model_together_pick_exactly_that():
+    assert (await Router({"a": A, "b": B}).resolve("b:m1")).name == "b:m1"
+
+
+async def test_a_bare_name_is_found_in_what_the_providers_list_in_order():
+    router = Router({"a": A, "b": B})
+    assert (await router.resolve("m1")).name == "a:m1"
+    assert (await router.resolve("m2")).name == "b:m2"
+
+
+async def test_a_colon_in_a_models_own_name_is_no_provider():
+    assert (await Router({"a": A}).resolve("llama3:8b")).name == "a:llama3:8b"
+
+
+async def test_a_providers_own_name_means_its_first_model():
+    assert (await Router({"a": A, "b": B}).resolve("b")).name == "b:m2"
+
+
+async def test_a_preset_names_a_model_with_its_options_and_comes_before_a_model_of_that_name():
+    presets = {"m1": Preset("b:m2", "be brief", Sampling(temperature=0.5), context_size=512)}
+    route = await Router({"a": A, "b": B}, presets=presets).resolve("m1")
+    assert (route.name, route.system, route.sampling.temperature, route.info.context_size) == (
+        "b:m2",
+        "be brief",
+        0.5,
+        512,
+    )
+
+
+async def test_a_misspelt_name_suggests_the_near_one():
+    with pytest.raises(ModelNotFound) as caught:
+        await Router({"a": A}).resolve("lama3:8b")
+    assert "a:llama3:8b" in caught.value.hint
+
+
+async def test_a_provider_that_is_down_does_not_hide_the_others():
+    router = Router({"down": Down("down", {}), "a": A})
+    assert (await router.resolve("m1")).name == "a:m1"
+
+
+async def test_no_name_takes_the_default_else_the_first_candidate_that_has_a_model():
+    async def candidates():
+        return [Down("down", {}), provider("empty"), B]
+
+    assert (await Router({"a": A}, default="a:m1", candidates=candidates).resolve("")).name == "a:m1"
+    assert (await Router({"a": A}, candidates=candidates).resolve("")).name == "b:m2"
+
+
+async def test_a_bare_name_may_be_one_that_only_discovery_knows():
+    async def candidates():
+        return [B]
+
+    assert (await Router({"a": A}, candidates=candidates).resolve("m2")).name == "b:m2"
+
+
+async def test_nothing_anywhere_says_what_to_do():
+    with pytest.raises(ModelNotFound) as caught:
+        await Router({}).resolve("")
+    assert "aish models pull" in caught.value.hint
+
+
+async def test_a_catch_all_takes_names_that_nobody_lists():
+    class Unlisted(ScriptedProvider):
+        async def list_models(self):
+            return []
+
+        async def describe(self, model):
+            return self._info(model)
+
+    router = Router({"up": Unlisted("up", {}), "a": A}, catch_all="up")
+    assert (await router.resolve("anything")).name == "up:anything"
+    assert (await router.resolve("a:m1")).name == "a:m1"
+
+
+async def test_the_requests_sampling_wins_over_the_presets():
+    presets = {"p": Preset("scripted:model", sampling=Sampling(temperature=0.5, seed=7))}
+    bench = Bench([TextDelta("x")], presets=presets)
+    await bench.run(model="p", sampling=Sampling(temperature=0.0))
+    sampling = bench.scripted.requests[0].sampling
+    assert (sampling.temperature, sampling.seed) == (0.0, 7)
