@@ -27,7 +27,7 @@ class ProgressLine:
         self._output.end_progress()
 
     def show(self, progress: Progress) -> None:
-        if progress.phase != self._phase:
+        if progress.phase not in (self._phase, "done"):
             self._phase = progress.phase
             self._output.end_progress()
             self._output.note(f"· {progress.phase}")

@@ -1,0 +1,1 @@
+"""The transports: HTTP, lines and events, child processes, clocks. They know no model and no tool."""

@@ -1,0 +1,104 @@
+"""The rules of the house, checked: who may import whom, who may start processes, what loads when."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "aish"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+_STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "fork", "forkpty", "posix_spawn", "system"}
+_MODULES = {"os", "asyncio", "subprocess"}
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    linter = Path(sys.executable).with_name("lint-imports")
+    return subprocess.run(
+        [linter, "--no-cache", "--config", folder / "pyproject.toml"],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder / "src"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong"),
+    [
+        ("types/ids.py", "import aish.engine.turn"),
+        ("engine/turn.py", "import aish.providers.openai"),
+        ("faces/shell/chat.py", "import aish.faces.admin.doctor"),
+        ("engine/meter.py", "import socket"),
+        ("tools/registry.py", "import subprocess"),
+    ],
+)
+def test_a_wrong_import_breaks_the_contracts(tmp_path, module, wrong):
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "src" / "aish" / module).open("a") as file:
+        file.write(f"\n{wrong}\n")
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 broken" in done.stdout or "2 broken" in done.stdout
+
+
+def test_only_the_process_owner_starts_processes():
+    offenders = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in MODULES
+        if not path.name.startswith("process") or path.parent.name != "wire"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in _STARTERS and ast.unparse(node.value) in _MODULES
+    ]
+    assert offenders == []
+
+
+def test_only_config_and_wiring_read_the_environment():
+    offenders = [
+        str(path.relative_to(SOURCE))
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    ]
+    # wiring hands the environment to config; the process owner passes a chosen part of it on to children.
+    assert set(offenders) <= {"wiring.py", "wire/process_spec.py", "wire/process.py"}, offenders
+
+
+def test_every_module_says_what_it_is_for():
+    silent = [str(path.relative_to(SOURCE)) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert set(silent) <= {"__init__.py"}, silent
+
+
+def test_nothing_that_must_work_on_windows_imports_posix_at_the_top():
+    code = (
+        "import sys\n"
+        "for name in ('fcntl', 'termios', 'tty', 'pty', 'resource', 'grp', 'pwd', 'readline'):\n"
+        "    sys.modules[name] = None\n"
+        "import aish.cli, aish.wiring, aish.wire.process, aish.wire.http, aish.store.sqlite\n"
+        "import aish.faces.shell.ask, aish.faces.admin.doctor, aish.faces.admin.models, aish.faces.admin.sessions\n"
+        "import aish.providers.openai, aish.providers.ollama, aish.providers.embedded, aish.providers.model_cache\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("imports", "absent"),
+    [
+        ("aish.cli", {"asyncio", "msgspec", "ssl"}),
+        ("aish.wiring", {"xllamacpp", "gguf", "numpy", "aiohttp", "sqlite3", "jsonschema"}),
+    ],
+)
+def test_heavy_libraries_load_when_first_needed(imports, absent):
+    code = f"import sys, {imports}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not absent & set(done.stdout.split())
