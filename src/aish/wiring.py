@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from aish.faces.runtime import CachedModel, Progress, Surroundings
 from aish.ports import Provider, Store
 from aish.safety.effects import EffectGate
 from aish.safety.redact import Redactor
+from aish.safety.secret_formats import looks_secret
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
 from aish.types.models import Preset
@@ -103,6 +104,10 @@ class Wired:
             await engine.aclose()
             await self.http.aclose()
 
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor([*_secrets(self.config), *_secret_variables(self.surroundings.env)])
+
     async def discover(self) -> Sequence[Provider]:
         if not self.config.discovery.enabled:
             return ()
@@ -130,7 +135,7 @@ class Wired:
             store=self.store,
             clock=self._clock,
             owners=ProcessOwners(),
-            redactor=Redactor(_secrets(self.config)),
+            redactor=self._redactor,
             system=self.config.system,
             write_through=True,
         )
@@ -139,7 +144,7 @@ class Wired:
         """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
         first = [*self._only, self.config.provider]
         names = sorted(self.config.providers, key=lambda name: first.index(name) if name in first else len(first))
-        providers = {name: self._provider(name, self.config.providers[name]) for name in names}
+        providers = {name: self._guarded(name, self.config.providers[name]) for name in names}
         if EMBEDDED not in providers:
             providers[EMBEDDED] = self._embedded(EMBEDDED)
         if SCRIPTED not in providers:
@@ -151,6 +156,14 @@ class Wired:
         configured = [providers[name] for name in providers if name in self.config.providers]
         found = () if configured else await self.discover()
         return [*configured, *found, providers[EMBEDDED]]
+
+    def _guarded(self, name: str, settings: ProviderConfig) -> Provider:
+        provider = self._provider(name, settings)
+        if not settings.redact:
+            return provider
+        from aish.providers.redacting import RedactingProvider
+
+        return RedactingProvider(provider, self._redactor)
 
     def _provider(self, name: str, settings: ProviderConfig) -> Provider:
         match settings.kind:
@@ -197,11 +210,12 @@ class Wired:
     def _embedded(self, name: str, file: str = "") -> Provider:
         from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
         from aish.providers.endpoint import Endpoint
+        from aish.providers.model_cache import Preferred
         from aish.providers.openai import OpenAIProvider
 
         settings = self.config.embedded
         return EmbeddedProvider(
-            self.shelf,
+            Preferred(self.shelf, file or settings.model),
             lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self.http),
             EmbeddedSettings(
                 threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s
@@ -246,6 +260,10 @@ def _secrets(config: Config) -> list[str]:
     keys = [provider.key for provider in config.providers.values()]
     headers = [value for provider in config.providers.values() for value in provider.headers.values()]
     return [secret.reveal() for secret in (*keys, *headers) if secret is not None]
+
+
+def _secret_variables(env: Mapping[str, str]) -> list[str]:
+    return [value for name, value in env.items() if looks_secret(name)]
 
 
 def _cwd() -> Path:

@@ -2,20 +2,67 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.safety.redact import MARK, MIN_SECRET_CHARS, Redactor
+from aish.safety.redact import MARK, MIN_SECRET_CHARS, Redactor, Restorer, Vault
+from aish.safety.secret_formats import FORMATS, looks_secret
+
+# Assembled here so that no scanner takes this file for a leak.
+KEYS = {
+    "openai": "sk-" + "proj-" + "Ab1" * 12,
+    "anthropic": "sk-" + "ant-api03-" + "x_Y9" * 10,
+    "aws": "AKIA" + "ABCDEFGH12345678",
+    "github": "ghp_" + "a1B2" * 9,
+    "github fine": "github_pat_" + "11AA" * 10,
+    "gitlab": "glpat-" + "abcDEF123456-_789xyz",
+    "slack": "xoxb-" + "123456789012-abcdef",
+    "google": "AIza" + "Sy0123456789abcdefghijklmnopqrstuvw",
+    "stripe": "sk_" + "live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+    "hugging face": "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789",
+    "jwt": "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N",
+    "private key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabc\n-----END RSA " + "PRIVATE KEY-----",
+    "url password": "postgres://app:" + "s3cr3tpw" + "@db.local/x",
+    "bearer": "Authorization: Bearer " + "abcdefghijklmnopqrstuvwxyz012345",
+}
+ORDINARY = [
+    "the task-management sketch says sk-learn is fine",
+    "git log --oneline | head; ls -la /usr/lib",
+    "https://example.org/path?x=1#frag and user@example.org",
+    "eyJust some words. eyJ not a token",
+    "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+    "BEGIN PUBLIC KEY is public",
+]
 
 
 def test_a_known_value_is_replaced_wherever_it_stands():
     assert Redactor(["hunter22"]).text("a hunter22 b hunter22") == f"a {MARK} b {MARK}"
 
 
+@pytest.mark.parametrize("name", KEYS)
+def test_common_key_formats_are_known_by_their_looks(name):
+    key = KEYS[name]
+    secret = {"url password": "s3cr3tpw", "bearer": key.split()[-1]}.get(name, key)
+    redacted = Redactor().text(f"before {key} after")
+    assert secret not in redacted and MARK in redacted
+    assert redacted.startswith("before ") and redacted.endswith(" after")
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_is_left_alone(text):
+    assert Redactor().text(text) is text
+
+
 def test_a_value_inside_json_is_found_in_its_escaped_form():
     secret = 'quo"ted\\secret'
     line = json.dumps({"x": secret}, ensure_ascii=False).encode()
     assert b"secret" not in Redactor([secret]).line(line)
+
+
+def test_a_private_key_inside_json_is_found_with_its_line_ends_escaped():
+    line = json.dumps({"x": KEYS["private key"]}).encode()
+    assert b"MIIEp" not in Redactor().line(line)
 
 
 def test_short_values_are_left_alone():
@@ -30,8 +77,77 @@ def test_the_values_never_show():
     assert "hunter22" not in repr(Redactor(["hunter22"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("GITHUB_TOKEN", True),
+        ("DB_PASSWORD", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("PATH", False),
+        ("KEYBOARD", False),
+        ("SSH_AUTH_SOCK", False),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS_FILE", False),
+    ],
+)
+def test_variables_are_taken_for_secrets_by_their_names(name, secret):
+    assert looks_secret(name) is secret
+
+
 @given(st.text(min_size=MIN_SECRET_CHARS, max_size=20), st.text(max_size=30), st.text(max_size=30))
 def test_no_secret_survives_anywhere(secret, before, after):
     if secret in MARK or MARK in secret:
         return
     assert secret not in Redactor([secret]).text(f"{before}|{secret}|{after}").replace(MARK, "|")
+
+
+def test_placeholders_are_stable_within_a_session_and_differ_between_sessions():
+    redactor = Redactor(["hunter22"])
+    first, again, other = (Vault(redactor, session).scrub("hunter22") for session in ("s1", "s1", "s2"))
+    assert first == again != other
+    assert "hunter22" not in first
+
+
+def test_what_was_scrubbed_is_put_back():
+    vault = Vault(Redactor(["hunter22"]), "s")
+    scrubbed = vault.scrub(f"login hunter22 with {KEYS['github']}")
+    assert "hunter22" not in scrubbed and KEYS["github"] not in scrubbed
+    assert vault.restore(f"I used: {scrubbed}") == f"I used: login hunter22 with {KEYS['github']}"
+
+
+def test_a_placeholder_that_was_never_given_out_stays_as_it_is():
+    assert Vault(Redactor(), "s").restore("<secret-0123456789ab>") == "<secret-0123456789ab>"
+
+
+@given(st.data())
+def test_a_placeholder_cut_anywhere_between_chunks_is_put_back(data):
+    vault = Vault(Redactor(["hunter22"]), "s")
+    reply = f"use {vault.scrub('hunter22')} now <b> a<secret- <{vault.scrub('hunter22')}>"
+    restorer = Restorer(vault)
+    out, rest = "", reply
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        out += restorer.feed(rest[:size])
+        rest = rest[size:]
+    assert out + restorer.finish() == vault.restore(reply)
+    assert out.count("hunter22") == 2
+
+
+@given(st.text(alphabet="<secrt-0123abcdef> xyz", max_size=80))
+def test_a_stream_without_placeholders_comes_through_whole(text):
+    restorer = Restorer(Vault(Redactor(), "s"))
+    assert "".join(restorer.feed(char) for char in text) + restorer.finish() == text
+
+
+def test_plain_text_is_never_held_back():
+    restorer = Restorer(Vault(Redactor(), "s"))
+    assert restorer.feed("hello world") == "hello world"
+    assert restorer.feed("1 < 2") == "1 < 2"
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.marker)
+def test_no_format_runs_away_on_hostile_text(format):
+    """Bounded repetition only: a long run of almost-matches is linear work."""
+    hostile = (format.marker + "A" * 50) * 2000 + format.marker * 5000
+    assert isinstance(Redactor().text(hostile), str)

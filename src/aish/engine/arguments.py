@@ -7,12 +7,14 @@ lets any object pass, since one bad schema must not take a tool away.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
 import msgspec
 
 from aish.types.tools import Arguments, JsonSchema
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 MAX_ERRORS = 5
 _MAX_ERROR_CHARS = 300
@@ -57,6 +59,8 @@ def schema_errors(schema: JsonSchema, arguments: Arguments) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator | None:
+    import jsonschema_rs  # 30 ms of loading that a turn without tool calls does not need
+
     try:
         return jsonschema_rs.Draft202012Validator(msgspec.json.decode(schema), retriever=_refuse)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, TypeError):

@@ -72,13 +72,28 @@ class Engine:
         """
         route = await self.router.resolve(request.model)
         session = request.session or new_id("sess")
-        lock = self._locks.setdefault(session, asyncio.Lock())
-        async with lock:
+        async with self._alone_in(session, wait_s=request.limits.wall_s):
             history = await self._open_session(session, request, route)
             turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
             await self._start(turn, request, route)
             async with aclosing(self._recorded(turn)) as events:
                 yield events
+
+    @asynccontextmanager
+    async def _alone_in(self, session: str, *, wait_s: float) -> AsyncIterator[None]:
+        """One turn at a time in a session; the next waits, but not longer than a turn may last."""
+        lock = self._locks.setdefault(session, asyncio.Lock())
+        try:
+            async with asyncio.timeout(wait_s):
+                await lock.acquire()
+        except TimeoutError:
+            raise SessionBusy(
+                f"session {session} is still answering another request", hint="wait for it, or start a new session"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """What the model is shown of a session's past."""
@@ -99,7 +114,8 @@ class Engine:
                 raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
             return await self.history(session)
         now_ms = self._clock.now_ms()
-        await self.store.create_session(SessionRecord(session, now_ms, now_ms, _title(request.message), route.name))
+        title = self._redactor.text(_title(request.message))
+        await self.store.create_session(SessionRecord(session, now_ms, now_ms, title, route.name))
         return ()
 
     async def _closed(self, turn: TurnRecord) -> TurnRecord:
@@ -148,9 +164,8 @@ class Engine:
         return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)])
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
-        record = TurnRecord(
-            turn.id, turn.session, 0, route.name, self._clock.now_ms(), (request.message,), owner=self._owners.me
-        )
+        given = self._redacted((request.message,))
+        record = TurnRecord(turn.id, turn.session, 0, route.name, self._clock.now_ms(), given, owner=self._owners.me)
         await self.store.start_turn(record)
 
     async def _recorded(self, turn: Turn) -> AsyncGenerator[Event, None]:
@@ -163,6 +178,12 @@ class Engine:
             for event in turn.close(TurnEnd.CANCELLED):
                 await self._record(turn, event)
 
+    def _redacted(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """What is kept of a conversation holds no known secret, and neither does what the next turn sees of it."""
+        line = msgspec.json.encode(messages)
+        redacted = self._redactor.line(line)
+        return messages if redacted is line else _messages_decoder.decode(redacted)
+
     async def _record(self, turn: Turn, event: Event) -> None:
         line = self._redactor.line(encode_event(event)) + b"\n"
         self.store.append_events(event.turn, event.seq, event.seq, line)
@@ -171,13 +192,16 @@ class Engine:
                 event.turn,
                 end=event.body.reason,
                 finished_ms=event.at_ms,
-                messages=turn.messages(),
+                messages=self._redacted(turn.messages()),
                 usage=event.body.usage,
             )
         elif _must_be_durable(event):
             await self.store.flush()
         elif self._write_through:
             await self.store.flush(durable=False)
+
+
+_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
 def _must_be_durable(event: Event) -> bool:

@@ -186,6 +186,7 @@ class Turn:
             tools=self._offer.specs,
             sampling=self._sampling,
             deadline_s=self._meter.remaining_s,
+            session=self.session,
         )
 
     def _report_usage(self, assembler: Assembler) -> Event:

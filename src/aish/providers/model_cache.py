@@ -164,6 +164,25 @@ class ModelCache:
             return None
 
 
+class Preferred:
+    """The cache with one model first: a name in it, or a file anywhere."""
+
+    def __init__(self, cache: ModelCache, model: str) -> None:
+        self._cache = cache
+        self._model = model
+
+    def names(self) -> Sequence[str]:
+        is_there = self._cache.find(self._model) is not None or Path(self._model).expanduser().is_file()
+        others = [name for name in self._cache.names() if name != self._model]
+        return [self._model, *others] if is_there else others
+
+    def find(self, name: str) -> Path | None:
+        return self._cache.find(name)
+
+    def can_pull(self, name: str) -> bool:
+        return self._cache.can_pull(name)
+
+
 async def _convert(packed: Path, made: Path, report: Report) -> None:
     try:
         from aish.providers.gguf_f16 import convert_to_f16

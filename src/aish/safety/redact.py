@@ -1,34 +1,116 @@
-"""Takes known secret values out of text before it is stored, logged or shown."""
+"""Takes secrets out of text: for good before it is stored, logged or shown; for the way to a model and back.
+
+Known are the values that were configured or that stand in environment variables named like secrets, and the common key
+formats. `Redactor` replaces them by a mark. A `Vault` replaces them by placeholders that a model can repeat, and puts
+the secrets back into what it says, also when a placeholder arrives in pieces.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+
+from aish.safety.secret_formats import FORMATS
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would black out ordinary text.
 MIN_SECRET_CHARS = 6
 
+_PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
+_PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
+_PLACEHOLDER_START = "<secret-"
+
 
 class Redactor:
-    """Knows the values; forgets nothing, shows nothing: its repr has only their number."""
+    """Knows the values and shows none: its repr has only their number."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         long_enough = {value for value in values if len(value) >= MIN_SECRET_CHARS}
         # Longest first, so that a secret which contains another goes as a whole.
-        self._values = sorted(long_enough, key=len, reverse=True)
-        self._encoded = [json.dumps(value, ensure_ascii=False)[1:-1].encode() for value in self._values]
+        self._values = sorted(long_enough, key=lambda value: (-len(value), value))
+        self._escaped = [json.dumps(value, ensure_ascii=False)[1:-1] for value in self._values]
 
     def text(self, text: str) -> str:
-        for value in self._values:
-            text = text.replace(value, MARK)
-        return text
+        return self.replace(text, lambda secret: MARK)
 
     def line(self, line: bytes) -> bytes:
         """The same for a line of JSON."""
-        for value in self._encoded:
-            line = line.replace(value, MARK.encode())
-        return line
+        text = line.decode()
+        redacted = self._replace(text, self._escaped, lambda secret: MARK)
+        return line if redacted is text else redacted.encode()
+
+    def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
+        """Every secret in the text replaced by what `stand_in` makes of it. The same object if there is none."""
+        return self._replace(text, self._values, stand_in)
+
+    def _replace(self, text: str, values: list[str], stand_in: Callable[[str], str]) -> str:
+        for value in values:
+            if value in text:
+                text = text.replace(value, stand_in(value))
+        for marker, pattern in FORMATS:
+            if marker in text:
+                text = pattern.sub(lambda match: stand_in(match[0]), text)
+        return text
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._values)} values)"
+
+
+class Vault:
+    """Placeholders for one session, made from its id and the secret, so that they need no memory.
+
+    The same secret has the same placeholder in every turn, and another one in every other session.
+    """
+
+    def __init__(self, redactor: Redactor, session: str) -> None:
+        self._redactor = redactor
+        self._session = session.encode()
+        self._secrets: dict[str, str] = {}
+
+    def scrub(self, text: str) -> str:
+        return self._redactor.replace(text, self._placeholder)
+
+    def restore(self, text: str) -> str:
+        """Placeholders that were never given out stay as they are."""
+        if _PLACEHOLDER_START not in text:
+            return text
+        return _PLACEHOLDER.sub(lambda match: self._secrets.get(match[0], match[0]), text)
+
+    def _placeholder(self, secret: str) -> str:
+        digest = hmac.digest(self._session, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
+        placeholder = f"<secret-{digest[:12]}>"
+        self._secrets[placeholder] = secret
+        return placeholder
+
+
+class Restorer:
+    """Puts secrets back into a stream. Text is held only while it could still be the start of a placeholder."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        text = self._held + text
+        keep = _held_chars(text)
+        self._held = text[len(text) - keep :] if keep else ""
+        return self._vault.restore(text[: len(text) - keep] if keep else text)
+
+    def finish(self) -> str:
+        held, self._held = self._held, ""
+        return held
+
+
+def _held_chars(text: str) -> int:
+    """How much of the end may be a placeholder begun: at most all but its last character."""
+    start = text.rfind("<", max(0, len(text) - _PLACEHOLDER_CHARS + 1))
+    if start < 0:
+        return 0
+    tail = text[start:]
+    could_be = _PLACEHOLDER_START.startswith(tail[: len(_PLACEHOLDER_START)]) and all(
+        char in "0123456789abcdef" for char in tail[len(_PLACEHOLDER_START) :]
+    )
+    return len(tail) if could_be else 0

@@ -37,10 +37,14 @@ class TurnRequest(msgspec.Struct, frozen=True):
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """One model call. `deadline_s` bounds the whole of it, from connecting to the last byte."""
+    """One model call. `deadline_s` bounds the whole of it, from connecting to the last byte.
+
+    `session` is for what must be the same within one, such as placeholders for secrets.
+    """
 
     model: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
     deadline_s: float = 600.0
+    session: str = ""

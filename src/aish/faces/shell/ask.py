@@ -8,6 +8,7 @@ import sys
 
 from aish.errors import UsageError
 from aish.faces.runtime import Runtime
+from aish.faces.shell.answer import answer
 from aish.faces.shell.chat import chat
 from aish.faces.shell.consent import TerminalConsent, always_yes
 from aish.faces.shell.first_use import ensure_model
@@ -45,9 +46,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         if not question:
             return await chat(engine, request, output, lines, ask=_ask(arguments, output, lines))
         narrator = JsonNarrator(output) if arguments.json else Narrator(output)
-        async with engine.turn(request, ask=_ask(arguments, output, lines)) as events:
-            async for event in events:
-                narrator.show(event)
+        await answer(engine, request, narrator, _ask(arguments, output, lines))
         return narrator.exit_code
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from aish.engine.session import Engine
 from aish.errors import AishError
+from aish.faces.shell.answer import answer
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import Narrator
 from aish.faces.terminal import Output
@@ -46,7 +47,7 @@ async def _next_line(output: Output, lines: LineSource) -> str | None:
 async def _turn(engine: Engine, request: TurnRequest, text: str, output: Output, ask: Ask | None) -> TurnRequest:
     narrator = Narrator(output)
     answering = asyncio.ensure_future(
-        _answer(engine, msgspec.structs.replace(request, message=user(text)), narrator, ask)
+        answer(engine, msgspec.structs.replace(request, message=user(text)), narrator, ask)
     )
     with _on_interrupt(answering.cancel):
         try:
@@ -58,12 +59,6 @@ async def _turn(engine: Engine, request: TurnRequest, text: str, output: Output,
                 raise
             output.note("stopped")
     return msgspec.structs.replace(request, session=narrator.session or request.session)
-
-
-async def _answer(engine: Engine, request: TurnRequest, narrator: Narrator, ask: Ask | None) -> None:
-    async with engine.turn(request, ask=ask) as events:
-        async for event in events:
-            narrator.show(event)
 
 
 async def _meta(engine: Engine, request: TurnRequest, text: str, output: Output) -> TurnRequest:

@@ -42,7 +42,7 @@ class Narrator:
     """Plain text to stdout, what surrounds it to stderr."""
 
     def __init__(self, output: Output) -> None:
-        self._output = output
+        self.output = output
         self.end: TurnEnd | None = None
         self.refused = False
         self.session = ""
@@ -61,18 +61,18 @@ class Narrator:
         self._keep(event)
         match event.body:
             case TextDelta(text):
-                self._output.answer(text)
+                self.output.answer(text)
             case ToolCallReady(name, arguments):
-                self._output.note(f"→ {name} {_one_line(arguments)}")
+                self.output.note(f"→ {name} {_one_line(arguments)}")
             case ToolResult() as result:
-                self._output.note(_result_line(result))
+                self.output.note(_result_line(result))
             case Status(text) | Halted(text):
-                self._output.note(f"· {text}")
+                self.output.note(f"· {text}")
             case Failed() as failed:
                 hint = f"\n  {failed.hint}" if failed.hint else ""
-                self._output.note(f"aish: {failed.message}{hint}")
+                self.output.note(f"aish: {failed.message}{hint}")
             case TurnFinished():
-                self._output.end_line()
+                self.output.end_line()
             case PlanProposed() | PlanRejected() | PlanAccepted() | PlanStepStarted() | PlanStepFinished():
                 pass  # shown by the planner's own view
             case TurnStarted() | StepStarted() | ReasoningDelta() | ToolCallStarted() | ArgumentsDelta():
@@ -93,7 +93,7 @@ class JsonNarrator(Narrator):
 
     def show(self, event: Event) -> None:
         self._keep(event)
-        self._output.line(encode_event(event).decode())
+        self.output.line(encode_event(event).decode())
 
 
 def _result_line(result: ToolResult) -> str:

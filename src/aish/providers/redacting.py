@@ -1,0 +1,106 @@
+"""A provider that secrets do not leave for: scrubbed on the way out, put back on the way in.
+
+Wraps any other, for models marked `redact`. Names, capabilities and failures are the inner provider's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+
+from aish.ports import Provider
+from aish.safety.redact import Redactor, Restorer, Vault
+from aish.types.chunks import CallFragment, Chunk, StepFinished
+from aish.types.events import ReasoningDelta, TextDelta
+from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
+from aish.types.models import ModelInfo
+from aish.types.requests import StepRequest
+
+
+class RedactingProvider:
+    def __init__(self, inner: Provider, redactor: Redactor) -> None:
+        self._inner = inner
+        self._redactor = redactor
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        return await self._inner.list_models()
+
+    async def describe(self, model: str) -> ModelInfo:
+        return await self._inner.describe(model)
+
+    @asynccontextmanager
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
+        async with aclosing(self._chunks(request)) as chunks:
+            yield chunks
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        return await self._inner.count_tokens(model, self._redactor.text(text))
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return await self._inner.embed(model, [self._redactor.text(text) for text in texts])
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+        vault = Vault(self._redactor, request.session)
+        messages = tuple(_scrubbed(message, vault) for message in request.messages)
+        reply = _Reply(vault)
+        async with self._inner.stream(msgspec.structs.replace(request, messages=messages)) as chunks:
+            async for chunk in chunks:
+                for restored in reply.restore(chunk):
+                    yield restored
+
+
+class _Reply:
+    """The streams within an answer: text, reasoning, and each call's arguments."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._text = Restorer(vault)
+        self._reasoning = Restorer(vault)
+        self._calls: dict[int | None, Restorer] = {}
+
+    def restore(self, chunk: Chunk) -> list[Chunk]:
+        if isinstance(chunk, TextDelta):
+            return [TextDelta(text)] if (text := self._text.feed(chunk.text)) else []
+        if isinstance(chunk, ReasoningDelta):
+            return [ReasoningDelta(text)] if (text := self._reasoning.feed(chunk.text)) else []
+        if isinstance(chunk, CallFragment):
+            restorer = self._calls.setdefault(chunk.index, Restorer(self._vault))
+            return [msgspec.structs.replace(chunk, arguments=restorer.feed(chunk.arguments))]
+        if isinstance(chunk, StepFinished):
+            return [*self._rest(), chunk]
+        return [chunk]
+
+    def _rest(self) -> list[Chunk]:
+        rest: list[Chunk] = []
+        if text := self._reasoning.finish():
+            rest.append(ReasoningDelta(text))
+        if text := self._text.finish():
+            rest.append(TextDelta(text))
+        rest += [CallFragment(index, arguments=t) for index, call in self._calls.items() if (t := call.finish())]
+        return rest
+
+
+def _scrubbed(message: Message, vault: Vault) -> Message:
+    match message:
+        case SystemMessage(text):
+            return SystemMessage(vault.scrub(text))
+        case UserMessage(parts):
+            return UserMessage(_scrubbed_parts(parts, vault))
+        case AssistantMessage(text, calls, reasoning):
+            scrubbed = (msgspec.structs.replace(call, arguments=vault.scrub(call.arguments)) for call in calls)
+            return AssistantMessage(vault.scrub(text), tuple(scrubbed), vault.scrub(reasoning))
+        case ToolMessage(call, name, parts):
+            return ToolMessage(call, name, _scrubbed_parts(parts, vault))
+
+
+def _scrubbed_parts(parts: Sequence[Part], vault: Vault) -> tuple[Part, ...]:
+    return tuple(TextPart(vault.scrub(part.text)) if isinstance(part, TextPart) else part for part in parts)

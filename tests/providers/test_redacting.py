@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from support.engines import Bench, Tools, call, said
+
+from aish.providers.redacting import RedactingProvider
+from aish.providers.scripted import ScriptedProvider
+from aish.safety.redact import Redactor
+from aish.types.events import TextDelta
+from aish.types.messages import ToolMessage, UserMessage
+
+SECRET = "hunter22-very"
+
+
+def echoing(request):
+    """Says what it was asked, a few characters at a time."""
+    last = request.messages[-1]
+    text = last.text if isinstance(last, UserMessage | ToolMessage) else ""
+    return [TextDelta(text[start : start + 3]) for start in range(0, len(text), 3)]
+
+
+def bench(play) -> tuple[Bench, ScriptedProvider]:
+    inner = ScriptedProvider("cloud", {"m": play})
+    return Bench(
+        provider=RedactingProvider(inner, Redactor([SECRET])), tools=Tools().add("t__x", arguments_back)
+    ), inner
+
+
+async def arguments_back(arguments, context):
+    return said(arguments["p"])
+
+
+async def test_a_secret_does_not_leave_and_is_there_again_in_the_streamed_reply():
+    made, inner = bench(echoing)
+    events = await made.run(f"my password is {SECRET}, ok?", model="cloud:m")
+    assert SECRET not in str(inner.requests)
+    assert "<secret-" in str(inner.requests)
+    text = "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
+    assert text == f"my password is {SECRET}, ok?"
+
+
+async def test_a_tool_gets_the_real_value_where_the_model_wrote_the_placeholder():
+    def play(request):
+        last = request.messages[-1]
+        if isinstance(last, ToolMessage):
+            return [TextDelta("done")]
+        placeholder = last.text.split()[-1]
+        return [call("t__x", '{"p": "'), call("", placeholder[:7]), call("", placeholder[7:] + '"}')]
+
+    made, inner = bench(play)
+    await made.run(f"use {SECRET}", model="cloud:m")
+    assert made.tools.calls == [("t__x", {"p": SECRET})]
+    assert SECRET not in str(inner.requests)
+
+
+async def test_the_placeholder_is_the_same_in_the_next_turn_of_the_session():
+    made, inner = bench(echoing)
+    first = await made.run(f"a {SECRET}", model="cloud:m")
+    await made.run(f"b {SECRET}", model="cloud:m", session=first[0].session)
+    one = inner.requests[0].messages[-1].text.split()[-1]
+    assert inner.requests[1].messages[-1].text.split()[-1] == one
