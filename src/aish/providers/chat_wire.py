@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from aish.providers.loose_json import encode_json
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
-from aish.types.events import ReasoningDelta, TextDelta
+from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import (
     AssistantMessage,
     ImagePart,
@@ -31,11 +32,31 @@ from aish.types.usage import Usage
 Json = dict[str, Any]
 
 
-def encode_request(request: StepRequest) -> Json:
+class Dialect(msgspec.Struct, frozen=True):
+    """What a backend takes. Each starts out able; a refusal that names a field teaches us to leave it out."""
+
+    stream_options: bool = True
+    max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
+
+    def without_what(self, refusal: str) -> Dialect | None:
+        """The dialect for another try, or None if the refusal is about something else."""
+        if self.stream_options and "stream_options" in refusal:
+            return msgspec.structs.replace(self, stream_options=False)
+        if self.max_tokens and "max_completion_tokens" in refusal:
+            return msgspec.structs.replace(self, max_tokens=False)
+        return None
+
+
+def encode_request(request: StepRequest, dialect: Dialect) -> Json:
     body: Json = {"model": request.model, "messages": [encode_message(message) for message in request.messages]}
     if request.tools:
         body["tools"] = encode_tools(request.tools)
     body.update(_encode_sampling(request.sampling))
+    if not dialect.max_tokens and "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    body["stream"] = True
+    if dialect.stream_options:
+        body["stream_options"] = {"include_usage": True}
     return body
 
 
@@ -68,7 +89,7 @@ def object_text(arguments: str) -> str:
             return arguments
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         pass
-    return "{}" if not arguments.strip() else msgspec.json.encode({"invalid_arguments": arguments}).decode()
+    return "{}" if not arguments.strip() else encode_json({"invalid_arguments": arguments}).decode()
 
 
 def plain_text(parts: Sequence[Part]) -> str:
@@ -107,34 +128,47 @@ def _encode_sampling(sampling: Sampling) -> Json:
 
 
 class _Function(msgspec.Struct):
-    name: str | None = None
+    name: Any = None
     arguments: Any = None  # text; some backends send the object itself
 
 
 class _Call(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
+    index: Any = None
+    id: Any = None
     function: _Function | None = None
 
 
 class _Delta(msgspec.Struct):
     content: Any = None  # text; some backends send a list of parts
-    reasoning_content: str | None = None
+    reasoning_content: Any = None
     reasoning: Any = None
-    refusal: str | None = None
+    refusal: Any = None
     tool_calls: list[_Call] | None = None
 
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None  # in an answer that is not streamed
-    finish_reason: str | None = None
+    finish_reason: Any = None  # MNN sends an empty text until the last
 
 
 class WireChunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
     error: Any = None
+    object: Any = None
+    message: Any = None
+    code: Any = None
+
+    def find_error(self) -> Any:
+        """The error it reports instead of an answer, if it does; LMDeploy's lies bare in the chunk."""
+        if self.error:
+            return self.error
+        if self.object == "error":
+            return {"message": self.message, "code": self.code}
+        if any(choice.finish_reason == "error" for choice in self.choices or ()):
+            return "it gave up on its answer"
+        return None
 
 
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
@@ -151,14 +185,15 @@ _ENDS = {
 
 def read_chunk(wire: WireChunk) -> Iterator[Chunk]:
     """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
-    if wire.usage:
+    if isinstance(wire.usage, dict) and wire.usage:
         yield UsageChunk(read_usage(wire.usage))
     for choice in wire.choices or ():
-        delta = choice.delta or choice.message
-        if delta is not None:
-            yield from _read_delta(delta)
+        if choice.delta is not None:
+            yield from _read_delta(choice.delta)
+        elif choice.message is not None:
+            yield from _read_delta(_numbered(choice.message))
         if choice.finish_reason:
-            yield StepFinished(_ENDS.get(choice.finish_reason, StepEnd.UNKNOWN))
+            yield from _read_end(choice.finish_reason)
 
 
 def read_usage(usage: Any) -> Usage:
@@ -174,23 +209,47 @@ def read_usage(usage: Any) -> Usage:
     )
 
 
+def _numbered(message: _Delta) -> _Delta:
+    """A whole message lists its calls in order and without index."""
+    for index, call in enumerate(message.tool_calls or ()):
+        call.index = index
+    return message
+
+
 def _read_delta(delta: _Delta) -> Iterator[Chunk]:
-    reasoning = delta.reasoning_content or delta.reasoning
-    if reasoning and isinstance(reasoning, str):
+    if reasoning := _text(delta.reasoning_content) or _text(delta.reasoning):
         yield ReasoningDelta(reasoning)
-    if text := _text(delta.content) or delta.refusal:
+    if text := _text(delta.content) or _text(delta.refusal):
         yield TextDelta(text)
     for call in delta.tool_calls or ():
         function = call.function or _Function()
-        yield CallFragment(call.index, call.id or "", function.name or "", _argument_text(function.arguments))
+        yield CallFragment(_index(call.index), _word(call.id), _word(function.name), _argument_text(function.arguments))
+
+
+def _read_end(reason: Any) -> Iterator[Chunk]:
+    end = _ENDS.get(_word(reason), StepEnd.UNKNOWN)
+    if end is StepEnd.UNKNOWN:
+        yield Status(f"the backend gives a reason for its end that aish does not know: {_word(reason)[:40]}")
+    if end is StepEnd.FILTERED:
+        yield Status("the backend withheld the rest of the answer (content filter)")
+    yield StepFinished(end)
 
 
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return ""
+    texts = (part.get("text") for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        return int(value)
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1e9 else None
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def _argument_text(arguments: Any) -> str:

@@ -1,20 +1,27 @@
-"""An HTTP backend: where it is, how to speak to it, and plain JSON calls to it."""
+"""An HTTP backend: where it is, and how to call it.
+
+Answers come as one JSON document or as a stream. All failures are ProviderErrors, and no key is ever in one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
 
-from aish.errors import ProviderProtocolError
+from aish.errors import ProviderError, ProviderProtocolError
 from aish.providers.faults import error_text, refusal, translated
-from aish.wire.http import HttpClient, Timeouts
+from aish.providers.loose_json import NotJson, decode_json, encode_json
+from aish.wire.http import HttpClient, Response, Timeouts
 
 # A listing of some thousand models, or embeddings of a batch.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
-_LOOKUP = Timeouts(connect_s=3, first_byte_s=5, idle_s=5, total_s=10)
-_WRONG_URL = "is the provider's url right? It usually ends in /v1"
+LOOKUP = Timeouts(connect_s=3, first_byte_s=5, idle_s=5, total_s=10)
+WRONG_URL = "is the provider's url right? It usually ends in /v1"
+# Shorter ones are placeholders such as "none"; hiding those would garble every sentence they occur in.
+_MIN_SECRET_CHARS = 6
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -30,7 +37,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()  # configured; offered instead of what the backend lists
 
     def __repr__(self) -> str:
-        return f"Endpoint({self.url!r})"
+        return f"Endpoint({self.url.partition('?')[0]!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("url", self.url.partition("?")[0])]
 
     @property
     def root(self) -> str:
@@ -44,45 +54,84 @@ class Endpoint(msgspec.Struct, frozen=True):
         return url if "/" in url.partition("://")[2] else f"{url}/v1"
 
     def request_headers(self) -> list[tuple[str, str]]:
-        headers = [("content-type", "application/json"), ("accept", "text/event-stream, application/json")]
+        """Configured ones win over ours."""
+        ours = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
         if self.key:
-            headers.append(("authorization", f"Bearer {self.key}"))
-        return [*headers, *self.headers.items()]
+            ours["authorization"] = f"Bearer {self.key}"
+        configured = {name.lower() for name in self.headers}
+        return [*((n, v) for n, v in ours.items() if n not in configured), *self.headers.items()]
 
     def timeouts(self, deadline_s: float) -> Timeouts:
-        """For one model call. The first byte may take as long as the whole: prompts are long and machines slow."""
-        total_s = min(deadline_s, self.max_call_s)
-        return Timeouts(
-            connect_s=min(self.connect_timeout_s, total_s),
-            first_byte_s=total_s,
-            idle_s=min(self.idle_timeout_s, total_s),
-            total_s=total_s,
-        )
+        """For one model call. How long silence may last depends on where the answer stands: see `answer_body`."""
+        total_s = max(0.0, min(deadline_s, self.max_call_s))
+        connect_s = min(self.connect_timeout_s, total_s)
+        return Timeouts(connect_s=connect_s, first_byte_s=total_s, idle_s=total_s, total_s=total_s)
+
+    def hide_secrets(self, text: str) -> str:
+        for secret in (self.key, *self.headers.values()):
+            if len(secret) >= _MIN_SECRET_CHARS:
+                text = text.replace(secret, "[hidden]")
+        return text
 
 
-class JsonApi:
-    """Calls that are answered at once with one JSON document. All failures are ProviderErrors."""
+class Backend:
+    """Calls to one endpoint. `model` in a call is for the error if there is no such one."""
 
     def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
-        self._name = name
-        self._endpoint = endpoint
+        self.name = name
+        self.endpoint = endpoint
         self._http = http
 
     async def get(self, url: str) -> Any:
-        return await self._call("GET", url, b"", _LOOKUP)
+        return await self._call("GET", url, b"", "", LOOKUP)
 
-    async def post(self, url: str, body: Any, timeouts: Timeouts | None = None) -> Any:
-        return await self._call("POST", url, msgspec.json.encode(body), timeouts or Timeouts())
+    async def post(self, url: str, body: Any, *, model: str = "", timeouts: Timeouts | None = None) -> Any:
+        timeouts = timeouts or self.endpoint.timeouts(self.endpoint.max_call_s)
+        return await self._call("POST", url, encode_json(body), model, timeouts)
 
-    async def _call(self, method: str, url: str, body: bytes, timeouts: Timeouts) -> Any:
-        headers = self._endpoint.request_headers()
-        with translated(self._name):
+    @asynccontextmanager
+    async def stream(self, url: str, body: Any, *, model: str, deadline_s: float) -> AsyncIterator[Response]:
+        """An answer that has begun well. What fails while it is read here is translated, too."""
+        timeouts = self.endpoint.timeouts(deadline_s)
+        async with self._opened("POST", url, encode_json(body), model, timeouts) as response:
+            yield response
+
+    async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
+        async with self._opened(method, url, body, model, timeouts) as response:
+            data = await response.read(MAX_ANSWER_BYTES)
+            try:
+                return decode_json(data)
+            except NotJson as exc:
+                shown = error_text(data)[:80]
+                raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
+
+    @asynccontextmanager
+    async def _opened(
+        self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts
+    ) -> AsyncIterator[Response]:
+        headers = self.endpoint.request_headers()
+        with self._secrets_hidden(), translated(self.name):
             async with self._http.request(method, url, headers=headers, body=body, timeouts=timeouts) as response:
                 if response.status != 200:
-                    raise await refusal(self._name, "", response)
-                data = await response.read(MAX_ANSWER_BYTES)
+                    raise await refusal(self.name, model, response)
+                self._check_encoding(response)
+                yield response
+
+    def _check_encoding(self, response: Response) -> None:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise ProviderProtocolError(
+                f"{self.name} compressed its answer ({encoding[:20]}) although it was asked not to",
+                hint="turn off compression in the proxy or gateway before it",
+            )
+
+    @contextmanager
+    def _secrets_hidden(self) -> Iterator[None]:
+        """Some backends repeat the key they refuse."""
         try:
-            return msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError) as exc:
-            shown = error_text(data)[:80]
-            raise ProviderProtocolError(f"{self._name} did not answer with JSON: {shown}", hint=_WRONG_URL) from exc
+            yield
+        except ProviderError as exc:
+            exc.message = self.endpoint.hide_secrets(exc.message)
+            exc.hint = self.endpoint.hide_secrets(exc.hint)
+            exc.args = (exc.message,)
+            raise

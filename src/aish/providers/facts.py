@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +10,15 @@ import msgspec
 from aish.errors import ProviderProtocolError
 from aish.types.models import Capabilities, Constraint, ModelInfo
 
-# vLLM and LMDeploy; OpenRouter; LM Studio; Groq and another aish.
-_CONTEXT_KEYS = ("max_model_len", "context_length", "max_context_length", "loaded_context_length", "context_window")
+# vLLM; LM Studio; OpenRouter; Groq and another aish; Mistral, and LM Studio for what the model was trained with.
+_CONTEXT_KEYS = ("max_model_len", "loaded_context_length", "context_length", "context_window", "max_context_length")
+
+# Backends that sign their listings, and what their servers are known to do.
+_KNOWN_OWNERS: Mapping[str, Capabilities] = {
+    "vllm": Capabilities(constrained=frozenset({Constraint.JSON_SCHEMA}), tokenize=True),
+    "lmdeploy": Capabilities(constrained=frozenset({Constraint.JSON_SCHEMA}), tokenize=True),
+    "mnn": Capabilities(native_tools=False),  # its server never reads `tools`
+}
 
 
 def models_from_listing(provider: str, listing: Any) -> list[ModelInfo]:
@@ -19,18 +26,14 @@ def models_from_listing(provider: str, listing: Any) -> list[ModelInfo]:
     if not isinstance(entries, list):
         raise ProviderProtocolError(f"{provider} lists its models in a form aish does not know")
     named = (entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
-    return [ModelInfo(provider, entry["id"], _context_size(entry)) for entry in named]
+    return [ModelInfo(provider, entry["id"], _context_size(entry), _listed_capabilities(entry)) for entry in named]
 
 
-def refine(info: ModelInfo, props: Any, *, configured_context: int | None) -> ModelInfo:
+def refine(info: ModelInfo, props: Any) -> ModelInfo:
     """Adds what a llama.cpp server's `/props` knows: the window of a slot and what its template and build can do."""
-    if isinstance(props, dict):
-        info = msgspec.structs.replace(
-            info, context_size=_slot_context(props) or info.context_size, capabilities=_llama_capabilities(props)
-        )
-    if configured_context:
-        info = msgspec.structs.replace(info, context_size=configured_context)
-    return info
+    if not isinstance(props, dict) or _slot_context(props) is None:
+        return info
+    return msgspec.structs.replace(info, context_size=_slot_context(props), capabilities=_llama_capabilities(props))
 
 
 def serves_any_name(props: Any) -> bool:
@@ -39,38 +42,77 @@ def serves_any_name(props: Any) -> bool:
 
 
 def token_count(answer: Any) -> int | None:
-    """llama.cpp gives the tokens, vLLM their count."""
+    """llama.cpp gives the tokens, vLLM their count, LMDeploy the length."""
     if not isinstance(answer, dict):
         return None
-    if isinstance(answer.get("count"), int):
-        return int(answer["count"])
+    for key in ("count", "length"):
+        if (count := _positive(answer.get(key))) is not None:
+            return count
     tokens = answer.get("tokens")
     return len(tokens) if isinstance(tokens, list) else None
 
 
-def embeddings(provider: str, answer: Any, *, count: int) -> Sequence[Sequence[float]]:
+def embeddings(provider: str, vectors: Any, *, count: int) -> Sequence[Sequence[float]]:
+    """Checked: as many as there were texts, and all of them numbers."""
     try:
-        rows = sorted(answer["data"], key=lambda row: row["index"])
-        vectors = [[float(number) for number in row["embedding"]] for row in rows]
-    except (KeyError, TypeError, ValueError) as exc:
+        checked = [[float(number) for number in vector] for vector in vectors]
+    except (TypeError, ValueError) as exc:
         raise ProviderProtocolError(f"{provider} gave embeddings in a form aish does not know") from exc
-    if len(vectors) != count:
-        raise ProviderProtocolError(f"{provider} gave {len(vectors)} embeddings for {count} texts")
-    return vectors
+    if len(checked) != count:
+        raise ProviderProtocolError(f"{provider} gave {len(checked)} embeddings for {count} texts")
+    return checked
+
+
+def embedding_rows(answer: Any) -> Any:
+    """The vectors of an OpenAI-shaped answer, in the order of the texts; None if it has another shape."""
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return None
+    numbers = [row.get("index") for row in rows]
+    if all(isinstance(number, int) for number in numbers):
+        rows = sorted(rows, key=lambda row: int(row["index"]))
+    return [row.get("embedding") for row in rows]
 
 
 def _context_size(entry: dict[str, Any]) -> int | None:
-    for key in _CONTEXT_KEYS:
-        value = entry.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
+    """The window it runs with. What LM Studio says of a model that is not loaded is what it could be loaded with."""
+    if entry.get("state") == "not-loaded":
+        return None
+    meta = entry.get("meta")  # llama.cpp
+    running = _positive(meta.get("n_ctx")) if isinstance(meta, dict) else None
+    sizes = (_positive(entry.get(key)) for key in _CONTEXT_KEYS)
+    return running or next((size for size in sizes if size), None)
+
+
+def _positive(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _listed_capabilities(entry: dict[str, Any]) -> Capabilities:
+    if (known := _KNOWN_OWNERS.get(str(entry.get("owned_by")))) is not None:
+        return known
+    kind = entry.get("type")  # LM Studio: llm, vlm or embeddings
+    if kind in ("llm", "vlm", "embeddings") and "state" in entry:
+        schema = frozenset({Constraint.JSON_SCHEMA})
+        return Capabilities(constrained=schema, vision=kind == "vlm", embeddings=kind == "embeddings")
+    return _openrouter_capabilities(entry)
+
+
+def _openrouter_capabilities(entry: dict[str, Any]) -> Capabilities:
+    architecture, parameters = entry.get("architecture"), entry.get("supported_parameters")
+    modalities = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    taken = parameters if isinstance(parameters, list) else ["tools"]
+    schema = {Constraint.JSON_SCHEMA} if "structured_outputs" in taken else set()
+    return Capabilities(
+        native_tools="tools" in taken,
+        constrained=frozenset(schema),
+        vision=isinstance(modalities, list) and "image" in modalities,
+    )
 
 
 def _slot_context(props: dict[str, Any]) -> int | None:
     settings = props.get("default_generation_settings")
-    value = settings.get("n_ctx") if isinstance(settings, dict) else None
-    return value if isinstance(value, int) and value > 0 else None
+    return _positive(settings.get("n_ctx")) if isinstance(settings, dict) else None
 
 
 def _llama_capabilities(props: dict[str, Any]) -> Capabilities:

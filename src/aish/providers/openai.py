@@ -1,7 +1,8 @@
 """Any OpenAI-compatible endpoint: llama.cpp, LMDeploy, MNN, vLLM, LM Studio, OpenRouter, OpenAI, another aish.
 
 Streams chat completions over SSE. What is optional in practice is optional here: `[DONE]`, usage, finish reasons,
-content types; a backend that ignores `stream` and answers with plain JSON is understood, too.
+content types; a backend that ignores `stream` and answers with plain JSON is understood, too. Only a tool call must be
+surely whole: it is an effect, and half of one is never handed on.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError, ProviderRejected, WireError
+from aish.errors import (
+    ModelNotFound,
+    ProviderBusy,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderRejected,
+    ProviderUnavailable,
+)
 from aish.providers import facts
-from aish.providers.chat_wire import WireChunk, decode_chunk, encode_request, read_chunk
-from aish.providers.endpoint import MAX_ANSWER_BYTES, Endpoint, JsonApi
-from aish.providers.faults import error_text, refusal, stream_error, translated
-from aish.types.chunks import Chunk, StepEnd, StepFinished
+from aish.providers.answer_body import AnswerBody
+from aish.providers.chat_wire import Dialect, WireChunk, decode_chunk, encode_request, read_chunk
+from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
+from aish.providers.faults import error_text, stream_error
+from aish.providers.loose_json import NotJson, decode_json
+from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
@@ -29,6 +39,8 @@ from aish.wire.lines import SseReader
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 # How long the end of the body may lag behind `[DONE]`; waiting for it saves the connection for the next request.
 _TAIL_S = 0.1
+# How long usage and `[DONE]` may lag behind the finish reason.
+_LAG_S = 2.0
 _TOKENIZE = Timeouts(connect_s=1, first_byte_s=2, idle_s=2, total_s=2)
 
 
@@ -36,10 +48,10 @@ class OpenAIProvider:
     def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
         self._name = name
         self._endpoint = endpoint
-        self._http = http
-        self._api = JsonApi(name, endpoint, http)
-        self._asks_for_usage = True
-        self._tokenizes = True
+        self._backend = Backend(name, endpoint, http)
+        self._dialect = Dialect()
+        # llama.cpp and vLLM count at the first, LMDeploy at the second; those that turn out not to count are dropped.
+        self._counters = [f"{endpoint.root}/tokenize", f"{endpoint.api}/encode"]
 
     @property
     def name(self) -> str:
@@ -48,19 +60,19 @@ class OpenAIProvider:
     async def list_models(self) -> Sequence[ModelInfo]:
         if self._endpoint.models:
             return [ModelInfo(self._name, model) for model in self._endpoint.models]
-        listing = await self._api.get(f"{self._endpoint.api}/models")
-        return facts.models_from_listing(self._name, listing)
+        return await self._ask_listing(f"{self._endpoint.api}/models")
 
     async def describe(self, model: str) -> ModelInfo:
-        """The listing and, where the backend is a llama.cpp server, `/props`: the window it really runs with."""
+        """As listed and, where the backend is a llama.cpp server or LM Studio, as it really runs."""
         listed = await self._listed()
         props = await self._props()
         info = next((info for info in listed if info.id == model), None)
-        if info is None and listed and not facts.serves_any_name(props):
-            names = ", ".join(info.id for info in listed[:5])
-            raise ModelNotFound(f"{self._name} has no model {model}", hint=f"it has {names}")
-        info = info or ModelInfo(self._name, model)
-        return facts.refine(info, props, configured_context=self._endpoint.context_size)
+        if info is None and not (model in self._endpoint.models or facts.serves_any_name(props)):
+            self._check_unlisted(model, [info.id for info in listed])
+        info = facts.refine(info or ModelInfo(self._name, model), props)
+        if info.context_size is None:
+            info = await self._loaded_in_lm_studio(info)
+        return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
 
     @asynccontextmanager
     async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
@@ -68,115 +80,68 @@ class OpenAIProvider:
             yield chunks
 
     async def count_tokens(self, model: str, text: str) -> int | None:
-        if not self._tokenizes:
-            return None
-        body = {"model": model, "content": text, "prompt": text}  # llama.cpp reads content, vLLM model and prompt
-        try:
-            answer = await self._api.post(f"{self._endpoint.root}/tokenize", body, _TOKENIZE)
-        except ProviderError:
-            self._tokenizes = False
-            return None
-        return facts.token_count(answer)
+        for url in tuple(self._counters):
+            try:
+                answer = await self._backend.post(url, _to_count(model, text), model=model, timeouts=_TOKENIZE)
+            except (ProviderBusy, ProviderUnavailable):
+                return None  # this time
+            except ProviderError:
+                answer = None
+            if (count := facts.token_count(answer)) is not None:
+                return count
+            if url in self._counters:
+                self._counters.remove(url)
+        return None
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        url = f"{self._endpoint.api}/embeddings"
-        answer = await self._api.post(url, {"model": model, "input": list(texts), "encoding_format": "float"})
-        return facts.embeddings(self._name, answer, count=len(texts))
+        body = {"model": model, "input": list(texts), "encoding_format": "float"}
+        answer = await self._backend.post(f"{self._endpoint.api}/embeddings", body, model=model)
+        return facts.embeddings(self._name, facts.embedding_rows(answer), count=len(texts))
 
     async def aclose(self) -> None:
         """The HTTP client is shared and closed by its owner."""
 
     async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
-        try:
-            async with aclosing(self._attempt(request)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except ProviderRejected as exc:
-            # Some servers know no stream_options; the refusal names it and comes before any chunk.
-            if not self._asks_for_usage or "stream_options" not in exc.message:
-                raise
-            self._asks_for_usage = False
-            async with aclosing(self._attempt(request)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-
-    async def _attempt(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
-        body = {**encode_request(request), "stream": True}
-        if self._asks_for_usage:
-            body["stream_options"] = {"include_usage": True}
-        with translated(self._name):
-            async with self._http.request(
-                "POST",
-                f"{self._endpoint.api}/chat/completions",
-                headers=self._endpoint.request_headers(),
-                body=msgspec.json.encode(body),
-                timeouts=self._endpoint.timeouts(request.deadline_s),
-            ) as response:
-                if response.status != 200:
-                    raise await refusal(self._name, request.model, response)
-                async with aclosing(self._read(response, request.model)) as chunks:
+        """One attempt, and another for each field of ours that the backend turns out not to take."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + request.deadline_s
+        dialect = self._dialect
+        begun = False
+        while True:
+            try:
+                async with aclosing(self._attempt(request, dialect, due_s - loop.time())) as chunks:
                     async for chunk in chunks:
+                        begun = True
                         yield chunk
+                return
+            except ProviderRejected as exc:
+                simpler = None if begun else dialect.without_what(exc.message)
+                if simpler is None:
+                    raise
+                self._dialect = dialect = simpler
 
-    async def _read(self, response: Response, model: str) -> AsyncGenerator[Chunk, None]:
-        """Chunks in order; the finish comes last even where usage follows the finish reason on the wire."""
-        finished: StepFinished | None = None
-        said_anything = False
-        async with aclosing(self._wire_chunks(response, model)) as wire_chunks:
-            async for wire in wire_chunks:
-                if wire.error:
-                    raise stream_error(self._name, model, wire.error)
-                for chunk in read_chunk(wire):
-                    if isinstance(chunk, StepFinished):
-                        finished = chunk
-                        continue
-                    said_anything = True
-                    yield chunk
-        if finished is None:
-            if not said_anything:
-                raise ProviderProtocolError(f"{self._name} ended its answer without saying anything")
-            yield Status(f"{self._name} ended the answer without a finish reason")
-        yield finished or StepFinished(StepEnd.UNKNOWN)
+    async def _attempt(self, request: StepRequest, dialect: Dialect, deadline_s: float) -> AsyncGenerator[Chunk, None]:
+        url, body = f"{self._endpoint.api}/chat/completions", encode_request(request, dialect)
+        async with (
+            self._backend.stream(url, body, model=request.model, deadline_s=deadline_s) as response,
+            aclosing(_Answer(self._name, request.model, response, self._endpoint.idle_timeout_s).chunks()) as chunks,
+        ):
+            async for chunk in chunks:
+                yield chunk
 
-    async def _wire_chunks(self, response: Response, model: str) -> AsyncGenerator[WireChunk, None]:
-        reader = SseReader(MAX_EVENT_BYTES)
-        first = True
-        async for piece in response:
-            if first and piece.strip():
-                first = False
-                if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
-                    yield await self._whole_answer(piece, response, html=start == b"<")
-                    return
-            for event in reader.feed(piece):
-                if event.data == b"[DONE]":
-                    await _read_tail(response)
-                    return
-                if event.data:
-                    yield self._decode(event.data)
-        for event in reader.finish():
-            if event.data and event.data != b"[DONE]":
-                yield self._decode(event.data)
+    def _check_unlisted(self, model: str, names: list[str]) -> None:
+        """A backend that lists nothing may know it all the same."""
+        if names or self._endpoint.models:
+            names = [*self._endpoint.models, *names]
+            raise ModelNotFound(f"{self._name} has no model {model}", hint=f"it has {', '.join(names[:5])}")
 
-    async def _whole_answer(self, piece: bytes, response: Response, *, html: bool) -> WireChunk:
-        """The backend ignored `stream` and sent one JSON document, or something that is no answer at all."""
-        if html:
-            raise ProviderProtocolError(
-                f"{self._name} answered with an HTML page instead of a stream",
-                hint="is the provider's url right? It usually ends in /v1",
-            )
-        return self._decode(piece + await response.read(MAX_ANSWER_BYTES))
-
-    def _decode(self, data: bytes) -> WireChunk:
-        try:
-            return decode_chunk(data)
-        except (msgspec.DecodeError, RecursionError) as exc:
-            shown = error_text(data)[:80]
-            raise ProviderProtocolError(f"{self._name} sent a chunk that cannot be read ({exc}): {shown}") from exc
+    async def _ask_listing(self, url: str) -> Sequence[ModelInfo]:
+        return facts.models_from_listing(self._name, await self._backend.get(url))
 
     async def _listed(self) -> Sequence[ModelInfo]:
         """Empty where the backend lists nothing; a backend that is away or refuses the key still fails."""
         try:
-            return await self.list_models()
+            return await self._ask_listing(f"{self._endpoint.api}/models")
         except ProviderProtocolError:
             return ()
         except ProviderRejected as exc:
@@ -186,15 +151,107 @@ class OpenAIProvider:
 
     async def _props(self) -> Any:
         try:
-            return await self._api.get(f"{self._endpoint.root}/props")
+            return await self._backend.get(f"{self._endpoint.root}/props")
         except ProviderError:
             return None
 
+    async def _loaded_in_lm_studio(self, info: ModelInfo) -> ModelInfo:
+        """Its OpenAI-compatible listing has names only; its own says what is loaded, and how."""
+        try:
+            listed = await self._ask_listing(f"{self._endpoint.root}/api/v0/models")
+        except ProviderError:
+            return info
+        return next((own for own in listed if own.id == info.id), info)
 
-async def _read_tail(response: Response) -> None:
-    try:
-        async with asyncio.timeout(_TAIL_S):
-            async for _ in response:
-                pass
-    except (TimeoutError, WireError):
-        pass  # nothing of the answer is missing; only the connection is not kept
+
+class _Answer:
+    """Reads one answer to its end."""
+
+    def __init__(self, provider: str, model: str, response: Response, idle_s: float) -> None:
+        self._provider = provider
+        self._model = model
+        self._body = AnswerBody(response, idle_s)
+        self._whole = False  # the backend has said that this was all
+        self._said = False
+        self._called = False
+
+    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+        """In order; the finish comes last even where usage follows the finish reason on the wire."""
+        finished: StepFinished | None = None
+        async with aclosing(self._wire_chunks()) as wire_chunks:
+            async for wire in wire_chunks:
+                for chunk in read_chunk(wire):
+                    if isinstance(chunk, StepFinished):
+                        finished = chunk
+                        self._body.complete(_LAG_S)
+                        continue
+                    self._said = True
+                    self._called = self._called or isinstance(chunk, CallFragment)
+                    yield chunk
+        if finished is None:
+            yield self._without_finish()
+        yield finished or StepFinished(StepEnd.UNKNOWN)
+
+    def _without_finish(self) -> Status:
+        if not self._said:
+            raise ProviderProtocolError(f"{self._provider} ended its answer without saying anything")
+        if self._called and not self._whole:
+            raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
+        return Status(f"{self._provider} ended the answer without a finish reason")
+
+    async def _wire_chunks(self) -> AsyncGenerator[WireChunk, None]:
+        reader = SseReader(MAX_EVENT_BYTES)
+        first = True
+        async for piece in self._body:
+            if first and piece.strip():
+                first = False
+                if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
+                    yield await self._whole_answer(piece, html=start == b"<")
+                    return
+            for event in reader.feed(piece):
+                if event.data == b"[DONE]":
+                    self._whole = True
+                    self._body.complete(_TAIL_S)
+                    await self._body.drain()
+                    return
+                if event.data:
+                    yield self._decode(event.data)
+        for event in reader.finish():
+            if event.data and event.data != b"[DONE]":
+                yield self._decode(event.data)
+
+    async def _whole_answer(self, piece: bytes, *, html: bool) -> WireChunk:
+        """The backend ignored `stream` and sent one JSON document, or something that is no answer at all."""
+        if html:
+            text = f"{self._provider} answered with an HTML page instead of a stream"
+            raise ProviderProtocolError(text, hint=WRONG_URL)
+        data = bytearray(piece)
+        async for piece in self._body:
+            data += piece
+            if len(data) > MAX_ANSWER_BYTES:
+                raise ProviderProtocolError(f"{self._provider}: the answer is larger than {MAX_ANSWER_BYTES} bytes")
+        self._whole = True
+        return self._decode(bytes(data))
+
+    def _decode(self, data: bytes) -> WireChunk:
+        try:
+            chunk = decode_json(data, decode_chunk)
+        except NotJson as exc:
+            shown = error_text(data)[:80]
+            raise ProviderProtocolError(f"{self._provider} sent a chunk that cannot be read ({exc}): {shown}") from exc
+        if (error := chunk.find_error()) is not None:
+            raise stream_error(self._provider, self._model, error)
+        return chunk
+
+
+def _to_count(model: str, text: str) -> dict[str, Any]:
+    """Each backend reads its own field for the text, and is told not to count a beginning that is none."""
+    return {
+        "model": model,
+        "content": text,
+        "prompt": text,
+        "input": text,
+        "add_special": False,
+        "add_special_tokens": False,
+        "add_bos": False,
+    }

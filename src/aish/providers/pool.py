@@ -2,7 +2,7 @@
 
 The least busy healthy one is asked. One that fails before its first chunk is set aside for a while and the next is
 tried; after the first chunk there is no way back, since what was said cannot be unsaid. When all are set aside, the one
-that has waited longest is tried all the same.
+that has waited longest is tried all the same. One that lacks the model is passed over, and is as healthy as before.
 """
 
 from __future__ import annotations
@@ -15,18 +15,28 @@ from typing import TypeVar
 
 import msgspec
 
-from aish.errors import ProviderBusy, ProviderError, ProviderProtocolError, ProviderTimeout, ProviderUnavailable
+from aish.errors import (
+    ModelNotFound,
+    ProviderBusy,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
 from aish.ports import Provider
 from aish.types.chunks import Chunk
-from aish.types.models import ModelInfo
+from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
 
 T = TypeVar("T")
 
 # Long enough not to stumble over a dead endpoint on every request, short enough to notice its return.
 REST_S = 10.0
+# A busy one may name its own time, within reason.
+MAX_REST_S = 60.0
 # Failures of the endpoint. A refused request would be refused by the others, too.
 _OF_THE_ENDPOINT = (ProviderUnavailable, ProviderTimeout, ProviderBusy, ProviderProtocolError)
+_TRY_ANOTHER = (*_OF_THE_ENDPOINT, ModelNotFound)
 
 
 class _Member:
@@ -52,13 +62,13 @@ class PoolProvider:
         return await self._first_to(lambda provider: provider.list_models())
 
     async def describe(self, model: str) -> ModelInfo:
-        """Asks every member; the window is the smallest, since any of them may serve the next request."""
-        answers = await asyncio.gather(*(m.provider.describe(model) for m in self._members), return_exceptions=True)
+        """Asks every member, and promises only what all can keep: any of them may serve the next request."""
+        answers = await asyncio.gather(*(self._describe(member, model) for member in self._members))
         infos = [answer for answer in answers if isinstance(answer, ModelInfo)]
         if not infos:
-            raise next(answer for answer in answers if isinstance(answer, BaseException))
+            raise self._worst([answer for answer in answers if isinstance(answer, ProviderError)])
         sizes = [info.context_size for info in infos if info.context_size is not None]
-        return msgspec.structs.replace(infos[0], context_size=min(sizes, default=None))
+        return ModelInfo(self._name, model, min(sizes, default=None), _shared([info.capabilities for info in infos]))
 
     @asynccontextmanager
     async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
@@ -66,7 +76,9 @@ class PoolProvider:
             yield chunks
 
     async def count_tokens(self, model: str, text: str) -> int | None:
-        return await self._in_order()[0].provider.count_tokens(model, text)
+        for member in self._in_order()[:1]:
+            return await member.provider.count_tokens(model, text)
+        return None
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return await self._first_to(lambda provider: provider.embed(model, texts))
@@ -75,12 +87,19 @@ class PoolProvider:
         for member in self._members:
             await member.provider.aclose()
 
+    async def _describe(self, member: _Member, model: str) -> ModelInfo | ProviderError:
+        try:
+            return await member.provider.describe(model)
+        except ProviderError as exc:
+            self._rest_after(member, exc)
+            return exc
+
     async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
-        deadline_s = self._monotonic_s() + request.deadline_s
-        failure: ProviderError | None = None
+        due_s = self._monotonic_s() + request.deadline_s
+        failures: list[ProviderError] = []
         for member in self._in_order():
-            left_s = deadline_s - self._monotonic_s()
-            if failure is not None and left_s <= 0:
+            left_s = due_s - self._monotonic_s()
+            if failures and left_s <= 0:
                 break
             begun = False
             try:
@@ -90,22 +109,22 @@ class PoolProvider:
                         yield chunk
                 member.rests_until_s = 0.0
                 return
-            except _OF_THE_ENDPOINT as exc:
-                self._rest(member)
+            except _TRY_ANOTHER as exc:
+                self._rest_after(member, exc)
                 if begun:
                     raise
-                failure = exc
-        raise failure or ProviderUnavailable(f"{self._name} has no endpoints")
+                failures.append(exc)
+        raise self._worst(failures)
 
     async def _first_to(self, do: Callable[[Provider], Awaitable[T]]) -> T:
-        failure: ProviderError | None = None
+        failures: list[ProviderError] = []
         for member in self._in_order():
             try:
                 return await do(member.provider)
-            except _OF_THE_ENDPOINT as exc:
-                self._rest(member)
-                failure = exc
-        raise failure or ProviderUnavailable(f"{self._name} has no endpoints")
+            except _TRY_ANOTHER as exc:
+                self._rest_after(member, exc)
+                failures.append(exc)
+        raise self._worst(failures)
 
     def _in_order(self) -> list[_Member]:
         """Healthy ones first, the least busy of them first; then those that rest, the longest rested first."""
@@ -114,8 +133,26 @@ class PoolProvider:
         resting = [member for member in self._members if member.rests_until_s > now_s]
         return [*sorted(healthy, key=lambda m: m.in_flight), *sorted(resting, key=lambda m: m.rests_until_s)]
 
-    def _rest(self, member: _Member) -> None:
-        member.rests_until_s = self._monotonic_s() + REST_S
+    def _rest_after(self, member: _Member, error: ProviderError) -> None:
+        if isinstance(error, _OF_THE_ENDPOINT):
+            asked_s = error.retry_after_s if isinstance(error, ProviderBusy) else None
+            member.rests_until_s = self._monotonic_s() + min(asked_s or REST_S, MAX_REST_S)
+
+    def _worst(self, failures: Sequence[ProviderError]) -> ProviderError:
+        """One to tell: a refusal or a missing model says more than that another was away."""
+        telling = [failure for failure in failures if not isinstance(failure, _OF_THE_ENDPOINT)]
+        nothing = ProviderUnavailable(f"{self._name} has no endpoints")
+        return next(iter([*telling, *reversed(failures)]), nothing)
+
+
+def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
+    return Capabilities(
+        native_tools=all(can.native_tools for can in all_capabilities),
+        constrained=frozenset.intersection(*(can.constrained for can in all_capabilities)),
+        tokenize=all(can.tokenize for can in all_capabilities),
+        vision=all(can.vision for can in all_capabilities),
+        embeddings=all(can.embeddings for can in all_capabilities),
+    )
 
 
 async def _counted(member: _Member, request: StepRequest) -> AsyncGenerator[Chunk, None]:

@@ -31,6 +31,7 @@ from aish.types.requests import StepRequest
 # A script is written by hand or by a test; anything larger is a mistake.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 CONTEXT_SIZE = 8192
+MAX_KEPT = 256  # requests; it may serve for days
 
 Item = Chunk | ProviderError | float  # a float is a pause in seconds
 Script = Callable[[StepRequest], Sequence[Item]]
@@ -40,7 +41,7 @@ class ScriptedProvider:
     def __init__(self, name: str, scripts: Mapping[str, Script]) -> None:
         self._name = name
         self._scripts = dict(scripts)
-        self.requests: list[StepRequest] = []  # what was asked, for tests
+        self.requests: list[StepRequest] = []  # the last that were asked, for tests
 
     @property
     def name(self) -> str:
@@ -70,22 +71,22 @@ class ScriptedProvider:
 
     async def _play(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
         await self.describe(request.model)
-        self.requests.append(request)
+        self.requests = [*self.requests[1 - MAX_KEPT :], request]
         left_s = request.deadline_s
-        finished = False
+        finished = StepFinished(StepEnd.STOP)
         for item in self._scripts[request.model](request):
             if isinstance(item, ProviderError):
-                raise item
+                raise item.with_traceback(None)  # the same one may be raised again and again
             if isinstance(item, float):
                 await asyncio.sleep(min(item, left_s))
                 left_s -= item
                 if left_s <= 0:
                     raise ProviderTimeout(f"{self._name}: the deadline passed")
-                continue
-            finished = isinstance(item, StepFinished)
-            yield item
-        if not finished:
-            yield StepFinished(StepEnd.STOP)
+            elif isinstance(item, StepFinished):
+                finished = item
+            else:
+                yield item
+        yield finished
 
     def _info(self, model: str) -> ModelInfo:
         return ModelInfo(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))
@@ -132,7 +133,7 @@ def _read_item(item: dict[str, Any]) -> Item:
         case {"wait_s": int() | float() as seconds}:
             return float(seconds)
         case {"error": dict(error)}:
-            return error_for("scripted", "", int(error.get("status", 500)), str(error.get("message", "")))
+            return error_for("scripted", "scripted", int(error.get("status", 500)), str(error.get("message", "")))
         case {"finish": str(end)}:
             return StepFinished(StepEnd(end))
         case _:
