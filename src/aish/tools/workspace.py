@@ -1,0 +1,178 @@
+"""Files below one root, and none outside it, whatever symlinks, races or hard links say.
+
+On Linux the kernel itself keeps every look-up below the root (`openat2` with RESOLVE_BENEATH); elsewhere each component
+is opened without following links, so links inside the workspace are refused there. A write goes to a new file that is
+renamed into place: it never writes through a link, and a reader sees the old content or the new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from aish.errors import ToolError
+from aish.safety.paths import BadPath, relative_path
+from aish.types.tools import ResultStatus
+
+# The same on every architecture Linux runs on since 5.6.
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_BENEATH = 0x08
+# A file larger than this is not for a model to read in one piece.
+MAX_FILE_BYTES = 16 * 1024 * 1024
+_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
+_FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+class Workspace:
+    """Holds the root open: renaming it away does not move us."""
+
+    def __init__(self, root: Path, *, use_openat2: bool = True) -> None:
+        self.root = root.resolve()
+        self._fd = os.open(self.root, _FOLDER)
+        self._kernel_keeps = use_openat2 and _has_openat2(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, name: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+        """Raises ToolError for anything but a regular file of that size at most, below the root."""
+        with self._opened(self._relative(name), _READ, name) as fd:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise _refusal(f"{name} is not a regular file")
+            if status.st_size > max_bytes:
+                raise _refusal(f"{name} has {status.st_size} bytes, more than the {max_bytes} that can be read at once")
+            return _read_all(fd, max_bytes, name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Whole or not at all. Keeps the mode of the file it replaces; makes no folders."""
+        path = self._relative(name)
+        if path.name in ("", "."):
+            raise _refusal(f"{name} is a folder")
+        with self._opened(path.parent, _FOLDER, name) as folder:
+            mode = _replaceable_mode(folder, path.name, name)
+            _replace(folder, path.name, content, mode, name)
+
+    def _relative(self, name: str) -> PurePosixPath:
+        try:
+            return relative_path(name, PurePosixPath(self.root))
+        except BadPath as exc:
+            raise _refusal(str(exc)) from exc
+
+    @contextlib.contextmanager
+    def _opened(self, path: PurePosixPath, flags: int, name: str) -> Iterator[int]:
+        try:
+            fd = self._open_beneath(path, flags) if self._kernel_keeps else self._open_stepwise(path, flags)
+        except OSError as exc:
+            raise _translated(exc, name) from exc
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _open_beneath(self, path: PurePosixPath, flags: int) -> int:
+        how = _OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        return _openat2(self._fd, str(path), how)
+
+    def _open_stepwise(self, path: PurePosixPath, flags: int) -> int:
+        folder = os.dup(self._fd)
+        try:
+            for part in path.parts[:-1]:
+                below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+                os.close(folder)
+                folder = below
+            return os.open(path.name or ".", flags | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _openat2(folder: int, path: str, how: _OpenHow) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    while True:
+        name = ctypes.c_char_p(os.fsencode(path))
+        fd: int = libc.syscall(_SYS_OPENAT2, folder, name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
+        if fd >= 0:
+            return fd
+        number = ctypes.get_errno()
+        # EAGAIN: something was renamed during the look-up, and the kernel could not be sure.
+        if number not in (errno.EINTR, errno.EAGAIN):
+            raise OSError(number, os.strerror(number), path)
+
+
+def _has_openat2(folder: int) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        os.close(_openat2(folder, ".", _OpenHow(_FOLDER, 0, _RESOLVE_BENEATH)))
+    except OSError:
+        return False
+    return True
+
+
+def _read_all(fd: int, max_bytes: int, name: str) -> bytes:
+    pieces: list[bytes] = []
+    left = max_bytes + 1
+    while left > 0 and (piece := os.read(fd, min(left, 1024 * 1024))):
+        pieces.append(piece)
+        left -= len(piece)
+    if left <= 0:
+        raise _refusal(f"{name} grew past {max_bytes} bytes while it was read")
+    return b"".join(pieces)
+
+
+def _replaceable_mode(folder: int, file: str, name: str) -> int:
+    """The mode of the file that is there, or the usual one. Only a regular file with one name may be replaced."""
+    try:
+        status = os.stat(file, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o644
+    if not stat.S_ISREG(status.st_mode):
+        raise _refusal(f"{name} is not a regular file")
+    if status.st_nlink > 1:
+        raise _refusal(f"{name} is a hard link: the same file has another name, perhaps outside the workspace")
+    return stat.S_IMODE(status.st_mode)
+
+
+def _replace(folder: int, file: str, content: bytes, mode: int, name: str) -> None:
+    staged = f".{file[:100]}.{secrets.token_hex(6)}.aish"
+    try:
+        fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        try:
+            with open(fd, "wb") as stream:  # noqa: PTH123  # a descriptor has no path
+                stream.write(content)
+                stream.flush()
+                os.fchmod(fd, mode)
+                os.fsync(fd)
+            os.rename(staged, file, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(staged, dir_fd=folder)
+            raise
+    except OSError as exc:
+        raise _translated(exc, name) from exc
+
+
+def _translated(exc: OSError, name: str) -> ToolError:
+    if exc.errno in (errno.EXDEV, errno.ELOOP):
+        return _refusal(f"{name} leads outside the workspace or through a link that cannot be followed")
+    reasons = {errno.ENOENT: "does not exist", errno.EACCES: "may not be opened", errno.ENOTDIR: "is not in a folder"}
+    return ToolError(f"{name} {reasons.get(exc.errno or 0, f'cannot be used: {exc.strerror}')}")
+
+
+def _refusal(text: str) -> ToolError:
+    return ToolError(text, status=ResultStatus.NOT_ALLOWED)
