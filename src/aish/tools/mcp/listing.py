@@ -1,0 +1,178 @@
+"""Reads what servers list: tools, resources and prompts, one item at a time, so that a bad one costs only itself.
+
+Everything listed is untrusted text. Names must be plain, descriptions are cleaned and cut, schemas made harmless; the
+first of two with the same name wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from aish.tools.mcp.headers import BadAnnotation, HeaderParams, header_params
+from aish.tools.mcp.schema import normalise
+from aish.tools.mcp.text import clean
+from aish.tools.mcp.types import McpPrompt, McpResource, McpTool, PromptArgument
+
+MAX_PAGES = 200
+_MAX_NAMED_FAULTS = 20  # warnings about single items; the rest are counted
+_NAME_CHARS = 256
+_URI_CHARS = 4096
+_DESCRIPTION_CHARS = 4096  # the longest of a real server here is 3 kB
+_MAX_ARGUMENTS = 100
+
+Item = TypeVar("Item", McpTool, McpResource, McpPrompt)
+Warn = Callable[[str], None]
+
+
+class BadItem(Exception):
+    """It is left out; the message says why."""
+
+
+class Page(msgspec.Struct):
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
+    resources: msgspec.Raw = msgspec.Raw(b"[]")
+    prompts: msgspec.Raw = msgspec.Raw(b"[]")
+    nextCursor: Any = None
+
+    def items(self, what: str) -> list[msgspec.Raw] | None:
+        """None if there is no list at all; an empty table of Lua or a null is an empty list."""
+        raw: msgspec.Raw = getattr(self, what)
+        try:
+            return msgspec.json.decode(raw, type=list[msgspec.Raw])
+        except msgspec.DecodeError:
+            return [] if bytes(raw).strip() in (b"{}", b"null") else None
+
+
+class Listing:
+    """Collects the items of all pages."""
+
+    def __init__(self, kind: str, max_items: int, warn: Warn) -> None:
+        self._kind = kind
+        self._max_items = max_items
+        self._warn = warn
+        self._faults = 0
+        self._cursors: set[str] = set()
+        self.full = False
+
+    def next_cursor(self, page: Page) -> str | None:
+        """Where to go on; None at the end, or where going on makes no sense."""
+        cursor = page.nextCursor
+        if self.full or not isinstance(cursor, str) or not cursor:
+            return None
+        if cursor in self._cursors or len(self._cursors) + 1 >= MAX_PAGES:
+            why = "goes round in a circle" if cursor in self._cursors else f"has more than {MAX_PAGES} pages"
+            self._warn(f"the list of {self._kind} {why}; the rest is left out")
+            return None
+        self._cursors.add(cursor)
+        return cursor
+
+    def take(self, page: Page, into: dict[str, Item], read: Callable[[dict[str, Any]], tuple[str, Item, str]]) -> None:
+        items = page.items(self._kind)
+        if items is None:
+            self._warn(f"the list of {self._kind} is not a list")
+            return
+        for raw in items:
+            if len(into) >= self._max_items:
+                self.full = True
+                self._warn(f"lists more than {self._max_items} {self._kind}; the rest is left out")
+                return
+            self._take_one(raw, into, read)
+
+    def _take_one(
+        self, raw: msgspec.Raw, into: dict[str, Item], read: Callable[[dict[str, Any]], tuple[str, Item, str]]
+    ) -> None:
+        try:
+            key, item, note = read(_fields(raw))
+        except BadItem as exc:
+            self._fault(f"{exc}; it is left out")
+            return
+        if key in into:
+            self._fault(f"{clean(key, 80)} is listed twice; the first one counts")
+            return
+        into[key] = item
+        if note:
+            self._fault(f"{clean(key, 80)}: {note}")
+
+    def _fault(self, text: str) -> None:
+        self._faults += 1
+        if self._faults <= _MAX_NAMED_FAULTS:
+            self._warn(f"{self._kind}: {text}")
+
+    def finish(self) -> None:
+        more = self._faults - _MAX_NAMED_FAULTS
+        if more > 0:
+            self._warn(f"{self._kind}: {more} more of them have faults")
+
+
+def read_tool(fields: dict[str, Any], *, stateless: bool) -> tuple[str, McpTool, str]:
+    name = _name(fields, "tool")
+    if "inputSchema" not in fields or fields["inputSchema"] is None:
+        raise BadItem(f"the tool {clean(name, 80)} has no inputSchema")
+    schema, note = normalise(fields["inputSchema"])
+    hints = fields.get("annotations")
+    hints = hints if isinstance(hints, dict) else {}
+    tool = McpTool(
+        name,
+        _text(fields, "description", _DESCRIPTION_CHARS),
+        schema,
+        title=_text(fields, "title", 200),
+        read_only=hints.get("readOnlyHint") is True,
+        destructive=hints.get("destructiveHint") is not False,
+        open_world=hints.get("openWorldHint") is not False,
+        header_params=_header_params(name, fields["inputSchema"]) if stateless else (),
+    )
+    return name, tool, note
+
+
+def _header_params(name: str, schema: Any) -> HeaderParams:
+    try:
+        return header_params(schema) if isinstance(schema, dict) else ()
+    except (BadAnnotation, RecursionError) as exc:
+        raise BadItem(f"the tool {clean(name, 80)} cannot be used: {exc}") from exc
+
+
+def read_resource(fields: dict[str, Any]) -> tuple[str, McpResource, str]:
+    uri = fields.get("uri")
+    if not isinstance(uri, str) or not uri or len(uri) > _URI_CHARS or clean(uri, _URI_CHARS) != uri:
+        raise BadItem("a resource has no usable uri")
+    media_type = _text(fields, "mimeType", 100)
+    name, description = _text(fields, "name", _NAME_CHARS), _text(fields, "description", _DESCRIPTION_CHARS)
+    return uri, McpResource(uri, name, description, media_type), ""
+
+
+def read_prompt(fields: dict[str, Any]) -> tuple[str, McpPrompt, str]:
+    name = _name(fields, "prompt")
+    listed = fields.get("arguments")
+    arguments = [
+        PromptArgument(entry["name"], _text(entry, "description", _DESCRIPTION_CHARS), entry.get("required") is True)
+        for entry in (listed if isinstance(listed, list) else [])[:_MAX_ARGUMENTS]
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    ]
+    return name, McpPrompt(name, _text(fields, "description", _DESCRIPTION_CHARS), tuple(arguments)), ""
+
+
+def _fields(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as exc:
+        raise BadItem("an item cannot be read") from exc
+    if not isinstance(value, dict):
+        raise BadItem("an item is not an object")
+    return value
+
+
+def _name(fields: dict[str, Any], kind: str) -> str:
+    name = fields.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise BadItem(f"a {kind} has no name")
+    if len(name) > _NAME_CHARS or clean(name, _NAME_CHARS) != name:
+        raise BadItem(f"the {kind} {clean(name, 40)} has a name that is too long or has hidden characters")
+    return name
+
+
+def _text(fields: dict[str, Any], key: str, max_chars: int) -> str:
+    value = fields.get(key)
+    return clean(value, max_chars) if isinstance(value, str) else ""

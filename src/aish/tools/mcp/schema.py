@@ -1,0 +1,159 @@
+"""A tool's schema as a server wrote it, made fit to be shown to models and compiled: well-formed, bounded, closed.
+
+Everything a schema may say is kept as it is, except what would harm: references out of the document or in a circle,
+empty Lua tables of the wrong kind, endless descriptions, and schemas too large or too deep to be looked at, which
+become "any object".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from aish.tools.mcp.text import clean
+from aish.types.tools import JsonSchema
+
+MAX_SCHEMA_BYTES = 64 * 1024  # the largest of a real server here is 5 kB; this one alone would fill a small context
+MAX_DEPTH = 32
+_MAX_REFS = 500
+_DESCRIPTION_CHARS = 1024
+
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SINGLE = frozenset(
+    {"items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"}
+    | {"not", "if", "then", "else", "contentSchema", "additionalItems"}
+)
+_NEVER_EMPTY = _LISTS | {"required", "enum", "type"}  # an empty one of these is either nonsense or says nothing
+_TEXTS = frozenset({"description", "title", "$comment"})
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+
+Path = tuple[str, ...]
+
+
+def any_object() -> JsonSchema:
+    return {"type": "object"}
+
+
+def normalise(raw: Any) -> tuple[JsonSchema, str]:
+    """The schema, and what had to be done to it in words; nothing usually."""
+    if raw == []:
+        raw = {}
+    if not isinstance(raw, dict):
+        return any_object(), "its schema is not an object"
+    try:
+        size = len(msgspec.json.encode(raw))
+        schema = _schema(raw, 0)
+    except (_TooDeep, RecursionError):
+        return any_object(), f"its schema is more than {MAX_DEPTH} levels deep"
+    if size > MAX_SCHEMA_BYTES:
+        return any_object(), f"its schema has {size} bytes"
+    if schema.setdefault("type", "object") != "object":
+        return any_object(), "its schema does not describe an object"
+    return _closed(schema)
+
+
+class _TooDeep(Exception):
+    pass
+
+
+def _schema(node: dict[str, Any], depth: int) -> dict[str, Any]:
+    if depth > MAX_DEPTH:
+        raise _TooDeep
+    kept = {}
+    for key, value in node.items():
+        if key in _NEVER_EMPTY and value in ([], {}):
+            continue
+        kept[key] = _keyword(key, value, depth)
+    return kept
+
+
+def _keyword(key: str, value: Any, depth: int) -> Any:
+    if key in _TEXTS:
+        return clean(value, _DESCRIPTION_CHARS) if isinstance(value, str) else ""
+    if key in _MAPS:
+        entries = value.items() if isinstance(value, dict) else ()
+        return {name: _subschema(sub, depth + 1) for name, sub in entries}
+    if key in _LISTS and isinstance(value, list):
+        return [_subschema(sub, depth + 1) for sub in value]
+    if key in _SINGLE:
+        if isinstance(value, list) and value:  # the older way to describe tuples
+            return [_subschema(sub, depth + 1) for sub in value]
+        return _subschema(value, depth + 1)
+    return value
+
+
+def _subschema(value: Any, depth: int) -> Any:
+    """A schema or a boolean; `[]` is an empty table, and anything else says nothing."""
+    if isinstance(value, dict):
+        return _schema(value, depth)
+    return value if isinstance(value, bool) else {}
+
+
+def subschemas(node: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every schema in it with its path, the outermost first. The values of `default` and the like are no schemas."""
+    yield path, node
+    for key, value in node.items():
+        if key in _MAPS and isinstance(value, dict):
+            for name, sub in value.items():
+                if isinstance(sub, dict):
+                    yield from subschemas(sub, (*path, key, name))
+        elif (key in _LISTS or key in _SINGLE) and isinstance(value, list):
+            for index, sub in enumerate(value):
+                if isinstance(sub, dict):
+                    yield from subschemas(sub, (*path, key, str(index)))
+        elif key in _SINGLE and isinstance(value, dict):
+            yield from subschemas(value, (*path, key))
+
+
+def _closed(schema: JsonSchema) -> tuple[JsonSchema, str]:
+    """Without references that lead out of it or in a circle. `schema` is our own copy and is changed in place."""
+    inside: list[tuple[Path, dict[str, Any], Path]] = []
+    notes = []
+    for path, node in subschemas(schema):
+        for key in _REFERENCES & node.keys():
+            target = _target(node[key]) if key == "$ref" else None
+            if target is not None:
+                inside.append((path, node, target))
+            elif key != "$ref" or not _is_anchor(node[key]):
+                del node[key]
+                notes.append("its schema refers to other documents, which are not fetched")
+    if len(inside) > _MAX_REFS:
+        return any_object(), f"its schema has {len(inside)} references"
+    for node in _circular(inside):
+        del node["$ref"]
+        notes.append("its schema is recursive; what repeats is left open")
+    return schema, "; ".join(dict.fromkeys(notes))
+
+
+def _target(reference: Any) -> Path | None:
+    """The path that a reference within the document means; None for any other reference."""
+    if reference == "#":
+        return ()
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    return tuple(unquote(step).replace("~1", "/").replace("~0", "~") for step in reference[2:].split("/"))
+
+
+def _is_anchor(reference: Any) -> bool:
+    return isinstance(reference, str) and reference.startswith("#")
+
+
+def _circular(refs: list[tuple[Path, dict[str, Any], Path]]) -> list[dict[str, Any]]:
+    """The schemas whose reference leads, through others or at once, to something around itself."""
+    targets = {target for _, _, target in refs}
+    leads = {start: {target for path, _, target in refs if path[: len(start)] == start} for start in targets}
+    reach = {start: _reachable(start, leads) for start in targets}
+    return [node for path, node, target in refs if any(path[: len(stop)] == stop for stop in reach[target])]
+
+
+def _reachable(start: Path, leads: dict[Path, set[Path]]) -> set[Path]:
+    seen, todo = {start}, [start]
+    while todo:
+        for target in leads[todo.pop()] - seen:
+            seen.add(target)
+            todo.append(target)
+    return seen

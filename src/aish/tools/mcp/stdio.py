@@ -1,0 +1,128 @@
+"""A server as a child process: newline JSON on its stdin and stdout, diagnostics on its stderr.
+
+`wire.process` owns the child: its environment is small, its stderr always drained, and on leaving it and everything it
+started are ended, politely first. When it goes by itself, every request fails at once with its exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from aish.errors import AishError, ConnectionLost, ProcessError, WireTimeout
+from aish.tools.mcp.text import Discretion
+from aish.tools.mcp.transport import Inbox
+from aish.tools.mcp.types import ServerSpec
+from aish.wire.framing import NewlineFraming
+from aish.wire.jsonrpc import Peer
+from aish.wire.process import ChildProcess, ProcessSpec
+
+_EXIT_WAIT_S = 1.0  # between the end of its output and its exit; longer means it only closed its output
+_STDERR_LINE_CHARS = 2000  # redacted as a whole; what is shown of it is less
+
+
+class StdioTransport:
+    def __init__(self, spec: ServerSpec, child: ChildProcess, inbox: Inbox) -> None:
+        self._spec = spec
+        self._child = child
+        self._gone: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
+        self._peer = Peer(
+            self._write,
+            NewlineFraming(spec.max_message_bytes),
+            title=spec.name,
+            handler=inbox,
+            cancelled=_cancelled,
+            max_in_flight=spec.max_in_flight,
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, spec: ServerSpec, inbox: Inbox, discretion: Discretion) -> AsyncIterator[StdioTransport]:
+        """Raises SpawnFailed and WireTimeout."""
+        async with _started(spec, discretion) as child:
+            transport = cls(spec, child, inbox)
+            reading = asyncio.create_task(transport._read())
+            try:
+                yield transport
+            finally:
+                reading.cancel()
+                await asyncio.wait({reading})
+                await transport._peer.aclose()
+
+    async def request(
+        self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
+    ) -> msgspec.Raw:
+        return await self._peer.request(method, params, timeout_s=timeout_s)
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        await self._peer.notify(method, params)
+
+    def speak(self, version: str, *, stateless: bool) -> None:
+        """Nothing differs on the wire."""
+
+    def listen(self) -> None:
+        """Everything comes on the one stream."""
+
+    def forget_session(self) -> None:
+        """There is none: the process is the session."""
+
+    def stderr_tail(self) -> str:
+        return self._child.stderr_tail()
+
+    async def wait_closed(self) -> AishError:
+        return await asyncio.shield(self._gone)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._child.write(data)
+        except ProcessError:
+            # Its exit code, and all of its stderr, may need another moment.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * _EXIT_WAIT_S):
+                    raise await self.wait_closed() from None
+            raise
+
+    async def _read(self) -> None:
+        await self._peer.read(self._child.stdout)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EXIT_WAIT_S):
+                await self._child.wait()
+        self._peer.close(self._reason)
+        self._gone.set_result(self._reason())
+
+    def _reason(self) -> AishError:
+        if self._child.returncode is not None:
+            return self._child.exit_error()
+        return ConnectionLost(f"{self._spec.name} closed its output but still runs")
+
+
+@asynccontextmanager
+async def _started(spec: ServerSpec, discretion: Discretion) -> AsyncIterator[ChildProcess]:
+    process = ProcessSpec(
+        argv=spec.command,
+        name=spec.name,
+        env=spec.env,
+        inherit=spec.inherit,
+        cwd=spec.cwd,
+        redact=lambda line: discretion.show(line, _STDERR_LINE_CHARS),
+        close_wait_s=spec.close_wait_s,
+        term_wait_s=spec.close_wait_s,
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(spec.start_timeout_s):
+                child = await stack.enter_async_context(ChildProcess.start(process))
+        except TimeoutError as exc:
+            raise WireTimeout(f"did not start within {spec.start_timeout_s:g} s", phase="spawn") from exc
+        yield child
+
+
+def _cancelled(id: int, method: str) -> tuple[str, dict[str, Any]] | None:
+    """The handshake alone may not be cancelled."""
+    if method == "initialize":
+        return None
+    return "notifications/cancelled", {"requestId": id, "reason": "nobody waits for it any more"}

@@ -1,0 +1,133 @@
+"""What the MCP client is told and what it tells: the server to reach, what the server offers, what happens on the way.
+
+Frozen data. Reprs never show values of the environment, headers or tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from aish.types.tools import JsonSchema
+from aish.wire.framing import DEFAULT_MAX_BYTES
+
+Protocol = Literal["auto", "legacy", "2026-07-28"]
+Phase = Literal["spawn", "initialize", "list", "call", "shutdown"]
+Listed = Literal["tools", "resources", "prompts"]
+
+
+class ServerSpec(msgspec.Struct, frozen=True):
+    """One server: a `command` to start, or a `url` to reach.
+
+    `protocol`: "auto" shakes hands (2024-11-05 to 2025-11-25) and falls back to the stateless 2026-07-28 when that is
+    refused; the others do only the one or the other.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    inherit: tuple[str, ...] = ()  # patterns of further variables to take over from our own environment
+    cwd: Path | None = None
+    url: str = ""
+    token: str = ""  # sent as a bearer token
+    headers: Mapping[str, str] = {}
+    protocol: Protocol = "auto"
+    start_timeout_s: float = 30.0  # for starting it, and again for the handshake: `npx` may have to download it
+    list_timeout_s: float = 30.0  # for all pages together
+    call_timeout_s: float = 60.0
+    close_wait_s: float = 2.0  # for leaving when its input ends, and again when told to by SIGTERM
+    max_message_bytes: int = DEFAULT_MAX_BYTES
+    max_in_flight: int = 64
+    max_tools: int = 2000  # no model can be offered as many; a list beyond it is an attack or an accident
+
+    def __repr__(self) -> str:
+        where = f"command=({self.command[0]!r}, +{len(self.command) - 1})" if self.command else "url=…"
+        return f"ServerSpec({self.name!r}, {where}, env=[{','.join(sorted(self.env))}])"
+
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no message may show."""
+        query = self.url.partition("?")[2].split("&") if "?" in self.url else []
+        login = self.url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+        in_url = (login, login.partition(":")[2], *(pair.partition("=")[2] for pair in query))
+        bare = (value.partition(" ")[2] for value in self.headers.values())  # the key in "Bearer key"
+        return tuple(
+            value for value in (self.token, *self.env.values(), *self.headers.values(), *bare, *in_url) if value
+        )
+
+
+class McpTool(msgspec.Struct, frozen=True):
+    """A tool as its server describes it, made harmless. The hints are its own claims: never trust them alone."""
+
+    name: str
+    description: str
+    schema: JsonSchema
+    title: str = ""
+    read_only: bool = False
+    destructive: bool = True
+    open_world: bool = True
+    header_params: tuple[tuple[tuple[str, ...], str], ...] = ()  # arguments that 2026-07-28 mirrors into headers
+
+
+class McpResource(msgspec.Struct, frozen=True):
+    uri: str
+    name: str = ""
+    description: str = ""
+    media_type: str = ""
+
+
+class PromptArgument(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class McpPrompt(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """What a server said of itself when it was first spoken to. `instructions` are untrusted text."""
+
+    protocol_version: str
+    name: str = ""
+    version: str = ""
+    instructions: str = ""
+    capabilities: Mapping[str, object] = {}
+
+    def offers(self, what: Listed) -> bool:
+        return what in self.capabilities
+
+    def announces_changes(self) -> bool:
+        return any(isinstance(value, dict) and value.get("listChanged") is True for value in self.capabilities.values())
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """Something a person may want to know; nothing failed."""
+
+    server: str
+    text: str
+
+
+class ListChanged(msgspec.Struct, frozen=True):
+    """The server says its list is another one now. Nothing was re-read yet."""
+
+    server: str
+    what: Listed
+
+
+class ServerLog(msgspec.Struct, frozen=True):
+    """A line the server wants logged. Redacted, untrusted."""
+
+    server: str
+    level: str
+    text: str
+
+
+SessionEvent = Warned | ListChanged | ServerLog
+OnEvent = Callable[[SessionEvent], None]
+OnStatus = Callable[[str], None]
