@@ -1,8 +1,6 @@
 """An MCP server over stdio that misbehaves on purpose: `python hostile_mcp.py MODE...`.
 
-Without a mode it is well-behaved: tools `echo` (gives back its text), `fail` (isError), `env` (its environment), one
-resource, one prompt. Each mode is a function `mode_*` below that changes the server before it runs. Stdlib only, so that
-it starts fast.
+Each mode is a function `mode_*` below that changes the well-behaved server of `mcp_stub` before it runs.
 """
 
 from __future__ import annotations
@@ -14,99 +12,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-OBJECT = {"type": "object", "properties": {}}
-
-
-def tool(name: str, **fields: Any) -> dict[str, Any]:
-    return {"name": name, "description": f"does {name}", "inputSchema": OBJECT, **fields}
-
-
-def text(*texts: str, **fields: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": each} for each in texts], **fields}
-
-
-class Server:
-    def __init__(self) -> None:
-        self.version = "2025-11-25"
-        self.capabilities: Any = {"tools": {}, "resources": {}, "prompts": {}}
-        self.tools: Any = [
-            tool("echo", inputSchema={"type": "object", "properties": {"text": {"type": "string"}}}),
-            tool("fail"),
-            tool("env"),
-        ]
-        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "initialize": self.initialize,
-            "ping": lambda params: {},
-            "tools/list": lambda params: {"tools": self.tools},
-            "tools/call": self.call,
-            "resources/list": lambda params: {"resources": [{"uri": "memo://a", "name": "a"}]},
-            "resources/read": lambda params: {"contents": [{"uri": params["uri"], "text": "memo"}]},
-            "prompts/list": lambda params: {"prompts": [{"name": "greet", "arguments": [{"name": "who"}]}]},
-            "prompts/get": lambda params: {
-                "messages": [{"role": "user", "content": {"type": "text", "text": f"greet {params['arguments']}"}}]
-            },
-        }
-        self.on_request: Callable[[dict[str, Any]], bool] = lambda message: False  # True: dealt with
-        self.seen: list[dict[str, Any]] = []
-        self.leave_at_eof = True
-
-    def initialize(self, params: dict[str, Any]) -> Any:
-        info = {"name": "hostile", "version": "1"}
-        return {"protocolVersion": self.version, "capabilities": self.capabilities, "serverInfo": info}
-
-    def call(self, params: dict[str, Any]) -> Any:
-        match params["name"]:
-            case "echo":
-                return text(str(params["arguments"].get("text", "")))
-            case "fail":
-                return text("it broke", isError=True)
-            case "env":
-                return text(json.dumps(dict(os.environ)))
-            case "seen":
-                return text(json.dumps(self.seen))
-            case "slow":
-                return None
-            case other:
-                raise LookupError(f"Unknown tool: {other}")
-
-    def run(self) -> None:
-        for line in sys.stdin.buffer:
-            message = json.loads(line)
-            self.seen.append(message)
-            if "method" in message and "id" in message:
-                self.answer(message)
-        while not self.leave_at_eof:
-            time.sleep(60)
-
-    def answer(self, message: dict[str, Any]) -> None:
-        if self.on_request(message):
-            return
-        handler = self.handlers.get(message["method"])
-        if handler is None:
-            return fail(message["id"], -32601, "Method not found")
-        try:
-            result = handler(message.get("params", {}))
-        except LookupError as exc:
-            return fail(message["id"], -32602, str(exc.args[0]))
-        if result is not None:
-            send({"jsonrpc": "2.0", "id": message["id"], "result": result})
-        return None
-
-
-def write(data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(1, view) :]
-
-
-def send(message: Any) -> None:
-    write(json.dumps(message).encode() + b"\n")
-
-
-def fail(id: Any, code: int, message: str) -> None:
-    send({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+sys.path.insert(0, str(Path(__file__).parent))
+from mcp_stub import Server, fail, note_pid, send, text, tool, write
 
 
 def on_call(server: Server, name: str, result: Any) -> None:
@@ -479,20 +389,24 @@ def mode_nasty_text(server: Server) -> None:
     ]
 
 
+def by_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"n": {"$ref": "#/$defs/node"}}, "$defs": {"node": schema}}
+
+
 def mode_schemas(server: Server) -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(200):
         deep = {"type": "object", "properties": {"a": deep}}
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "name": {"type": "string"}}}
     server.tools = [
-        tool("recursive", inputSchema={"type": "object", "properties": {"n": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}),
+        tool("recursive", inputSchema=by_reference(node)),
         tool("itself", inputSchema={"type": "object", "allOf": [{"$ref": "#"}]}),
         tool("elsewhere", inputSchema={"type": "object", "properties": {"a": {"$ref": "http://169.254.169.254/x"}}}),
         tool("deep", inputSchema=deep),
         tool("huge", inputSchema={"type": "object", "properties": {"a": {"enum": ["x" * 5_000_000]}}}),
         tool("array", inputSchema={"type": "array"}),
-        tool("fine", inputSchema={"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}),
-    ]  # fmt: skip
+        tool("fine", inputSchema=by_reference({"type": "integer"})),
+    ]
 
 
 def mode_ten_thousand(server: Server) -> None:
@@ -554,6 +468,7 @@ def mode_content(server: Server) -> None:
 
 
 def main() -> None:
+    note_pid()
     server = Server()
     for mode in sys.argv[1:]:
         globals()[f"mode_{mode}"](server)

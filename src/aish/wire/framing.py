@@ -141,7 +141,7 @@ class ContentLengthFraming:
                 self.garbage += 1
                 self._header = self._header[-64:]  # the beginning of a header may be at the end of the garbage
             return len(data)
-        lengths = _LENGTH.findall(data, at, end.start())
+        lengths = _LENGTH.findall(data[at : end.start()])  # a slice, so that its beginning is the beginning of a line
         if not lengths:
             self.garbage += 1
             return end.end()

@@ -51,7 +51,7 @@ class Message(msgspec.Struct):
 
     id: Any = None
     method: Any = None
-    params: msgspec.Raw = NO_RAW
+    params: msgspec.Raw = _NULL
     result: msgspec.Raw = NO_RAW
     error: msgspec.Raw = NO_RAW
 

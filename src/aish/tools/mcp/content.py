@@ -86,7 +86,7 @@ def _part(block: Any) -> Part:
         case "resource_link":
             return TextPart(_link(block))
         case other:
-            return TextPart(_placeholder(clean(str(other), 40) or "unknown content", block))
+            return TextPart(_placeholder(clean(str(other or ""), 40) or "unknown content", block))
 
 
 def _image(block: dict[str, Any]) -> Part:

@@ -1,0 +1,225 @@
+"""One MCP server with an owner: a task that connects it, keeps it, and ends it. A Toolset while it lives.
+
+Life: connecting → ready → (it goes by itself) connecting again after a pause, a few times, then failed until asked;
+closed at the end. Calls come from any task; only the owner opens and closes. What goes wrong is this server's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from aish.errors import AishError, ToolError
+from aish.ports import CallContext
+from aish.tools.mcp.errors import McpError
+from aish.tools.mcp.session import Session
+from aish.tools.mcp.types import ListChanged, McpTool, ServerLog, ServerSpec, SessionEvent, Warned
+from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
+
+# A server that crashes at every start must not be started for ever.
+RESTARTS = 3
+_FIRST_PAUSE_S = 1.0
+# A server that lived this long had recovered; its next crash begins a new count.
+_STEADY_S = 60.0
+_LOG_LINES = 200
+# Several changes in a row are one change.
+_DEBOUNCE_S = 0.1
+# The engine's own limit on a call stands behind the session's, which knows better what went wrong.
+_MARGIN_S = 5.0
+
+Open = Callable[[ServerSpec, Callable[[SessionEvent], None]], AbstractAsyncContextManager[Session]]
+
+
+class State(StrEnum):
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Exposure(msgspec.Struct, frozen=True):
+    """Which of a server's tools are offered, and whether its word on what they do is taken."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    trust_hints: bool = False
+
+
+class McpServer:
+    def __init__(self, spec: ServerSpec, exposure: Exposure, open_session: Open) -> None:
+        self.spec = spec
+        self.generation = 0  # grows whenever the list of tools is another one
+        self.state = State.CONNECTING
+        self.failure: McpError | AishError | None = None
+        self.exposure = exposure
+        self._open_session = open_session
+        self._session: Session | None = None
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._owner = asyncio.get_running_loop().create_task(self._live(), name=f"mcp {spec.name}")
+
+    @property
+    def session(self) -> Session:
+        """Raises ToolError unless the server is ready."""
+        if self._session is None:
+            why = self.failure.message if self.failure else f"MCP server {self.spec.name} is {self.state}"
+            raise ToolError(why, status=ResultStatus.SERVER_GONE)
+        return self._session
+
+    @property
+    def log(self) -> list[str]:
+        """What it warned of, logged, and wrote to stderr lately."""
+        tail = self._session.stderr_tail() if self._session else getattr(self.failure, "stderr_tail", "")
+        return [*self._log, *tail.splitlines()]
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return self._specs
+
+    async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
+        return await self.session.call_tool(name, arguments, on_status=context.status)
+
+    async def settled(self) -> None:
+        """Returns once it is known whether the server can be used."""
+        await self._settled.wait()
+
+    async def refresh(self) -> int:
+        """Read the list of tools again; how many there are now."""
+        await self.session.refresh_tools()
+        self._take_tools()
+        return len(self._specs)
+
+    def abandon(self) -> None:
+        """For one that was never wanted: nothing has started yet."""
+        self._owner.cancel()
+
+    async def aclose(self) -> None:
+        self._stopping.set()
+        await asyncio.wait({self._owner}, timeout=2 * self.spec.close_wait_s + 5)
+        if not self._owner.done():
+            self._owner.cancel()
+            await asyncio.wait({self._owner}, timeout=5)
+        self.state = State.CLOSED
+
+    async def _live(self) -> None:
+        loop = asyncio.get_running_loop()
+        crashes = 0
+        while not self._stopping.is_set():
+            began_s = loop.time()
+            self.state = State.CONNECTING
+            was_ready = await self._one_life()
+            if self._stopping.is_set():
+                break
+            crashes = 1 if loop.time() - began_s > _STEADY_S else crashes + 1
+            # One that never came up is not tried again unasked: its command or url is wrong, and saying so helps more.
+            if not was_ready or crashes > RESTARTS:
+                self.state = State.FAILED
+                self._settled.set()
+                await self._stopping.wait()
+                break
+            await self._pause(_FIRST_PAUSE_S * 2 ** (crashes - 1))
+        self.state = State.CLOSED
+        self._settled.set()
+
+    async def _one_life(self) -> bool:
+        """From connecting to the end of the connection. Whether it ever was ready."""
+        ready = False
+        try:
+            async with self._open_session(self.spec, self._note) as session:
+                self._session, ready = session, True
+                self._take_tools()
+                self.state, self.failure = State.READY, None
+                self._settled.set()
+                await self._attend(session)
+        except AishError as exc:
+            self.failure = exc
+            self._log.append(exc.message)
+        except Exception as exc:  # top of an owner task: whatever it is, it is this server's alone
+            self.failure = AishError(f"MCP server {self.spec.name}: {type(exc).__name__}: {exc}")
+            self._log.append(self.failure.message)
+        finally:
+            self._session = None
+        return ready
+
+    async def _attend(self, session: Session) -> None:
+        """Until it is to stop or goes by itself; meanwhile re-reads the list when the server says it changed."""
+        gone = asyncio.ensure_future(session.wait_closed())
+        stop = asyncio.ensure_future(self._stopping.wait())
+        try:
+            while True:
+                changed = asyncio.ensure_future(self._changed.wait())
+                done, _ = await asyncio.wait({gone, stop, changed}, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                if gone in done:
+                    self.failure = gone.result()
+                    self._log.append(self.failure.message)
+                if gone in done or stop in done:
+                    return
+                await self._reread()
+        finally:
+            gone.cancel()
+            stop.cancel()
+
+    async def _reread(self) -> None:
+        await self._pause(_DEBOUNCE_S)
+        self._changed.clear()
+        try:
+            await self.refresh()
+        except AishError as exc:
+            self._log.append(f"the tools could not be listed again: {exc.message}")
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    def _note(self, event: SessionEvent) -> None:
+        match event:
+            case ListChanged(what=what):
+                if what == "tools":
+                    self._changed.set()
+            case Warned(text=text):
+                self._log.append(text)
+            case ServerLog(level=level, text=text):
+                self._log.append(f"{level}: {text}")
+
+    def _take_tools(self) -> None:
+        assert self._session is not None
+        offered = [tool for tool in self._session.tools if _is_offered(tool.name, self.exposure)]
+        specs = tuple(self._spec_of(tool) for tool in offered)
+        if specs != self._specs:
+            self._specs = specs
+            self.generation += 1
+
+    def _spec_of(self, tool: McpTool) -> ToolSpec:
+        return ToolSpec(
+            name=tool.name,
+            description=tool.description,
+            schema=tool.schema,
+            effect=_effect(tool, self.exposure),
+            source=self.spec.name,
+            timeout_s=self.spec.call_timeout_s + _MARGIN_S,
+        )
+
+
+def _is_offered(name: str, exposure: Exposure) -> bool:
+    return any(fnmatchcase(name, glob) for glob in exposure.allow) and not any(
+        fnmatchcase(name, glob) for glob in exposure.deny
+    )
+
+
+def _effect(tool: McpTool, exposure: Exposure) -> Effect:
+    """A server's hints may make us more careful than our default, which is to ask; less only where the user says so."""
+    if exposure.trust_hints and tool.read_only:
+        return Effect.READ
+    return Effect.EXEC if tool.destructive and not tool.read_only else Effect.WRITE

@@ -1,0 +1,91 @@
+"""All MCP servers of an engine: connected in the background, each under its own alias in the registry.
+
+Connecting and disconnecting go in any order, also while others are in a call. One server's failure is never another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+
+from aish.errors import UsageError
+from aish.tools.mcp.connect import open_session
+from aish.tools.mcp.server import Exposure, McpServer, State
+from aish.tools.mcp.session import Session
+from aish.tools.mcp.types import ServerSpec, SessionEvent
+from aish.tools.registry import Registry
+from aish.wire.http import HttpClient
+
+
+class McpServers:
+    def __init__(self, registry: Registry, http: HttpClient) -> None:
+        self._registry = registry
+        self._http = http
+        self._servers: dict[str, McpServer] = {}
+
+    @property
+    def servers(self) -> Mapping[str, McpServer]:
+        return self._servers
+
+    def connect(self, spec: ServerSpec, exposure: Exposure | None = None) -> McpServer:
+        """Returns at once; the server is connected in the background, and its tools appear when it is ready."""
+        server = McpServer(spec, exposure or Exposure(), partial(_open, self._http))
+        try:
+            self._registry.add(spec.name, server)
+        except UsageError:
+            server.abandon()
+            raise
+        self._servers[spec.name] = server
+        return server
+
+    async def disconnect(self, name: str) -> None:
+        """Its tools are gone at once; its process ends within its own time limits."""
+        server = self.get(name)
+        del self._servers[name]
+        self._registry.remove(name)
+        await server.aclose()
+
+    async def reconnect(self, name: str) -> McpServer:
+        """Start anew, also after it has failed for good."""
+        server = self.get(name)
+        await self.disconnect(name)
+        return self.connect(server.spec, server.exposure)
+
+    def get(self, name: str) -> McpServer:
+        if name not in self._servers:
+            known = ", ".join(self._servers) or "none"
+            raise UsageError(f"no MCP server named {name}", hint=f"there are: {known}")
+        return self._servers[name]
+
+    async def refresh(self, names: Iterable[str] = ()) -> Mapping[str, int | Exception]:
+        """List the tools again, of all that are ready unless named; how many each has, or why not."""
+        chosen = list(names) or [name for name, server in self._servers.items() if server.state is State.READY]
+        found = await asyncio.gather(*(self.get(name).refresh() for name in chosen), return_exceptions=True)
+        return {name: _plain(result) for name, result in zip(chosen, found, strict=True)}
+
+    async def settled(self, timeout_s: float) -> Sequence[str]:
+        """Waits until each can be used or is known not to be, at most so long; the names of those still connecting."""
+        waits = [asyncio.ensure_future(server.settled()) for server in self._servers.values()]
+        if waits:
+            _, pending = await asyncio.wait(waits, timeout=timeout_s)
+            for wait in pending:
+                wait.cancel()
+        return [name for name, server in self._servers.items() if server.state is State.CONNECTING]
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
+        self._servers.clear()
+
+
+def _open(
+    http: HttpClient, spec: ServerSpec, on_event: Callable[[SessionEvent], None]
+) -> AbstractAsyncContextManager[Session]:
+    return open_session(spec, http=http, on_event=on_event)
+
+
+def _plain(result: int | BaseException) -> int | Exception:
+    if isinstance(result, int | Exception):
+        return result
+    raise result
