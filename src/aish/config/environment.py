@@ -59,10 +59,24 @@ def runtime_variables(env: Mapping[str, str]) -> Variables:
         if host := env.get(variable, "").strip():
             layer.put(("providers", provider, "kind"), kind, variable)
             layer.put(("providers", provider, "url"), url_of(host, port), variable)
+    for name, url, variable in _mcp_hosts(env):
+        layer.put(("mcp", "servers", name, "url"), url, variable)
     for variable, path in (("LLAMA_CPP_MODEL", ("embedded", "model")), ("RUNTIME_PROVIDER", ("provider",))):
         if value := env.get(variable, "").strip():
             layer.put(path, value, variable)
     return layer
+
+
+def _mcp_hosts(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """`MCP_HOST` is one, `MCP_HOSTS` several, parted by commas: `alias=url`, or a url, which gets `mcp1`, `mcp2`, …"""
+    unnamed = 0
+    for variable in ("MCP_HOST", "MCP_HOSTS"):
+        for entry in filter(None, (part.strip() for part in env.get(variable, "").split(","))):
+            name, equals, url = entry.partition("=")
+            if not equals or "/" in name:
+                unnamed += 1
+                name, url = f"mcp{unnamed}", entry
+            yield name.strip(), url_of(url.strip(), 80), variable
 
 
 def proxy_variables(env: Mapping[str, str]) -> Variables:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from aish.config.schema import Config, Section
+from aish.config.schema import Config
 from aish.config.secret import Secret
+from aish.config.section import Section
 
 KeyPath = tuple[str, ...]
 

@@ -160,6 +160,11 @@ class _Loading:
             if variable and not provider.get("key") and self.env.get(variable):
                 provider["key"] = Secret(self.env[variable])
                 self.origins[f"providers.{name}.key"] = Origin("environment", variable)
+        for name, server in self.values.get("mcp", {}).get("servers", {}).items():
+            variable = server.get("auth_env", "")
+            if variable and not server.get("auth_token") and self.env.get(variable):
+                server["auth_token"] = Secret(self.env[variable])
+                self.origins[f"mcp.servers.{name}.auth_token"] = Origin("environment", variable)
 
     def _read(self, path: Path, layer: LayerName) -> TomlFile | None:
         try:

@@ -36,7 +36,7 @@ def reference_page() -> str:
     return _INTRO + "\n" + "\n".join(_section(root(), "Top level")) + "\n"
 
 
-def _section(table: Table, title: str) -> Iterator[str]:
+def _section(table: Table, title: str, path: str = "") -> Iterator[str]:
     yield from (f"## {title}", "", table.description, "")
     yield from ("| key | takes | default | |", "|---|---|---|---|")
     for name, node in table.children.items():
@@ -45,9 +45,9 @@ def _section(table: Table, title: str) -> Iterator[str]:
     yield ""
     for name, node in table.children.items():
         if isinstance(node, Table):
-            yield from _section(node, f"`[{name}]`")
+            yield from _section(node, f"`[{path}{name}]`", f"{path}{name}.")
         elif isinstance(node, Named) and isinstance(node.item, Table):
-            yield from _section(node.item, f"`[{name}.NAME]`")
+            yield from _section(node.item, f"`[{path}{name}.NAME]`", f"{path}{name}.NAME.")
 
 
 def _is_section(node: Node) -> bool:

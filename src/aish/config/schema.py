@@ -10,26 +10,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
 from aish.config.secret import Secret
+from aish.config.section import Count, NotNegative, Section, Share, Url, UrlOrUnset, Variable
 from aish.errors import ConfigError
-from aish.types.decisions import Verdict
 from aish.types.limits import Limits
 from aish.types.requests import Sampling, ToolMode
 
 ProviderKind = Literal["openai", "ollama", "embedded", "scripted"]
 
-Count = Annotated[int, Meta(ge=1)]
-NotNegative = Annotated[float, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-# A title says in words what the pattern wants.
-Url = Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
-UrlOrUnset = Annotated[str, Meta(pattern=r"^$|^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
-Variable = Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][A-Za-z0-9_]*$", title="the name of a variable")]
 _DEFAULT_LIMITS = Limits()
-
-
-class Section(msgspec.Struct, frozen=True):
-    """A table of the file."""
 
 
 class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
@@ -138,25 +128,6 @@ class LimitsConfig(Section, frozen=True, forbid_unknown_fields=True):
         return Limits(**msgspec.structs.asdict(self))
 
 
-class GateConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """What tools may do. Deny beats ask beats allow; with nobody there to be asked, ask means deny."""
-
-    read: Annotated[Verdict, Meta(description="Tools that only look.")] = Verdict.ALLOW
-    write: Annotated[Verdict, Meta(description="Tools that change files.")] = Verdict.ASK
-    exec: Annotated[Verdict, Meta(description="Tools that run programs.")] = Verdict.ASK
-    network: Annotated[Verdict, Meta(description="Tools that talk to other machines.")] = Verdict.ASK
-    auto_approve: Annotated[
-        tuple[str, ...], Meta(description="Tools that are not asked about, such as `git__status` or `docs__*`.")
-    ] = ()
-    deny: Annotated[tuple[str, ...], Meta(description="Tools that never run, in the same form.")] = ()
-
-
-class ToolsConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """Which tools the model sees."""
-
-    offer: Annotated[tuple[str, ...], Meta(description="Names with `*`; an empty list offers none.")] = ("*",)
-
-
 class StoreConfig(Section, frozen=True, forbid_unknown_fields=True):
     """Where conversations are kept."""
 
@@ -247,3 +218,5 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     embedded: EmbeddedConfig = EmbeddedConfig()
     discovery: DiscoveryConfig = DiscoveryConfig()
     network: NetworkConfig = NetworkConfig()
+    mcp: McpConfig = McpConfig()
+    safety: SafetyConfig = SafetyConfig()

@@ -29,10 +29,14 @@ _EXAMPLES = {
     "presets.NAME.context_size": "32768",
     "limits.max_tokens": "100000",
     "limits.max_cost": "0.5",
+    "mcp.servers.NAME.auth_token": '"…"',
+    "mcp.servers.NAME.command": '"npx"',
+    "mcp.servers.NAME.args": '["-y", "@modelcontextprotocol/server-filesystem", "."]',
+    "mcp.servers.NAME.env": '{"TOKEN" = "…"}',
     "network.http_proxy": '"http://proxy:3128"',
     "network.https_proxy": '"http://proxy:3128"',
 }
-_NAMES = {"providers": "local", "presets": "fast"}
+_NAMES = {"providers": "local", "presets": "fast", "servers": "files"}
 
 
 def starter_text() -> str:
@@ -58,11 +62,12 @@ def _lines(table: Table, path: str) -> Iterator[str]:
             yield from _setting(name, child, f"{path}{name}")
     for name, child in table.children.items():
         if isinstance(child, Table):
-            yield from ("", f"# {child.description}", f"[{name}]", *_lines(child, f"{name}."))
+            yield from ("", f"# {child.description}", f"[{path}{name}]", *_lines(child, f"{path}{name}."))
     # Last: a key uncommented without its table then stands in a table where it is an error, not another setting.
     for name, child in table.children.items():
         if isinstance(child, Named) and isinstance(child.item, Table):
-            yield from ("", f"# {child.description}", f"#[{name}.{_NAMES[name]}]", *_lines(child.item, f"{name}.NAME."))
+            header = f"#[{path}{name}.{_NAMES[name]}]"
+            yield from ("", f"# {child.description}", header, *_lines(child.item, f"{path}{name}.NAME."))
 
 
 def _setting(name: str, node: Node, path: str) -> Iterator[str]:

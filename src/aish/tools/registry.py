@@ -7,6 +7,7 @@ same wire name from run to run. One map knows both names.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
 
@@ -30,6 +31,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._sources: dict[str, Toolset] = {}
+        self._offered: _Offered = []
+        self._bound: dict[str, Binding] = {}
 
     def add(self, alias: str, source: Toolset) -> None:
         if not alias or "__" in alias or wire_name(alias) != alias or alias.endswith("_"):
@@ -66,17 +69,35 @@ class Registry:
         return await binding.source.call(binding.own_name, arguments, context)
 
     async def aclose(self) -> None:
-        for source in self._sources.values():
-            await source.aclose()
+        """All at once: each has its own time limits, and one that fails does not keep the others open."""
+        await asyncio.gather(*(source.aclose() for source in self._sources.values()), return_exceptions=True)
 
     def _bindings(self) -> dict[str, Binding]:
-        bindings: dict[str, Binding] = {}
-        for alias, source in self._sources.items():
-            for spec in source.specs():
-                name = _free_name(alias, spec.name, bindings)
-                named = msgspec.structs.replace(spec, name=name, source=alias)
-                bindings[name] = Binding(named, source, spec.name)
-        return bindings
+        """Made anew only when a source offers another list than before."""
+        offered = [(alias, source, source.specs()) for alias, source in self._sources.items()]
+        if not _same(offered, self._offered):
+            self._offered = offered
+            self._bound = _bind(offered)
+        return self._bound
+
+
+_Offered = list[tuple[str, Toolset, Sequence[ToolSpec]]]
+
+
+def _same(offered: _Offered, before: _Offered) -> bool:
+    return len(offered) == len(before) and all(
+        one[2] is other[2] and one[1] is other[1] and len(one[2]) == len(other[2])
+        for one, other in zip(offered, before, strict=True)
+    )
+
+
+def _bind(offered: _Offered) -> dict[str, Binding]:
+    bindings: dict[str, Binding] = {}
+    for alias, source, specs in offered:
+        for spec in specs:
+            name = _free_name(alias, spec.name, bindings)
+            bindings[name] = Binding(msgspec.structs.replace(spec, name=name, source=alias), source, spec.name)
+    return bindings
 
 
 def _free_name(alias: str, own_name: str, taken: Iterable[str]) -> str:

@@ -1,0 +1,20 @@
+"""What every part of the schema is made of: tables, and the kinds of values that recur."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+# A title says in words what the pattern wants.
+Url = Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
+UrlOrUnset = Annotated[str, Meta(pattern=r"^$|^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
+Variable = Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][A-Za-z0-9_]*$", title="the name of a variable")]
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A table of the file."""

@@ -1,0 +1,96 @@
+"""Rules as data: what they match, and that they match what their author meant.
+
+A rule matches by tool name (globs), by effect, by the words a command begins with, and by path; each criterion it names
+must hold. Its examples are checked when it is loaded: a rule that does not do what it says is an error, not a surprise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from aish.types.decisions import Verdict
+from aish.types.tools import Effect
+
+# A word of a prefix that stands for any one word.
+ANY_WORD = "*"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    verdict: Verdict
+    name: str = ""
+    tools: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    commands: tuple[str, ...] = ()  # prefixes, by word: "git status", "npm run *"
+    paths: tuple[str, ...] = ()  # globs, by component: "src/**"
+    match: tuple[str, ...] = ()  # commands or tool names that it must match
+    not_match: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or f"{self.verdict} {' '.join((*self.tools, *self.effects, *self.commands, *self.paths))}"
+
+
+Words = tuple[str | None, ...]  # of one command; None is a word that cannot be told before it runs
+
+
+def matches_tool(rule: Rule, name: str) -> bool:
+    return not rule.tools or any(_names(glob, name) for glob in rule.tools)
+
+
+def matches_effect(rule: Rule, effect: Effect) -> bool:
+    return not rule.effects or effect in rule.effects
+
+
+def matches_command(rule: Rule, words: Words) -> bool:
+    return any(_begins_with(words, tuple(prefix.split())) for prefix in rule.commands)
+
+
+def matches_path(rule: Rule, path: str) -> bool:
+    return any(_path_matches(tuple(path.split("/")), tuple(glob.split("/"))) for glob in rule.paths)
+
+
+def example_errors(rules: Iterable[Rule]) -> list[str]:
+    """What the rules' own examples say is wrong with them; empty if nothing is."""
+    return [error for rule in rules for error in _errors_of(rule)]
+
+
+def _errors_of(rule: Rule) -> Iterator[str]:
+    if not (rule.tools or rule.effects or rule.commands or rule.paths):
+        yield f"the rule '{rule.title}' matches everything; say what it is for"
+    for example in rule.match:
+        if not _example_matches(rule, example):
+            yield f"the rule '{rule.title}' should match '{example}' and does not"
+    for example in rule.not_match:
+        if _example_matches(rule, example):
+            yield f"the rule '{rule.title}' should not match '{example}' and does"
+
+
+def _example_matches(rule: Rule, example: str) -> bool:
+    if rule.commands:
+        return matches_command(rule, tuple(example.split()))
+    if rule.paths:
+        return matches_path(rule, example)
+    return bool(rule.tools) and matches_tool(rule, example)
+
+
+def _names(glob: str, name: str) -> bool:
+    return fnmatchcase(name, glob) or fnmatchcase(name, glob.replace(".", "__", 1))
+
+
+def _begins_with(words: Words, prefix: Sequence[str]) -> bool:
+    if not prefix or len(words) < len(prefix):
+        return False
+    return all(word is not None and wanted in (ANY_WORD, word) for word, wanted in zip(words, prefix, strict=False))
+
+
+def _path_matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
+    """`**` is any number of folders; `*` stays within one."""
+    if not globs:
+        return not parts
+    if globs[0] == "**":
+        return any(_path_matches(parts[skip:], globs[1:]) for skip in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], globs[0]) and _path_matches(parts[1:], globs[1:])

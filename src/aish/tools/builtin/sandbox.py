@@ -1,0 +1,87 @@
+"""A fence around commands, where the machine has one: bubblewrap.
+
+Inside it the workspace can be written, everything else is read-only, and there is no network unless that is allowed. It
+is a second line behind the gate, not a replacement: what is destroyed inside the workspace is gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal, Protocol
+
+from aish.errors import AishError, ToolError
+from aish.wire.process import ProcessSpec, run
+
+SandboxMode = Literal["auto", "bwrap", "off"]
+
+_PROBE_TIMEOUT_S = 5.0
+
+
+class Sandbox(Protocol):
+    async def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """The command line that runs `argv` inside; raises ToolError if a fence was demanded and there is none."""
+
+    async def describe(self) -> str:
+        """For `aish doctor`."""
+
+
+class NoSandbox:
+    async def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        return argv
+
+    async def describe(self) -> str:
+        return "off: commands run with all your rights"
+
+
+class Bubblewrap:
+    """`required` False means: use it where it works, go without where it does not."""
+
+    def __init__(self, workspace: Path, *, required: bool, network: bool) -> None:
+        self._workspace = workspace
+        self._required = required
+        self._network = network
+        self._works: bool | None = None
+
+    async def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if await self._is_there():
+            return (*self._fence(), *argv)
+        if self._required:
+            raise ToolError("safety.sandbox is bwrap, but bubblewrap is missing or may not be used here")
+        return argv
+
+    async def describe(self) -> str:
+        if await self._is_there():
+            network = "with network" if self._network else "no network"
+            return f"bubblewrap: {self._workspace} writable, the rest read-only, {network}"
+        return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
+
+    def _fence(self) -> tuple[str, ...]:
+        workspace = str(self._workspace)
+        return (
+            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
+            *("--bind", workspace, workspace, "--chdir", workspace),
+            *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
+            *(() if self._network else ("--unshare-net",)),
+            "--",
+        )
+
+    async def _is_there(self) -> bool:
+        """Tried once: kernels and containers may forbid what is installed."""
+        if self._works is None:
+            self._works = shutil.which("bwrap") is not None and await self._try()
+        return self._works
+
+    async def _try(self) -> bool:
+        spec = ProcessSpec((*self._fence(), "true"), name="bwrap")
+        try:
+            done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)
+        except AishError:
+            return False
+        return done.returncode == 0
+
+
+def make_sandbox(mode: SandboxMode, workspace: Path, *, network: bool) -> Sandbox:
+    if mode == "off":
+        return NoSandbox()
+    return Bubblewrap(workspace, required=mode == "bwrap", network=network)

@@ -1,0 +1,145 @@
+"""`shell__run`: a command line in a shell of its own, without stdin, within a time limit, output kept head and tail.
+
+Whatever it started ends with it: the process group is stopped when the line is done, times out or is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from aish.errors import ProcessError, ToolError
+from aish.ports import CallContext
+from aish.tools.builtin.sandbox import Sandbox
+from aish.types.messages import TextPart
+from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
+from aish.wire.process import ChildProcess, ProcessSpec
+
+DEFAULT_TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 1800.0
+# Kept of the output: the first of it and the last of it. A model reads about a quarter of this at most.
+HEAD_BYTES = 64 * 1024
+TAIL_BYTES = 64 * 1024
+
+# Programs must neither ask anything nor open a pager: there is nobody to answer.
+_QUIET_ENVIRONMENT = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NO_COLOR": "1",
+}
+
+_SPEC = ToolSpec(
+    name="run",
+    description="Run a bash command line in the working directory. There is no stdin and no terminal.",
+    schema={
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "minLength": 1, "description": "the command line"},
+            "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+    effect=Effect.EXEC,
+    source="shell",
+    # The call's own limit is the one that counts; this bounds it from outside.
+    timeout_s=MAX_TIMEOUT_S + 30,
+)
+
+
+class ShellTools:
+    def __init__(self, *, cwd: Path, shell: str, sandbox: Sandbox) -> None:
+        self._cwd = cwd
+        self._shell = shell
+        self._sandbox = sandbox
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return (_SPEC,)
+
+    async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
+        if name != _SPEC.name:
+            raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
+        command, timeout_s = str(arguments["command"]), float(arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
+        if "\0" in command:
+            raise ToolError("a command line cannot hold NUL characters", status=ResultStatus.BAD_ARGUMENTS)
+        return await self._run(command, timeout_s)
+
+    async def aclose(self) -> None:
+        """Every call ends what it started."""
+
+    async def _run(self, command: str, timeout_s: float) -> ToolOutput:
+        # stderr joins stdout inside the shell, so that the two keep their order.
+        argv = (self._shell, "-c", f"exec 2>&1\n{command}")
+        spec = ProcessSpec(
+            await self._sandbox.wrap(argv),
+            name="shell__run",
+            env=_QUIET_ENVIRONMENT,
+            inherit=("*",),
+            cwd=self._cwd,
+            close_wait_s=0.2,
+            term_wait_s=1.0,
+        )
+        capture = Capture()
+        code: int | None = None
+        try:
+            async with ChildProcess.start(spec) as child:
+                child.close_stdin()
+                try:
+                    async with asyncio.timeout(timeout_s):
+                        async for piece in child.stdout:
+                            capture.add(piece)
+                        code = await child.wait()
+                except TimeoutError:
+                    pass
+        except ProcessError as exc:
+            raise ToolError(exc.message) from exc
+        return _output(capture, code, timeout_s)
+
+
+class Capture:
+    """The first and the last of a stream, in bounded memory."""
+
+    def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
+        self._head = bytearray()
+        self._head_bytes = head_bytes
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._tail_bytes = tail_bytes
+        self._total = 0
+
+    def add(self, piece: bytes) -> None:
+        self._total += len(piece)
+        room = self._head_bytes - len(self._head)
+        if room > 0:
+            self._head += piece[:room]
+            piece = piece[room:]
+        if piece:
+            self._tail.append(piece)
+            self._tail_size += len(piece)
+            while self._tail_size - len(self._tail[0]) >= self._tail_bytes:
+                self._tail_size -= len(self._tail.popleft())
+
+    def text(self) -> str:
+        tail = b"".join(self._tail)[-self._tail_bytes :]
+        left_out = self._total - len(self._head) - len(tail)
+        if b"\0" in self._head[:4096]:
+            return f"[aish] {self._total} bytes of binary output"
+        middle = f"\n[aish] … {left_out} bytes left out …\n" if left_out else ""
+        return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
+
+
+def _output(capture: Capture, code: int | None, timeout_s: float) -> ToolOutput:
+    text = capture.text()
+    if code is None:
+        note = f"[aish] stopped after {timeout_s:g} s"
+    elif code == 0:
+        return ToolOutput((TextPart(text or "[aish] no output, exit code 0"),))
+    else:
+        note = f"[aish] exit code {code}"
+    separator = "" if not text or text.endswith("\n") else "\n"
+    return ToolOutput((TextPart(f"{text}{separator}{note}"),), is_error=True)
