@@ -19,6 +19,7 @@ from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
+from aish.engine.record import Recorder
 from aish.engine.recovery import close_interrupted
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
@@ -26,13 +27,12 @@ from aish.engine.turn import Turn
 from aish.errors import SessionBusy, SessionNotFound
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
-from aish.types.decisions import Verdict
-from aish.types.events import DecisionMade, Event, ToolResult, TurnEnd, TurnFinished, encode_event
+from aish.types.events import Event, ToolResult, TurnEnd
 from aish.types.ids import new_id
-from aish.types.messages import Message, UserMessage
+from aish.types.limits import Limits
+from aish.types.messages import Message, ToolCall, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import Sampling, TurnRequest
-from aish.types.tools import Effect
 
 _TITLE_CHARS = 80
 
@@ -59,8 +59,7 @@ class Engine:
         self._owners = owners
         self._redactor = redactor
         self._system = system
-        # For a person at a terminal: what they have seen survives `kill -9`, so it is written before it is shown.
-        self._write_through = write_through
+        self._recorder = Recorder(store, redactor, write_through=write_through)
         self._lanes = Lanes()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -78,6 +77,25 @@ class Engine:
             await self._start(turn, request, route)
             async with aclosing(self._recorded(turn)) as events:
                 yield events
+
+    async def call_tool(
+        self, name: str, arguments: str, *, tools: Sequence[str] = ("*",), ask: Ask | None = None
+    ) -> ToolResult:
+        """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
+
+        Cancelling it stops the tool. It belongs to no session, so nothing of it is stored.
+        """
+        call = ToolCall(new_id("call"), name, arguments)
+        scribe = Scribe("", new_id("turn"), self._clock)
+        limits = Limits()
+        offer = self._offer(tools, interactive=ask is not None)
+        dispatcher = self._dispatcher(scribe, Meter(limits, self._clock), offer, ask)
+        call = msgspec.structs.replace(call, name=offer.canonical(name))
+        async with aclosing(dispatcher.run([call])) as events:
+            async for event in events:
+                if isinstance(event.body, ToolResult):
+                    return event.body
+        raise AssertionError("dispatch gives every call a result")
 
     @asynccontextmanager
     async def _alone_in(self, session: str, *, wait_s: float) -> AsyncIterator[None]:
@@ -134,15 +152,8 @@ class Engine:
     ) -> Turn:
         scribe = Scribe(session, turn, self._clock)
         meter = Meter(request.limits, self._clock)
-        offer = self._offer(request, route, interactive=ask is not None)
-        executor = Executor(
-            tools=self.tools,
-            lanes=self._lanes,
-            clock=self._clock,
-            session=session,
-            turn=turn,
-            redact=self._redactor.text,
-        )
+        tools = request.tools if route.info.capabilities.native_tools else ()
+        offer = self._offer(tools, interactive=ask is not None)
         return Turn(
             router=self.router,
             route=route,
@@ -151,20 +162,29 @@ class Engine:
             input=(request.message,),
             sampling=_merge(route.sampling, request.sampling),
             offer=offer,
-            dispatcher=Dispatcher(offer=offer, gate=self._gate, executor=executor, meter=meter, scribe=scribe, ask=ask),
+            dispatcher=self._dispatcher(scribe, meter, offer, ask),
             meter=meter,
             scribe=scribe,
         )
 
-    def _offer(self, request: TurnRequest, route: Route, *, interactive: bool) -> Offer:
+    def _offer(self, tools: Sequence[str], *, interactive: bool) -> Offer:
         known = self.tools.specs()
-        if not route.info.capabilities.native_tools:
-            return Offer(known, ())
-        wanted = (spec for spec in known if matches(spec.name, request.tools))
+        wanted = (spec for spec in known if matches(spec.name, tools))
         return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)])
 
+    def _dispatcher(self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None) -> Dispatcher:
+        executor = Executor(
+            tools=self.tools,
+            lanes=self._lanes,
+            clock=self._clock,
+            session=scribe.session,
+            turn=scribe.turn,
+            redact=self._redactor.text,
+        )
+        return Dispatcher(offer=offer, gate=self._gate, executor=executor, meter=meter, scribe=scribe, ask=ask)
+
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
-        given = self._redacted((request.message,))
+        given = self._recorder.redacted((request.message,))
         record = TurnRecord(turn.id, turn.session, 0, route.name, self._clock.now_ms(), given, owner=self._owners.me)
         await self.store.start_turn(record)
 
@@ -172,43 +192,11 @@ class Engine:
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
-                    await self._record(turn, event)
+                    await self._recorder.record(turn, event)
                     yield event
         finally:
             for event in turn.close(TurnEnd.CANCELLED):
-                await self._record(turn, event)
-
-    def _redacted(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """What is kept of a conversation holds no known secret, and neither does what the next turn sees of it."""
-        line = msgspec.json.encode(messages)
-        redacted = self._redactor.line(line)
-        return messages if redacted is line else _messages_decoder.decode(redacted)
-
-    async def _record(self, turn: Turn, event: Event) -> None:
-        line = self._redactor.line(encode_event(event)) + b"\n"
-        self.store.append_events(event.turn, event.seq, event.seq, line)
-        if isinstance(event.body, TurnFinished):
-            await self.store.finish_turn(
-                event.turn,
-                end=event.body.reason,
-                finished_ms=event.at_ms,
-                messages=self._redacted(turn.messages()),
-                usage=event.body.usage,
-            )
-        elif _must_be_durable(event):
-            await self.store.flush()
-        elif self._write_through:
-            await self.store.flush(durable=False)
-
-
-_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
-
-
-def _must_be_durable(event: Event) -> bool:
-    body = event.body
-    if isinstance(body, DecisionMade):
-        return body.effect is not Effect.READ and body.decision.verdict is Verdict.ALLOW
-    return isinstance(body, ToolResult) and body.effect not in (None, Effect.READ)
+                await self._recorder.record(turn, event)
 
 
 def _merge(preset: Sampling, request: Sampling) -> Sampling:
