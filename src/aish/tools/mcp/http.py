@@ -160,19 +160,20 @@ class HttpTransport:
     async def _open(self, method: str, about: Headers, body: bytes, timeouts: Timeouts) -> AsyncIterator[Response]:
         """An answer with a status of success; HttpFailure for any other."""
         for _ in range(_MAX_REDIRECTS):
-            headers = self._headers(about, with_body=bool(body))
+            headers, session_id = self._headers(about, with_body=bool(body)), self._session_id
             async with self._http.request(method, self._url, headers=headers, body=body, timeouts=timeouts) as response:
                 if 200 <= response.status < 300:
                     yield response
                     return
                 if response.status not in (307, 308):
-                    raise await self._failure(response)
+                    raise await self._failure(response, session_id)
                 self._url = self._redirected(response)
         raise HttpFailure("it redirects again and again", status=308)
 
-    async def _failure(self, response: Response) -> WireError:
+    async def _failure(self, response: Response, session_id: str) -> WireError:
+        """`session_id` is what the request was sent with; another request may have found it gone already."""
         error = await failure(response, rpc_errors=self._stateless)
-        if self._session_id and isinstance(error, HttpFailure) and error.status == 404:
+        if session_id and isinstance(error, HttpFailure) and error.status == 404:
             return SessionGone(error.message, status=404, body=error.body)
         return error
 

@@ -18,7 +18,7 @@ _HIDDEN = re.compile(
 _KEY_FORMATS = re.compile(
     r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{10,}|\bgh[opsru]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
     r"|\bxox[abeoprs]-[\w-]{10,}|\bAKIA[A-Z0-9]{12,}|\bAIza[\w-]{30,}|\beyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
-    r"|(?i:(?<=bearer )[\w.~+/-]{8,}=*)"
+    r"|(?i:(?<=bearer )[\w.~+/-]{8,}=*(?![\w=\"]))"
 )
 
 
