@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aish import __version__
 
-COMMANDS = ("ask", "models", "doctor", "sessions", "config")
+COMMANDS = ("ask", "models", "doctor", "sessions", "config", "mcp")
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
@@ -23,6 +23,7 @@ commands (see `aish COMMAND --help`):
   aish models              list, pull and remove models
   aish sessions            list, show, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
+  aish mcp                 MCP servers: state, tools, calls
   aish doctor              what works here, and how to mend what does not
 """
 
@@ -115,6 +116,37 @@ def _config_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _mcp_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="MCP servers, without a model.")
+    parser.set_defaults(json=False, timeout=30.0)
+    actions = parser.add_subparsers(dest="action", metavar="list|tools|tool|call|ping|log|resources|…|import")
+    listing = actions.add_parser("list", help="every configured server, its state and what is wrong (the default)")
+    listing.add_argument("--json", action="store_true")
+    for name, help_text in (("tools", "the tools of one server, or of all"), ("ping", "how long listing takes")):
+        actions.add_parser(name, help=help_text).add_argument("server", nargs="?", default="")
+    for name, help_text in (
+        ("log", "what a server warned of and wrote to stderr"),
+        ("resources", "the resources a server offers"),
+        ("prompts", "the prompts a server offers"),
+    ):
+        actions.add_parser(name, help=help_text).add_argument("server")
+    actions.add_parser("tool", help="a tool's description and schema").add_argument("name")
+    call = actions.add_parser("call", help="call a tool")
+    call.add_argument("name", help="alias__tool or alias.tool")
+    call.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
+    read = actions.add_parser("read", help="read a resource")
+    read.add_argument("server")
+    read.add_argument("uri")
+    prompt = actions.add_parser("prompt", help="fill in a prompt")
+    prompt.add_argument("server")
+    prompt.add_argument("name")
+    prompt.add_argument("arguments", nargs="*", metavar="KEY=VALUE")
+    actions.add_parser("import", help="take over servers from an mcpServers JSON file").add_argument("file")
+    for action in actions.choices.values():
+        action.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds to wait for connecting")
+    return parser
+
+
 def _doctor_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="What works here, and how to mend what does not.")
     _add_endpoint(parser)
@@ -137,9 +169,10 @@ _PARSERS = {
     "sessions": _sessions_parser,
     "config": _config_parser,
     "doctor": _doctor_parser,
+    "mcp": _mcp_parser,
 }
 
-_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show"}
+_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list"}
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:
@@ -158,6 +191,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.admin import sessions
 
             return sessions.run(arguments, wiring.runtime([]))
+        case "mcp":
+            from aish.faces.admin import mcp
+
+            return mcp.run(arguments, wiring.runtime([]))
         case "doctor":
             from aish.faces.admin import doctor
 

@@ -29,7 +29,11 @@ from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
 
 if TYPE_CHECKING:
+    from aish.config.schema_tools import McpServerConfig
     from aish.providers.model_cache import ModelCache
+    from aish.tools.mcp.server import Exposure, McpServer
+    from aish.tools.mcp.servers import McpServers
+    from aish.tools.mcp.types import ServerSpec
 
 EMBEDDED = "embedded"
 SCRIPTED = "scripted"
@@ -53,6 +57,7 @@ class Wired:
         self.loaded = loaded
         self._only = tuple(only)  # endpoints given for this run go first
         self._clock = SystemClock()
+        self._mcp: McpServers | None = None
 
     @property
     def config(self) -> Config:
@@ -97,12 +102,21 @@ class Wired:
 
     @asynccontextmanager
     async def engine(self) -> AsyncIterator[Engine]:
-        engine = self._make_engine()
+        tools = Registry()
+        engine = self._make_engine(tools)
         try:
+            self._add_tools(tools)
             yield engine
         finally:
             await engine.aclose()
             await self.http.aclose()
+
+    @property
+    def mcp_servers(self) -> Mapping[str, McpServer]:
+        return self._mcp.servers if self._mcp else {}
+
+    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        return await self._mcp.settled(timeout_s, names) if self._mcp else ()
 
     @cached_property
     def _redactor(self) -> Redactor:
@@ -115,12 +129,20 @@ class Wired:
 
         return await discover(self.config.discovery, self._server_provider)
 
-    def _make_engine(self) -> Engine:
+    def _add_tools(self, tools: Registry) -> None:
+        tools.add("runtime", RuntimeTools(self._clock))
+        servers = {name: server for name, server in self.config.mcp.servers.items() if server.enabled}
+        if servers:
+            from aish.tools.mcp.servers import McpServers
+
+            self._mcp = McpServers(tools, self.http)
+            for name, server in servers.items():
+                self._mcp.connect(*_mcp_server(name, server))
+
+    def _make_engine(self, tools: Registry) -> Engine:
         providers = self._providers()
         gate = self.config.gate
         verdicts = {effect: getattr(gate, effect.value) for effect in Effect}
-        tools = Registry()
-        tools.add("runtime", RuntimeTools(self._clock))
         return Engine(
             router=Router(
                 providers,
@@ -131,7 +153,7 @@ class Wired:
                 candidates=lambda: self._candidates(providers),
             ),
             tools=tools,
-            gate=EffectGate(verdicts, auto_approve=gate.auto_approve, deny=gate.deny),
+            gate=EffectGate(verdicts, auto_approve=(*gate.auto_approve, *self.config.mcp.auto_approve), deny=gate.deny),
             store=self.store,
             clock=self._clock,
             owners=ProcessOwners(),
@@ -230,6 +252,25 @@ class Wired:
         return ScriptedProvider(name, scripts)
 
 
+def _mcp_server(name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
+    from aish.tools.mcp.server import Exposure
+    from aish.tools.mcp.types import ServerSpec
+
+    spec = ServerSpec(
+        name=name,
+        command=(settings.command, *settings.args) if settings.command else (),
+        env={variable: value.reveal() for variable, value in settings.env.items()},
+        cwd=Path(settings.cwd) if settings.cwd else None,
+        url=settings.url,
+        token=settings.auth_token.reveal() if settings.auth_token else "",
+        protocol=settings.protocol,
+        start_timeout_s=settings.start_timeout_s,
+        call_timeout_s=settings.timeout_s,
+        max_in_flight=settings.max_in_flight,
+    )
+    return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
+
+
 def _presets(config: Config) -> dict[str, Preset]:
     return {
         name: Preset(
@@ -259,7 +300,9 @@ def _endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
 def _secrets(config: Config) -> list[str]:
     keys = [provider.key for provider in config.providers.values()]
     headers = [value for provider in config.providers.values() for value in provider.headers.values()]
-    return [secret.reveal() for secret in (*keys, *headers) if secret is not None]
+    tokens = [server.auth_token for server in config.mcp.servers.values()]
+    variables = [value for server in config.mcp.servers.values() for value in server.env.values()]
+    return [secret.reveal() for secret in (*keys, *headers, *tokens, *variables) if secret is not None]
 
 
 def _secret_variables(env: Mapping[str, str]) -> list[str]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from aish.config.load import Loaded
 from aish.config.schema import Config
 from aish.engine.session import Engine
+from aish.errors import AishError
 from aish.ports import Provider, Store
+from aish.types.messages import Message
+from aish.types.tools import ToolOutput, ToolSpec
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -60,6 +63,38 @@ class ModelShelf(Protocol):
         """Raises ModelNotFound."""
 
 
+class McpSession(Protocol):
+    """What a ready MCP server can be asked besides calling its tools."""
+
+    async def list_resources(self) -> Sequence[Any]: ...
+
+    async def read_resource(self, uri: str) -> ToolOutput: ...
+
+    async def list_prompts(self) -> Sequence[Any]: ...
+
+    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Sequence[Message]: ...
+
+
+class McpServerView(Protocol):
+    """An MCP server as a face sees it: `state` is connecting, ready, failed or closed."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def failure(self) -> AishError | None: ...
+
+    @property
+    def log(self) -> Sequence[str]: ...
+
+    @property
+    def session(self) -> McpSession: ...
+
+    def specs(self) -> Sequence[ToolSpec]: ...
+
+    async def refresh(self) -> int: ...
+
+
 class Runtime(Protocol):
     @property
     def surroundings(self) -> Surroundings: ...
@@ -78,6 +113,13 @@ class Runtime(Protocol):
 
     @property
     def shelf(self) -> ModelShelf: ...
+
+    @property
+    def mcp_servers(self) -> Mapping[str, McpServerView]:
+        """Those of the engine that is open."""
+
+    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        """Waits until each server (or each named) can be used or is known not to be; those still connecting."""
 
     @property
     def can_embed(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from aish import __version__
 from aish.engine.session import Engine
 from aish.errors import AishError
-from aish.faces.runtime import Runtime
+from aish.faces.runtime import McpServerView, Runtime
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import visible
 from aish.ports import Provider
@@ -48,6 +48,9 @@ async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
         if not found and runtime.config.discovery.enabled:
             yield "·", "discovery", "no local server answers on the well-known ports"
         yield await _default_model(engine)
+        await runtime.mcp_settled(runtime.config.mcp.wait_s)
+        for name, server in runtime.mcp_servers.items():
+            yield _mcp(name, server)
     yield "✓", "terminal", "interactive" if sys.stdin.isatty() and sys.stdout.isatty() else "not a terminal"
 
 
@@ -75,6 +78,12 @@ async def _provider(provider: Provider) -> Finding:
         return "✗", provider.name, _with_hint(exc)
     shown = ", ".join(info.id for info in infos[:5]) + (", …" if len(infos) > 5 else "")
     return "✓", provider.name, f"{len(infos)} models: {shown}" if infos else "answers, but has no models"
+
+
+def _mcp(name: str, server: McpServerView) -> Finding:
+    if server.state == "ready":
+        return "✓", f"mcp {name}", f"{len(server.specs())} tools"
+    return "!", f"mcp {name}", _with_hint(server.failure) if server.failure else server.state
 
 
 async def _default_model(engine: Engine) -> Finding:

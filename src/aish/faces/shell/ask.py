@@ -14,6 +14,7 @@ from aish.faces.shell.consent import TerminalConsent, always_yes
 from aish.faces.shell.first_use import ensure_model
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import JsonNarrator, Narrator
+from aish.faces.shell.tools_ready import await_tools
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output
 from aish.ports import Ask
@@ -45,6 +46,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         await ensure_model(engine, runtime, request.model, output, lines if _is_terminal() else None)
         if not question:
             return await chat(engine, request, output, lines, ask=_ask(arguments, output, lines))
+        await await_tools(runtime, output)
         narrator = JsonNarrator(output) if arguments.json else Narrator(output)
         await answer(engine, request, narrator, _ask(arguments, output, lines))
         return narrator.exit_code

@@ -65,9 +65,10 @@ class McpServers:
         found = await asyncio.gather(*(self.get(name).refresh() for name in chosen), return_exceptions=True)
         return {name: _plain(result) for name, result in zip(chosen, found, strict=True)}
 
-    async def settled(self, timeout_s: float) -> Sequence[str]:
-        """Waits until each can be used or is known not to be, at most so long; the names of those still connecting."""
-        waits = [asyncio.ensure_future(server.settled()) for server in self._servers.values()]
+    async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        """Waits until each (or each named) can be used or is known not to be, at most so long; those still connecting."""
+        chosen = [server for name, server in self._servers.items() if not names or name in names]
+        waits = [asyncio.ensure_future(server.settled()) for server in chosen]
         if waits:
             _, pending = await asyncio.wait(waits, timeout=timeout_s)
             for wait in pending:

@@ -1,0 +1,86 @@
+"""Takes over servers from the `mcpServers` JSON that other programs keep, as lines for our config."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from aish.config import paths
+from aish.errors import ConfigError
+from aish.faces.runtime import Surroundings
+from aish.faces.terminal import visible
+
+_MAX_BYTES = 1024 * 1024
+
+
+def import_servers(file: Path, here: Surroundings) -> int:
+    """Appends tables to the user's config. A server that is there already is left as it is."""
+    servers = _read(file)
+    target = paths.user_file(here.env)
+    present = target.read_text("utf-8") if target.exists() else ""
+    added = []
+    for name, entry in servers.items():
+        alias = _alias(name)
+        if re.search(rf"^\[mcp\.servers\.\"?{re.escape(alias)}\"?\]", present, re.MULTILINE):
+            print(visible(f"{alias}: already configured, left as it is"))
+            continue
+        added.append(_table(alias, entry))
+        print(visible(f"{alias}: imported"))
+    if added:
+        _append(target, "".join(added))
+    return 0
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise ConfigError(f"{file} is too large to be a list of servers")
+        content = json.loads(file.read_bytes())
+    except OSError as exc:
+        raise ConfigError(f"cannot read {file}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise ConfigError(f"{file} is not JSON: {exc}") from exc
+    servers = content.get("mcpServers", content.get("servers")) if isinstance(content, dict) else None
+    if not isinstance(servers, dict) or not all(isinstance(entry, dict) for entry in servers.values()):
+        raise ConfigError(f"{file} has no mcpServers table", hint='expected {"mcpServers": {"NAME": {"command": …}}}')
+    return servers
+
+
+def _alias(name: str) -> str:
+    return re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9-]", "_", name)).strip("_") or "server"
+
+
+def _table(alias: str, entry: dict[str, Any]) -> str:
+    lines = [f"\n[mcp.servers.{alias}]"]
+    for ours, theirs in (("command", "command"), ("args", "args"), ("cwd", "cwd"), ("url", "url"), ("env", "env")):
+        value = entry.get(theirs)
+        if value not in (None, "", [], {}):
+            lines.append(f"{ours} = {_toml(value)}")
+    token = str((entry.get("headers") or {}).get("Authorization", ""))
+    if token.startswith("Bearer "):
+        lines.append(f"auth_token = {_toml(token.removeprefix('Bearer '))}")
+    if entry.get("disabled") is True:
+        lines.append("enabled = false")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+    # JSON's strings are TOML's basic strings, once DEL is escaped as TOML wants it.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _append(target: Path, text: str) -> None:
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as exc:
+        raise ConfigError(f"{target} cannot be written: {exc.strerror}") from exc
