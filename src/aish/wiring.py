@@ -101,11 +101,11 @@ class Wired:
         return await self.shelf.pull(name_or_url, report=report, fetch=self.http)
 
     @asynccontextmanager
-    async def engine(self) -> AsyncIterator[Engine]:
+    async def engine(self, *, mcp: Sequence[str] | None = None) -> AsyncIterator[Engine]:
         tools = Registry()
         engine = self._make_engine(tools)
         try:
-            self._add_tools(tools)
+            self._add_tools(tools, mcp)
             yield engine
         finally:
             await engine.aclose()
@@ -129,9 +129,10 @@ class Wired:
 
         return await discover(self.config.discovery, self._server_provider)
 
-    def _add_tools(self, tools: Registry) -> None:
+    def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
         tools.add("runtime", RuntimeTools(self._clock))
-        servers = {name: server for name, server in self.config.mcp.servers.items() if server.enabled}
+        configured = self.config.mcp.servers.items()
+        servers = {name: server for name, server in configured if (server.enabled if mcp is None else name in mcp)}
         if servers:
             from aish.tools.mcp.servers import McpServers
 

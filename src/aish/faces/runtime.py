@@ -128,8 +128,11 @@ class Runtime(Protocol):
     async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
         """Fetch a model into the shelf."""
 
-    def engine(self) -> AbstractAsyncContextManager[Engine]:
-        """Open for the length of the context; everything it started is closed on leaving."""
+    def engine(self, *, mcp: Sequence[str] | None = None) -> AbstractAsyncContextManager[Engine]:
+        """Open for the length of the context; everything it started is closed on leaving.
+
+        `mcp` names the MCP servers to connect, of those configured; None connects all.
+        """
 
     def discover(self) -> Awaitable[Sequence[Provider]]:
         """Look for running local servers."""

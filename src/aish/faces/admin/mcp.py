@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from aish.engine.session import Engine
@@ -33,19 +33,20 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
         "list": _list, "tools": _tools, "tool": _tool, "call": _call, "ping": _ping, "log": _log,
         "resources": _resources, "read": _read, "prompts": _prompts, "prompt": _prompt,
     }  # fmt: skip
-    async with runtime.engine() as engine:
-        if not runtime.mcp_servers:
-            raise UsageError(
-                "no MCP servers are configured", hint="add [mcp.servers.NAME] to the config; aish config path"
-            )
-        await runtime.mcp_settled(arguments.timeout, _servers_of(arguments, runtime))
+    configured = runtime.config.mcp.servers
+    if not configured:
+        raise UsageError("no MCP servers are configured", hint="add [mcp.servers.NAME] to the config")
+    async with runtime.engine(mcp=_only(arguments, configured)) as engine:
+        await runtime.mcp_settled(arguments.timeout)
         return await actions[arguments.action](arguments, runtime, engine)
 
 
-def _servers_of(arguments: argparse.Namespace, runtime: Runtime) -> list[str]:
-    """Only these are waited for; all, where the words name none."""
+def _only(arguments: argparse.Namespace, configured: Collection[str]) -> list[str] | None:
+    """The one server the words are about, if they are about one."""
     named = getattr(arguments, "server", "") or getattr(arguments, "name", "").replace(".", "__", 1).partition("__")[0]
-    return [named] if named in runtime.mcp_servers else []
+    if named and named not in configured:
+        raise UsageError(f"no MCP server named {named}", hint=f"there are: {', '.join(configured)}")
+    return [named] if named else None
 
 
 async def _list(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
@@ -60,11 +61,8 @@ async def _list(arguments: argparse.Namespace, runtime: Runtime, engine: Engine)
 
 
 async def _tools(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    names = [arguments.server] if arguments.server else list(runtime.mcp_servers)
-    for name in names:
-        _server(runtime, name)
     for spec in engine.tools.specs():
-        if spec.source in names:
+        if spec.source in runtime.mcp_servers:
             summary = spec.description.split("\n", 1)[0]
             print(visible(f"{spec.name}  [{spec.effect}]  {summary}"))
     return 0
@@ -87,10 +85,8 @@ async def _call(arguments: argparse.Namespace, runtime: Runtime, engine: Engine)
 
 
 async def _ping(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    names = [arguments.server] if arguments.server else list(runtime.mcp_servers)
     code = 0
-    for name in names:
-        server = _server(runtime, name)
+    for name, server in runtime.mcp_servers.items():
         began_s = time.monotonic()
         try:
             count = await server.refresh()
@@ -103,25 +99,25 @@ async def _ping(arguments: argparse.Namespace, runtime: Runtime, engine: Engine)
 
 
 async def _log(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    for line in _server(runtime, arguments.server).log:
+    for line in runtime.mcp_servers[arguments.server].log:
         print(visible(line))
     return 0
 
 
 async def _resources(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    for resource in await _server(runtime, arguments.server).session.list_resources():
+    for resource in await runtime.mcp_servers[arguments.server].session.list_resources():
         print(visible(f"{resource.uri}  {resource.name}  {resource.media_type}"))
     return 0
 
 
 async def _read(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    output = await _server(runtime, arguments.server).session.read_resource(arguments.uri)
+    output = await runtime.mcp_servers[arguments.server].session.read_resource(arguments.uri)
     Output().answer(text_of(output.parts) + "\n")
     return 0
 
 
 async def _prompts(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    for prompt in await _server(runtime, arguments.server).session.list_prompts():
+    for prompt in await runtime.mcp_servers[arguments.server].session.list_prompts():
         wanted = " ".join(f"{a.name}{'' if a.required else '?'}" for a in prompt.arguments)
         print(visible(f"{prompt.name}({wanted})  {prompt.description}"))
     return 0
@@ -129,19 +125,13 @@ async def _prompts(arguments: argparse.Namespace, runtime: Runtime, engine: Engi
 
 async def _prompt(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
     given = dict(pair.partition("=")[::2] for pair in arguments.arguments)
-    for message in await _server(runtime, arguments.server).session.get_prompt(arguments.name, given):
+    for message in await runtime.mcp_servers[arguments.server].session.get_prompt(arguments.name, given):
         print(visible(getattr(message, "text", "")))
     return 0
 
 
 async def _consent(question: Question) -> Answer:
     return Answer(Choice.YES)
-
-
-def _server(runtime: Runtime, name: str) -> McpServerView:
-    if name not in runtime.mcp_servers:
-        raise UsageError(f"no MCP server named {name}", hint=f"there are: {', '.join(runtime.mcp_servers)}")
-    return runtime.mcp_servers[name]
 
 
 def _find_tool(engine: Engine, name: str) -> ToolSpec:

@@ -66,7 +66,7 @@ class McpServers:
         return {name: _plain(result) for name, result in zip(chosen, found, strict=True)}
 
     async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        """Waits until each (or each named) can be used or is known not to be, at most so long; those still connecting."""
+        """Waits until each (or each named) is usable or known not to be, at most so long; those still connecting."""
         chosen = [server for name, server in self._servers.items() if not names or name in names]
         waits = [asyncio.ensure_future(server.settled()) for server in chosen]
         if waits:
