@@ -75,6 +75,15 @@ async def test_a_call_is_run_and_its_result_goes_back(fake, http):
     assert sent[-1]["tool_call_id"] == sent[-2]["tool_calls"][0]["id"]
 
 
+@pytest.mark.parametrize("fake", ALL)
+async def test_an_answer_that_has_ended_leaves_its_connection_for_the_next(fake, http):
+    async with running(fake()) as server:
+        provider = provider_at(server.url, http)
+        for _ in range(3):
+            await say(provider, StepRequest(MODEL, (user("hi"),)))
+    assert (len(server.peers), len(server.requests)) == (1, 3)
+
+
 @pytest.mark.parametrize("fake", WITH_TOOLS)
 async def test_usage_is_what_the_backend_counted(fake, http):
     async with running(fake()) as server:

@@ -28,7 +28,7 @@ from aish.wire.http import Response
 # Enough of an error page to recognise it by, not enough to fill a screen.
 _SHOWN_CHARS = 300
 _MAX_ERROR_BYTES = 64 * 1024
-_ERROR_BODY_S = 3.0  # the status has already said the essential thing
+_ERROR_BODY_S = 1.0  # the status has already said the essential thing
 
 _NO_SUCH_MODEL = re.compile(
     r"model.{0,200}(not found|does ?n[o']t exist)|(no|unknown|invalid) model|not a valid model", re.I | re.S

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aish.errors import ModelNotFound, ProviderProtocolError, ProviderRejected, ProviderUnavailable
+from aish.providers.endpoint import Endpoint
+from aish.providers.ollama import OllamaProvider
+from aish.types.chunks import CallFragment, StepEnd, StepFinished, UsageChunk
+from aish.types.events import ReasoningDelta, Status, TextDelta, TurnEnd, UsageReported
+from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall, ToolMessage, UserMessage, user
+from aish.types.models import Constraint
+from aish.types.requests import Sampling, StepRequest
+from aish.types.usage import Usage
+from aish.wire.http import HttpClient
+from support.backends import ANSWER, CALL, THOUGHT, Ollama, answer, body_of, chunked, json_answer, running
+from support.engines import Bench, Tools, bodies, finish
+from support.raw_server import Peer, Request, nothing_left, raw_server
+
+MODEL = Ollama.model
+NDJSON = "application/x-ndjson"
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    async with nothing_left(), HttpClient() as client:
+        yield client
+
+
+def provider_at(url: str, http: HttpClient, **settings) -> OllamaProvider:
+    return OllamaProvider("ollama", Endpoint(url=url, **settings), http)
+
+
+async def say(provider: OllamaProvider, *messages, **fields) -> list:
+    async with provider.stream(StepRequest(MODEL, messages or (user("hi"),), **fields)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+async def say_raw(http: HttpClient, *lines: bytes, whole: bool = False, **settings) -> list:
+    """What becomes of a stream of exactly these lines."""
+
+    class Raw(Ollama):
+        def post_api_chat(self, request: Request) -> list[bytes]:
+            return list(lines) if whole else chunked(*lines, kind=NDJSON)
+
+    async with running(Raw()) as server:
+        return await say(provider_at(server.url, http, **settings))
+
+
+def line(**fields) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+DONE = line(message={"content": ""}, done=True, done_reason="stop", prompt_eval_count=3, eval_count=2)
+
+
+async def test_a_turn_with_a_tool_runs_from_the_question_to_the_answer(http):
+    tools = Tools().add("math__add")
+    async with running(Ollama()) as server:
+        bench = Bench(provider=provider_at(server.url, http), tools=tools)
+        events = await bench.run(model=f"ollama:{MODEL}")
+    assert tools.calls == [("math__add", CALL)]
+    assert [body.text for body in bodies(events, ReasoningDelta)] == [THOUGHT]
+    assert [body.text for body in bodies(events, TextDelta)] == list(ANSWER)
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert [body.usage for body in bodies(events, UsageReported)] == [Usage(12, 5)] * 2
+    sent = body_of(server.requests[-1])["messages"]
+    assert sent[-2]["tool_calls"] == [{"id": "call_x1", "function": {"name": "math__add", "arguments": CALL}}]
+    assert (sent[-1]["role"], sent[-1]["tool_name"], sent[-1]["tool_call_id"]) == ("tool", "math__add", "call_x1")
+
+
+async def test_lines_are_handed_on_as_they_come_and_not_at_the_end(http):
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(*chunked(line(message={"content": "first"}), kind=NDJSON)[:-1])
+        await peer.left()
+
+    async with raw_server(script) as server:
+        request = StepRequest(MODEL, (user("hi"),), deadline_s=10)
+        async with provider_at(server.url, http).stream(request) as chunks:
+            assert await anext(chunks) == TextDelta("first")
+
+
+@pytest.mark.parametrize("parameters", ["", "stop  x\nnum_ctx    16384\ntemperature 1"])
+async def test_the_window_is_the_one_the_model_is_loaded_with(parameters, http):
+    fake = Ollama(parameters=parameters)
+    fake.loaded = 2048
+    async with running(fake) as server:
+        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 2048
+    assert "/api/generate" not in [request.path for request in server.requests]
+
+
+async def test_the_window_is_what_the_model_file_sets_if_it_is_not_loaded(http):
+    async with running(Ollama(parameters='num_ctx                        16384\nstop "x"')) as server:
+        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 16384
+
+
+async def test_a_model_of_unknown_window_is_loaded_and_asked(http):
+    """The 40960 it was trained with are not what it runs with."""
+    async with running(Ollama(default_window=4096)) as server:
+        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 4096
+
+
+async def test_a_model_that_never_is_loaded_here_has_the_window_it_was_trained_with(http):
+    class Cloud(Ollama):
+        def get_api_ps(self, request: Request) -> list[bytes]:
+            return [json_answer({"models": []})]
+
+        def post_api_generate(self, request: Request) -> list[bytes]:
+            return [json_answer({"error": "does not support generate"}, 400)]
+
+    async with running(Cloud()) as server:
+        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 40960
+
+
+async def test_a_configured_window_is_believed_and_sent_along(http):
+    async with running(Ollama()) as server:
+        provider = provider_at(server.url, http, context_size=9000)
+        assert (await provider.describe(MODEL)).context_size == 9000
+        await say(provider)
+    assert body_of(server.requests[-1])["options"] == {"num_ctx": 9000}
+
+
+async def test_without_a_configured_window_none_is_sent(http):
+    async with running(Ollama()) as server:
+        await say(provider_at(server.url, http))
+    assert body_of(server.requests[-1])["options"] == {}
+
+
+async def test_a_name_without_a_tag_is_the_latest(http):
+    class Latest(Ollama):
+        model = "llama3:latest"
+
+        def missing(self, request: Request) -> list[bytes]:
+            return []
+
+    fake = Latest()
+    fake.loaded = 1234
+    async with running(fake) as server:
+        assert (await provider_at(server.url, http).describe("llama3")).context_size == 1234
+
+
+@pytest.mark.parametrize(
+    ("listed", "tools", "vision", "embeddings"),
+    [
+        (["completion", "tools"], True, False, False),
+        (["completion", "vision"], False, True, False),
+        (["embedding"], False, False, True),
+        (None, True, False, False),
+    ],
+)
+async def test_capabilities_are_the_listed_ones_and_old_servers_are_tried(listed, tools, vision, embeddings, http):
+    class Shown(Ollama):
+        def post_api_show(self, request: Request) -> list[bytes]:
+            return [json_answer({"capabilities": listed, "model_info": {}})]
+
+    async with running(Shown()) as server:
+        can = (await provider_at(server.url, http).describe(MODEL)).capabilities
+    assert (can.native_tools, can.vision, can.embeddings) == (tools, vision, embeddings)
+    assert can.constrained == {Constraint.FORMAT}
+
+
+async def test_a_missing_model_says_how_to_get_it(http):
+    async with running(Ollama()) as server:
+        with pytest.raises(ModelNotFound) as caught:
+            await provider_at(server.url, http).describe("nope")
+    assert (caught.value.message, caught.value.hint) == ("ollama has no model nope", "ollama pull nope")
+
+
+async def test_models_are_listed_by_name_or_as_configured(http):
+    async with running(Ollama()) as server:
+        assert [info.id for info in await provider_at(server.url, http).list_models()] == [MODEL]
+        configured = provider_at(server.url, http, models=("a", "b"))
+        assert [info.id for info in await configured.list_models()] == ["a", "b"]
+
+
+async def test_the_request_holds_images_schema_and_sampling(http):
+    shown, linked = ImagePart(data="QUJD"), ImagePart("image/jpeg", url="https://x.example/a.jpg")
+    sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=7, seed=1, stop=("END",), json_schema={"type": "object"})
+    messages = (
+        UserMessage((TextPart("look"), shown, linked)),
+        AssistantMessage("", (ToolCall("c1", "t", "not json"),)),
+        ToolMessage("c1", "t", (TextPart("r"),)),
+    )
+    async with running(Ollama()) as server:
+        await say(provider_at(server.url, http), *messages, sampling=sampling)
+    sent = body_of(server.requests[0])
+    assert sent["messages"][0] == {"role": "user", "content": "look[image: image/jpeg]", "images": ["QUJD"]}
+    assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"invalid_arguments": "not json"}
+    options = {"temperature": 0.5, "top_p": 0.9, "num_predict": 7, "seed": 1, "stop": ["END"]}
+    assert (sent["format"], sent["options"], sent["stream"]) == ({"type": "object"}, options, True)
+
+
+async def test_several_calls_in_one_line_and_over_lines_are_numbered_on(http):
+    def calls(*names: str) -> bytes:
+        return line(message={"tool_calls": [{"function": {"name": name, "arguments": {"n": 1}}} for name in names]})
+
+    chunks = await say_raw(http, calls("a", "b"), calls("c"), DONE)
+    fragments = [chunk for chunk in chunks if isinstance(chunk, CallFragment)]
+    assert [(f.index, f.name, f.arguments) for f in fragments] == [
+        (0, "a", '{"n":1}'),
+        (1, "b", '{"n":1}'),
+        (2, "c", '{"n":1}'),
+    ]
+    assert chunks[-2:] == [UsageChunk(Usage(3, 2)), StepFinished(StepEnd.TOOL_CALLS)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [("stop", StepEnd.STOP), ("length", StepEnd.LENGTH), (None, StepEnd.STOP), ("?", StepEnd.UNKNOWN)],
+)
+async def test_the_reason_it_gives_is_the_end_of_the_step(reason, end, http):
+    chunks = await say_raw(http, line(message={"content": "x"}), line(done=True, done_reason=reason))
+    assert chunks[-1] == StepFinished(end)
+
+
+async def test_an_error_line_after_some_words_is_an_error(http):
+    with pytest.raises(ProviderUnavailable, match="ollama answered 500: model runner has unexpectedly stopped"):
+        await say_raw(http, line(message={"content": "x"}), line(error="model runner has unexpectedly stopped"))
+
+
+async def test_a_stream_that_ends_before_it_is_done_is_mentioned(http):
+    chunks = await say_raw(http, line(message={"content": "x"}))
+    assert chunks[1:] == [
+        Status("ollama ended the answer without saying that it was done"),
+        StepFinished(StepEnd.UNKNOWN),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ([], "ollama ended its answer without saying anything"),
+        ([b"<html>login</html>\n"], "ollama sent a line that cannot be read .*: an HTML page"),
+        ([b'{"message": {"conte\n'], "ollama sent a line that cannot be read"),
+        ([b"x" * 9_000_000], "ollama: a line is longer than 8388608 bytes"),
+    ],
+)
+async def test_what_is_no_answer_is_an_error_with_a_sentence(lines, sentence, http):
+    with pytest.raises(ProviderProtocolError, match=sentence):
+        await say_raw(http, *lines)
+
+
+async def test_lines_in_any_pieces_and_endings_are_read(http):
+    stream = line(message={"content": "Grüße"}).replace(b"\n", b"\r\n") + b"\n" + DONE.rstrip()
+    chunks = await say_raw(http, *(bytes([byte]) for byte in stream))
+    assert chunks == [TextDelta("Grüße"), UsageChunk(Usage(3, 2)), StepFinished(StepEnd.STOP)]
+
+
+async def test_a_connection_that_stays_open_after_it_is_done_is_not_waited_for(http):
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(*chunked(line(message={"content": "x"}), DONE, kind=NDJSON)[:-1])
+        assert await peer.left() == "eof"
+
+    async with raw_server(script) as server:
+        assert (await say(provider_at(server.url, http), deadline_s=5))[-1] == StepFinished(StepEnd.STOP)
+
+
+async def test_a_model_without_tools_refuses_in_its_own_words(http):
+    refused = json_answer({"error": f"registry.ollama.ai/library/{MODEL} does not support tools"}, 400)
+    with pytest.raises(ProviderRejected, match="does not support tools"):
+        await say_raw(http, refused, whole=True)
+
+
+@pytest.mark.parametrize("odd", [{"embeddings": [[1.0]]}, {"embeddings": "x"}, {"embeddings": [["a"], ["b"]]}, [], {}])
+async def test_embeddings_that_are_not_all_there_are_an_error(odd, http):
+    class Odd(Ollama):
+        def post_api_embed(self, request: Request) -> list[bytes]:
+            return [json_answer(odd)]
+
+    async with running(Odd()) as server:
+        with pytest.raises(ProviderProtocolError, match="embeddings"):
+            await provider_at(server.url, http).embed(MODEL, ["a", "b"])
+
+
+@pytest.mark.parametrize("listing", [b"[]", b"{}", b'{"models": 3}', b"<html>", b"\xff"])
+async def test_a_listing_that_is_none_is_an_error(listing, http):
+    class Odd(Ollama):
+        def get_api_tags(self, request: Request) -> list[bytes]:
+            return [answer(200, listing)]
+
+    async with running(Odd()) as server:
+        with pytest.raises(ProviderProtocolError):
+            await provider_at(server.url, http).list_models()

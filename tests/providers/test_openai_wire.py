@@ -1,0 +1,277 @@
+"""The parts of the OpenAI adapter that need no turn: addresses, dialects, facts, errors and loose JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aish.errors import ModelNotFound, ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from aish.providers import facts
+from aish.providers.chat_wire import decode_chunk, object_text, read_chunk
+from aish.providers.endpoint import Endpoint
+from aish.providers.faults import error_for, error_text, stream_error
+from aish.providers.loose_json import NotJson, decode_json, encode_json
+from aish.providers.openai import OpenAIProvider
+from aish.types.chunks import Chunk, StepFinished
+from aish.types.messages import user
+from aish.types.models import Constraint
+from aish.types.requests import Sampling, StepRequest
+from aish.wire.http import HttpClient
+from support.backends import Vllm, body_of, json_answer, running
+from support.raw_server import Peer, Request, raw_server
+
+MODEL = Vllm.model
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    async with HttpClient() as client:
+        yield client
+
+
+async def say(provider: OpenAIProvider, **fields) -> list[Chunk]:
+    request = StepRequest(MODEL, (user("hi"),), **{"deadline_s": 5, **fields})
+    async with asyncio.timeout(10), provider.stream(request) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+class Picky(Vllm):
+    """Refuses fields by name."""
+
+    refused = ("stream_options",)
+
+    def post_v1_chat_completions(self, request: Request) -> list[bytes]:
+        for name in self.refused:
+            if name in body_of(request):
+                message = f"Unsupported parameter: '{name}'. Use 'max_completion_tokens' instead."
+                message = message if name == "max_tokens" else f"unknown field {name}"
+                return [json_answer({"error": {"message": message}}, 400)]
+        return super().post_v1_chat_completions(request)
+
+
+async def test_what_a_backend_refuses_is_remembered(http):
+    async with running(Picky()) as server:
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        await say(provider)
+        await say(provider)
+    assert ["stream_options" in body_of(request) for request in server.requests] == [True, False, False]
+
+
+async def test_several_fields_may_be_refused_one_after_the_other(http):
+    class Modern(Picky):
+        refused = ("max_tokens", "stream_options")
+
+    async with running(Modern()) as server:
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        await say(provider, sampling=Sampling(max_tokens=9))
+    assert body_of(server.requests[-1])["max_completion_tokens"] == 9
+    assert len(server.requests) == 3
+
+
+async def test_several_requests_at_once_learn_it_each_for_itself(http):
+    both_asked = asyncio.Event()
+
+    class Slow(Picky):
+        waiting = 0
+
+        async def serve(self, peer: Peer) -> None:
+            while True:
+                request = await peer.request()
+                if "stream_options" in body_of(request):
+                    self.waiting += 1
+                    both_asked.set() if self.waiting == 2 else await both_asked.wait()
+                await peer.send(*self.respond(request))
+
+    async with running(Slow()) as server:
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        answers = await asyncio.gather(say(provider), say(provider))
+    assert all(isinstance(answer[-1], StepFinished) for answer in answers)
+
+
+async def test_asking_again_does_not_stretch_the_deadline(http):
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        if "stream_options" in body_of(request):
+            await peer.send(json_answer({"error": "no stream_options here"}, 400))
+            await peer.request()
+        await peer.left()
+
+    async with raw_server(script) as server:
+        with pytest.raises(ProviderTimeout, match=r"was not over within 0\.\d+ s|no answer within 0\.\d+ s") as caught:
+            await say(OpenAIProvider("up", Endpoint(url=server.url), http), deadline_s=0.2)
+    assert "0.2 s" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("url", "root", "api"),
+    [
+        ("http://h:1", "http://h:1", "http://h:1/v1"),
+        ("http://h:1/", "http://h:1", "http://h:1/v1"),
+        ("http://h:1/v1", "http://h:1", "http://h:1/v1"),
+        ("http://h:1/v1/", "http://h:1", "http://h:1/v1"),
+        ("https://h/api/v1", "https://h/api", "https://h/api/v1"),
+        ("https://h/openai", "https://h/openai", "https://h/openai"),
+    ],
+)
+def test_an_address_with_or_without_v1_means_the_same(url, root, api):
+    assert (Endpoint(url=url).root, Endpoint(url=url).api) == (root, api)
+
+
+@pytest.mark.parametrize(
+    ("entry", "size"),
+    [
+        ({"max_model_len": 1}, 1),
+        ({"context_length": 2}, 2),
+        ({"context_window": 3}, 3),
+        ({"max_context_length": 131072, "loaded_context_length": 4}, 4),
+        ({"max_context_length": 5}, 5),
+        ({"max_context_length": 6, "state": "not-loaded"}, None),
+        ({"meta": {"n_ctx": 7, "n_ctx_train": 99}}, 7),
+        ({"meta": {"n_ctx_train": 99}}, None),
+        ({"max_model_len": "8"}, None),
+        ({"max_model_len": True}, None),
+        ({"max_model_len": -1}, None),
+        ({}, None),
+    ],
+)
+def test_a_listed_context_size_is_the_one_that_runs_or_none(entry, size):
+    assert facts.models_from_listing("p", {"data": [{"id": "m", **entry}]})[0].context_size == size
+
+
+def test_openrouter_says_what_each_model_takes():
+    entry = {"id": "m", "architecture": {"input_modalities": ["text", "image"]}, "supported_parameters": ["seed"]}
+    more = {**entry, "id": "n", "supported_parameters": ["tools", "structured_outputs"], "architecture": None}
+    first, second = (info.capabilities for info in facts.models_from_listing("p", {"data": [entry, more]}))
+    assert (first.native_tools, first.vision, first.constrained) == (False, True, frozenset())
+    assert (second.native_tools, second.vision, second.constrained) == (True, False, {Constraint.JSON_SCHEMA})
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "bad", ProviderRejected),
+        (401, "model not found", ProviderRejected),
+        (404, "The model `x` does not exist", ModelNotFound),
+        (404, "model 'x' not found", ModelNotFound),
+        (400, "x is not a valid model ID", ModelNotFound),
+        (404, "no model named x", ModelNotFound),
+        (404, "/v1/models/chat not here", ProviderRejected),
+        (408, "", ProviderUnavailable),
+        (413, "", ProviderRejected),
+        (429, "", ProviderBusy),
+        (500, "", ProviderUnavailable),
+        (500, "Jinja Exception: x", ProviderRejected),
+        (500, "the input is too large to process. increase the physical batch size", ProviderRejected),
+        (400, "This model's maximum context length is 8192 tokens", ProviderRejected),
+        (501, "not implemented", ProviderRejected),
+        (503, "maximum context", ProviderBusy),
+    ],
+)
+def test_an_error_is_sorted_by_what_can_be_done_about_it(status, text, kind):
+    assert type(error_for("up", "x", status, text)) is kind
+
+
+def test_only_a_question_about_a_model_can_miss_one():
+    assert isinstance(error_for("up", "", 404, "model not found"), ProviderRejected)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), ("", None), ("-1", None), ("inf", None), ("nan", None), ("Wed", None)],
+)
+def test_how_long_to_wait_is_read_where_it_is_a_number(header, seconds):
+    error = error_for("up", "x", 429, "", header)
+    assert isinstance(error, ProviderBusy)
+    assert error.retry_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"error": {"message": "m", "type": "t"}}', "m"),
+        (b'{"error": "m"}', "m"),
+        (b'{"message": "m", "object": "error"}', "m"),
+        (b'{"detail": "m"}', "m"),
+        (b'{"detail": [{"loc": ["body", "x"], "msg": "m"}]}', "body.x: m"),
+        (b'{"error": true, "message": "m"}', "m"),
+        (b'{"error": {}}', "{'error': {}}"),
+        (b"[]", ""),
+        (b"null", "None"),
+        (b"  plain\n text ", "plain text"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"\n<!doctype html>", "an HTML page"),
+        (b"", ""),
+    ],
+)
+def test_the_sentence_in_an_error_is_found(body, text):
+    assert error_text(body) == text
+
+
+@given(st.binary(max_size=400))
+def test_any_error_body_gives_one_short_printable_line(body):
+    text = error_text(body)
+    assert len(text) <= 300
+    assert text.isprintable()
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda c: st.lists(c) | st.dictionaries(st.text(), c),
+)
+
+
+@given(_json)
+def test_any_error_object_gives_an_error(value):
+    assert stream_error("up", "m", value).message.startswith("up answered ")
+
+
+@given(st.dictionaries(st.sampled_from(["choices", "usage", "error", "object", "message", "code"]), _json))
+def test_any_chunk_is_read_or_refused_as_no_json_of_ours(value):
+    try:
+        chunk = decode_json(encode_json(value), decode_chunk)
+    except NotJson:
+        return
+    chunk.find_error()
+    for item in read_chunk(chunk):
+        assert msgspec.json.encode(item)
+
+
+_odd = st.sampled_from([None, "", "x", 0, 1.5, -1, True, [], {}, "0", [{"text": None}], {"a": [1]}])
+
+
+@given(
+    st.fixed_dictionaries(
+        {"index": _odd, "id": _odd, "function": st.fixed_dictionaries({"name": _odd, "arguments": _odd})}
+    ),
+    st.fixed_dictionaries({"content": _odd, "reasoning": _odd, "reasoning_content": _odd, "refusal": _odd}),
+    _odd,
+)
+def test_any_value_in_any_field_of_a_delta_is_read(call, fields, finish):
+    wire = {"choices": [{"delta": {**fields, "tool_calls": [call]}, "finish_reason": finish}]}
+    for item in read_chunk(decode_json(encode_json(wire), decode_chunk)):
+        assert msgspec.json.encode(item)
+
+
+@given(st.text(st.characters(), max_size=50))
+def test_what_is_sent_is_what_was_meant_up_to_what_is_no_text(text):
+    sent = encode_json({"text": text})
+    assert json.loads(sent.decode("utf-8"))["text"] == text.encode("utf-8", "replace").decode("utf-8")
+
+
+@given(st.text(st.characters(), max_size=50))
+def test_arguments_in_history_are_always_an_object(arguments):
+    assert isinstance(json.loads(object_text(arguments)), dict)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_json_or_not(data):
+    try:
+        decode_json(data)
+    except NotJson as exc:
+        assert str(exc)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from aish.errors import (
+    ModelNotFound,
+    ProviderBusy,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from aish.ports import Provider
+from aish.providers.endpoint import Endpoint
+from aish.providers.openai import OpenAIProvider
+from aish.providers.pool import REST_S, PoolProvider
+from aish.providers.scripted import ScriptedProvider
+from aish.types.chunks import StepEnd, StepFinished
+from aish.types.events import TextDelta
+from aish.types.messages import user
+from aish.types.models import Capabilities, ModelInfo
+from aish.types.requests import StepRequest
+from aish.wire.http import HttpClient
+from support.backends import ANSWER, Vllm, json_answer, running
+from support.raw_server import Request
+
+REQUEST = StepRequest("m", (user("hi"),), deadline_s=5)
+END = StepFinished(StepEnd.STOP)
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Member(ScriptedProvider):
+    """Says its name, unless it is told to fail; counts how often it was asked."""
+
+    def __init__(self, name: str, *items, info: ModelInfo | ProviderError | None = None) -> None:
+        super().__init__(name, {"m": lambda request: self.items})
+        self.items = list(items) or [TextDelta(name)]
+        self.info = info
+        self.closed = 0
+
+    async def describe(self, model: str) -> ModelInfo:
+        if isinstance(self.info, ProviderError):
+            raise self.info
+        return self.info or await super().describe(model)
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def make(*members: Provider, clock: Clock | None = None) -> PoolProvider:
+    return PoolProvider("pool", members, monotonic_s=clock or Clock())
+
+
+async def say(pool: PoolProvider, request: StepRequest = REQUEST) -> str:
+    async with asyncio.timeout(10), pool.stream(request) as chunks:
+        return "".join([chunk.text async for chunk in chunks if isinstance(chunk, TextDelta)])
+
+
+async def test_the_least_busy_one_is_asked():
+    a, b, c = Member("a"), Member("b"), Member("c")
+    pool = make(a, b, c)
+    async with AsyncExitStack() as stack:
+        said = []
+        for _ in range(4):
+            chunks = await stack.enter_async_context(pool.stream(REQUEST))
+            said.append((await anext(chunks)).text)
+        assert said == ["a", "b", "c", "a"]
+    assert await say(pool) == "a"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ProviderUnavailable("x"), ProviderTimeout("x"), ProviderBusy("x"), ProviderProtocolError("x"), ModelNotFound("x")],
+)
+async def test_one_that_fails_before_its_first_chunk_is_passed_over(error):
+    a, b = Member("a", error), Member("b")
+    assert await say(make(a, b)) == "b"
+    assert len(a.requests) == len(b.requests) == 1
+
+
+async def test_one_that_fails_after_its_first_chunk_is_the_failure_of_the_answer():
+    a, b = Member("a", TextDelta("half"), ProviderUnavailable("lost")), Member("b")
+    async with make(a, b).stream(REQUEST) as chunks:
+        assert await anext(chunks) == TextDelta("half")
+        with pytest.raises(ProviderUnavailable, match="lost"):
+            await anext(chunks)
+    assert b.requests == []
+
+
+async def test_a_refused_request_is_not_tried_elsewhere():
+    a, b = Member("a", ProviderRejected("bad field")), Member("b")
+    with pytest.raises(ProviderRejected):
+        await say(make(a, b))
+    assert b.requests == []
+
+
+async def test_one_that_failed_rests_and_comes_back():
+    clock = Clock()
+    a, b = Member("a", ProviderUnavailable("x")), Member("b")
+    pool = make(a, b, clock=clock)
+    await say(pool)
+    a.items = [TextDelta("a")]
+    assert await say(pool) == "b"
+    clock.now_s += REST_S
+    assert await say(pool) == "a"
+
+
+@pytest.mark.parametrize(("asked_s", "rest_s"), [(3.0, 3.0), (3600.0, 60.0), (None, REST_S)])
+async def test_a_busy_one_rests_as_long_as_it_asks_within_reason(asked_s, rest_s):
+    clock = Clock()
+    a, b = Member("a", ProviderBusy("x", retry_after_s=asked_s)), Member("b")
+    pool = make(a, b, clock=clock)
+    await say(pool)
+    a.items = [TextDelta("a")]
+    clock.now_s += rest_s - 0.5
+    assert await say(pool) == "b"
+    clock.now_s += 0.5
+    assert await say(pool) == "a"
+
+
+async def test_one_that_lacks_the_model_does_not_rest():
+    a, b = Member("a", ModelNotFound("x")), Member("b")
+    pool = make(a, b)
+    await say(pool)
+    a.items = [TextDelta("a")]
+    assert await say(pool) == "a"
+
+
+async def test_when_all_rest_the_longest_rested_is_tried_all_the_same():
+    clock = Clock()
+    a, b = Member("a", ProviderUnavailable("a down")), Member("b", ProviderUnavailable("b down"))
+    pool = make(a, b, clock=clock)
+    with pytest.raises(ProviderUnavailable, match="b down"):
+        await say(pool)
+    a.items, b.items = [TextDelta("a")], [TextDelta("b")]
+    assert await say(pool) == "a"
+
+
+async def test_when_all_fail_what_says_most_is_told():
+    with pytest.raises(ModelNotFound):
+        await say(make(Member("a", ModelNotFound("x")), Member("b", ProviderUnavailable("down"))))
+
+
+async def test_failing_over_does_not_stretch_the_deadline():
+    clock = Clock()
+
+    class Slow(Member):
+        def stream(self, request: StepRequest):
+            clock.now_s += 4.0
+            return super().stream(request)
+
+    a, b = Slow("a", ProviderUnavailable("x")), Member("b")
+    await say(make(a, b, clock=clock))
+    assert b.requests[0].deadline_s == 1.0
+    c, d = Slow("c", ProviderUnavailable("late")), Member("d")
+    with pytest.raises(ProviderUnavailable, match="late"):
+        await say(make(c, d, clock=clock), StepRequest("m", (user("hi"),), deadline_s=3))
+    assert d.requests == []
+
+
+async def test_the_window_is_the_smallest_and_the_capabilities_are_those_of_all():
+    wide = ModelInfo("a", "m", 32768, Capabilities(native_tools=True, vision=True, tokenize=True))
+    narrow = ModelInfo("b", "m", 4096, Capabilities(native_tools=True, vision=False, tokenize=True))
+    unknown = ModelInfo("c", "m", None, Capabilities(tokenize=True))
+    pool = make(*(Member(info.provider, info=info) for info in (wide, narrow, unknown)))
+    assert await pool.describe("m") == ModelInfo("pool", "m", 4096, Capabilities(tokenize=True))
+
+
+async def test_one_that_is_away_when_all_are_described_is_left_out_and_rests():
+    a, b = Member("a", info=ProviderUnavailable("x")), Member("b")
+    pool = make(a, b)
+    assert (await pool.describe("m")).name == "pool:m"
+    a.info = None
+    assert await say(pool) == "b"
+
+
+async def test_no_member_that_knows_the_model_is_model_not_found():
+    away, without = Member("a", info=ProviderUnavailable("down")), Member("b", info=ModelNotFound("none"))
+    with pytest.raises(ModelNotFound):
+        await make(away, without).describe("m")
+
+
+async def test_a_pool_of_none_says_so():
+    pool = make()
+    for ask in (pool.list_models(), pool.describe("m"), pool.embed("m", ["x"]), say(pool)):
+        with pytest.raises(ProviderUnavailable, match="pool has no endpoints"):
+            await ask
+    assert await pool.count_tokens("m", "x") is None
+
+
+async def test_closing_closes_every_member():
+    a, b = Member("a"), Member("b")
+    await make(a, b).aclose()
+    assert (a.closed, b.closed) == (1, 1)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    async with HttpClient() as client:
+        yield client
+
+
+async def test_real_endpoints_fail_over_and_list_and_embed(http):
+    class Loading(Vllm):
+        def respond(self, request: Request) -> list[bytes]:
+            return [json_answer({"error": {"message": "Loading model"}}, 503)]
+
+    async with running(Loading()) as loading, running(Vllm()) as ready:
+        members = [OpenAIProvider("pool", Endpoint(url=server.url), http) for server in (loading, ready)]
+        pool = PoolProvider("pool", members)
+        request = StepRequest(Vllm.model, (user("hi"),), deadline_s=5)
+        assert await say(pool, request) == "".join(ANSWER)
+        assert await say(pool, request) == "".join(ANSWER)
+        assert [info.id for info in await pool.list_models()] == [Vllm.model]
+        assert len(await pool.embed(Vllm.model, ["x"])) == 1
+        assert await pool.count_tokens(Vllm.model, "one two") == 2
+        assert len(loading.requests) == 1
