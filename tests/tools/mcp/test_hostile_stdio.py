@@ -93,6 +93,7 @@ async def test_a_stubborn_server_is_killed(hostile: Hostile) -> None:
     async with hostile.open("stubborn", close_wait_s=0.1) as session:
         assert len(session.tools) == 3
     assert not any(group_exists(pid) for pid in hostile.pids())
+    assert hostile.warnings == ["shutdown: it did not leave when told to, and was killed"]
 
 
 async def test_what_a_server_started_ends_with_it(hostile: Hostile) -> None:

@@ -46,11 +46,11 @@ def normalise(raw: Any) -> tuple[JsonSchema, str]:
         return any_object(), "its schema is not an object"
     try:
         size = len(msgspec.json.encode(raw))
+        if size > MAX_SCHEMA_BYTES:
+            return any_object(), f"its schema has {size} bytes"
         schema = _schema(raw, 0)
     except (_TooDeep, RecursionError):
         return any_object(), f"its schema is more than {MAX_DEPTH} levels deep"
-    if size > MAX_SCHEMA_BYTES:
-        return any_object(), f"its schema has {size} bytes"
     if schema.setdefault("type", "object") != "object":
         return any_object(), "its schema does not describe an object"
     return _closed(schema)
@@ -144,16 +144,25 @@ def _is_anchor(reference: Any) -> bool:
 
 def _circular(refs: list[tuple[Path, dict[str, Any], Path]]) -> list[dict[str, Any]]:
     """The schemas whose reference leads, through others or at once, to something around itself."""
-    targets = {target for _, _, target in refs}
-    leads = {start: {target for path, _, target in refs if path[: len(start)] == start} for start in targets}
-    reach = {start: _reachable(start, leads) for start in targets}
-    return [node for path, node, target in refs if any(path[: len(stop)] == stop for stop in reach[target])]
+    leads: dict[Path, set[Path]] = {target: set() for _, _, target in refs}
+    around = [[path[:length] for length in range(len(path) + 1) if path[:length] in leads] for path, _, _ in refs]
+    for (_, _, target), enclosing in zip(refs, around, strict=True):
+        for outer in enclosing:
+            leads[outer].add(target)
+    looping = _in_circles(leads)
+    return [
+        node
+        for (_, node, target), enclosing in zip(refs, around, strict=True)
+        if target in looping and not looping.isdisjoint(enclosing)
+    ]
 
 
-def _reachable(start: Path, leads: dict[Path, set[Path]]) -> set[Path]:
-    seen, todo = {start}, [start]
-    while todo:
-        for target in leads[todo.pop()] - seen:
-            seen.add(target)
-            todo.append(target)
-    return seen
+def _in_circles(leads: dict[Path, set[Path]]) -> set[Path]:
+    """What remains when everything that leads nowhere, or that nothing leads to, is taken away again and again."""
+    left = set(leads)
+    while True:
+        led_to = {target for start in left for target in leads[start]}
+        kept = {start for start in left & led_to if leads[start] & left}
+        if kept == left:
+            return left
+        left = kept

@@ -22,6 +22,7 @@ from aish.wire.jsonrpc import Peer
 from aish.wire.process import ChildProcess, ProcessSpec
 
 _EXIT_WAIT_S = 1.0  # between the end of its output and its exit; longer means it only closed its output
+_KILLED = -9  # by SIGKILL, for which Windows has no name
 _STDERR_LINE_CHARS = 2000  # redacted as a whole; what is shown of it is less
 
 
@@ -50,8 +51,12 @@ class StdioTransport:
                 yield transport
             finally:
                 reading.cancel()
-                await asyncio.wait({reading})
                 await transport._peer.aclose()
+                await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.result()  # a fault in what we do with messages must not go unnoticed
+        if child.returncode == _KILLED:
+            inbox.warn("shutdown: it did not leave when told to, and was killed")
 
     async def request(
         self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
@@ -87,12 +92,17 @@ class StdioTransport:
             raise
 
     async def _read(self) -> None:
-        await self._peer.read(self._child.stdout)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_EXIT_WAIT_S):
-                await self._child.wait()
-        self._peer.close(self._reason)
-        self._gone.set_result(self._reason())
+        try:
+            await self._peer.read(self._child.stdout)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_EXIT_WAIT_S):
+                    await self._child.wait()
+        except asyncio.CancelledError:
+            self._peer.close()
+            raise
+        finally:  # whatever happens, nobody waits for an answer that nobody reads
+            self._peer.close(self._reason)
+            self._gone.set_result(self._reason())
 
     def _reason(self) -> AishError:
         if self._child.returncode is not None:
