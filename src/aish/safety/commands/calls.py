@@ -1,0 +1,211 @@
+"""One command of the loose pass: which programs it really runs, and what each of them does.
+
+Wrappers are looked through, interpreters are read; every program that comes out is held against the rules.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+
+from aish.safety.commands import tables
+from aish.safety.commands.code import check_code, check_query
+from aish.safety.commands.files import argument_writes
+from aish.safety.commands.findings import Findings
+from aish.safety.commands.filters import sed_commands
+from aish.safety.commands.model import Span
+from aish.safety.commands.options import Scan, grammar, scan
+from aish.safety.commands.places import resolve
+from aish.safety.commands.removal import HANDLERS
+from aish.safety.commands.rules import Call, apply_rules, call_of
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.tables import Client, Language
+from aish.safety.commands.words import DYNAMIC, Field
+from aish.safety.commands.wrappers import look_through
+
+_SHELLS = frozenset("sh bash zsh dash ksh ash mksh fish rbash yash oksh csh tcsh elvish nu xonsh pdksh lksh".split())
+_SHELL_OPTIONS = grammar("-o: -O: --rcfile= --init-file= +o: +O:")
+_FETCHES = re.compile(
+    r"\b(curl|wget|fetch|http|aria2c|lynx|nc|ncat|netcat|socat|base64|base32|xxd|openssl|gunzip|zcat|uudecode|telnet|"
+    r"ftp|gpg|rev|tr|hex|dig|nslookup)\b"
+)
+_REMOVES = re.compile(r"-[a-zA-Z]*(rf|fr|Rf|fR)[a-zA-Z]*")
+_BANG = re.compile(r"(?:^|=)!(.+)", re.DOTALL)
+_MAX_NESTED_CALLS = 12
+
+
+class Caller:
+    """The half of the loose pass that looks at one command."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self._nested_calls = 0
+
+    def text(self, text: str, scope: Scope, span: Span) -> None:
+        raise NotImplementedError
+
+    def call(self, fields: list[Field] | tuple[Field, ...], scope: Scope, *, fed: str = "", guess: bool = False) -> None:
+        if self._nested_calls >= _MAX_NESTED_CALLS:
+            self.findings.doubt("is wrapped too deeply to follow", fields[0].span, "too-deep", "unproved")
+            return
+        self._nested_calls += 1
+        try:
+            self._call(fields, scope, fed=fed, guess=guess)
+        finally:
+            self._nested_calls -= 1
+
+    def _call(self, fields: list[Field] | tuple[Field, ...], scope: Scope, *, fed: str, guess: bool) -> None:
+        call = call_of(fields, fed)
+        if DYNAMIC in fields[0].text:
+            self._dynamic(call)
+            return
+        if fields[0].glob:
+            self._globbed(fields, scope, fed)
+            return
+        if not guess:
+            self.findings.program(call.name)
+        self._state(call, scope)
+        for inner in look_through(call, scope.stdin):
+            if inner.text is not None:
+                self.text(inner.text, scope.copy(), inner.span)
+            elif inner.words:
+                self.call(inner.words, scope, fed=inner.fed or fed, guess=inner.guess)
+        apply_rules(call, self.findings)
+        handler = HANDLERS.get(call.name)
+        if handler is not None:
+            handler(call, scope, self.findings)
+        argument_writes(call, scope, self.findings)
+        self._interpreters(call, scope)
+
+    def _dynamic(self, call: Call) -> None:
+        shown = call.words[0].shown
+        self.findings.doubt(f"{shown} is only known when it runs", call.words[0].span, "dynamic-program", "unproved")
+        if any(_REMOVES.fullmatch(field.text) for field in call.arguments):
+            self.findings.danger(f"runs {shown} as if it were rm -rf", call.span, "remove.dynamic", "removal")
+        if shown.strip('"') in ("$0", "${0}", "$BASH_SOURCE"):
+            self.findings.danger("starts itself again", call.span, "power.fork-bomb", "power")
+
+    def _globbed(self, fields: list[Field] | tuple[Field, ...], scope: Scope, fed: str) -> None:
+        """`/bin/r?` may be rm: every dangerous program it matches is tried."""
+        pattern = fields[0].text.rpartition("/")[2]
+        self.findings.doubt(f"{fields[0].shown} may be any program that matches", fields[0].span, "glob-program", "unproved")
+        known = {*HANDLERS, *tables.destructive().rules.names(), *_SHELLS}
+        for name in sorted(name for name in known if fnmatchcase(name, pattern))[:8]:
+            self.call([Field(name, fields[0].span, fields[0].raw), *fields[1:]], scope, fed=fed)
+
+    def _state(self, call: Call, scope: Scope) -> None:
+        """What changes the shell for the commands after it."""
+        if call.name in ("cd", "pushd"):
+            targets = [field for field in call.arguments if field.text not in ("-P", "-L", "-e", "--")]
+            scope.cwd = resolve(targets[0].text, scope) if targets and targets[0].text != "-" else scope.home
+            if targets and targets[0].text == "-":
+                scope.cwd = None
+        elif call.name == "popd":
+            scope.cwd = None
+        elif call.name == "alias":
+            for field in call.arguments:
+                name, equals, text = field.text.partition("=")
+                if equals:
+                    scope.define_alias(name, text)
+
+    def _interpreters(self, call: Call, scope: Scope) -> None:
+        if call.name in _SHELLS:
+            self._shell(call, scope)
+        elif call.name in ("source", "."):
+            self._source(call, scope)
+        elif call.name in ("at", "batch") and scope.stdin is not None:
+            self._stdin_script(call, scope)
+        elif call.name == "crontab":
+            self._crontab(call)
+        elif call.name in ("sed", "gsed"):
+            for text in sed_commands([field.text for field in call.arguments]):
+                self.text(text, scope, call.span)
+        elif call.name == "git":
+            for match in (_BANG.search(field.text) for field in call.arguments):
+                if match:
+                    self.text(match[1], scope, call.span)
+        elif call.name in ("make", "gmake") and scope.stdin:
+            recipes = re.findall(r"(?m)^\t(.+)$|;\s*(.+)$", scope.stdin)
+            self.text("\n".join(first or second for first, second in recipes), scope, call.span)
+        for language in tables.languages().find(call.name):
+            self._language(language, call, scope)
+        for client in tables.clients().find(call.name):
+            self._client(client, call, scope)
+
+    def _shell(self, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, _SHELL_OPTIONS, stop=True)
+        if found.has("-c", "--command") and found.positionals:
+            self._shell_text(found.positionals[0], scope)
+        elif found.positionals and not found.has("-s") and found.positionals[0].text not in ("-", "/dev/stdin"):
+            self._fetched(found.positionals[0])
+        elif scope.stdin is not None:
+            self._stdin_script(call, scope)
+
+    def _shell_text(self, field: Field, scope: Scope) -> None:
+        self._fetched(field)
+        self.text(field.text.replace(DYNAMIC, "$UNKNOWN"), scope.copy(), field.span)
+
+    def _fetched(self, field: Field) -> None:
+        """A script that comes out of a download or a decoder: `bash <(curl …)`, `sh -c "$(curl …)"`."""
+        inside = re.search(r"[$<]\(|`", field.raw)
+        if inside and _FETCHES.search(field.raw, inside.start()):
+            self.findings.danger("runs what it has just downloaded or decoded", field.span, "interpreter.fetched", "interpreter")
+
+    def _source(self, call: Call, scope: Scope) -> None:
+        for field in call.arguments[:1]:
+            self._fetched(field)
+            if field.text in ("/dev/stdin", "/dev/fd/0", "-") and scope.stdin is not None:
+                self._stdin_script(call, scope)
+
+    def _stdin_script(self, call: Call, scope: Scope) -> None:
+        text = scope.stdin or ""
+        if DYNAMIC in text:
+            self.findings.danger(f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter")
+        inner = scope.copy()
+        inner.stdin = None
+        self.text(text.replace(DYNAMIC, "$UNKNOWN"), inner, call.span)
+
+    def _crontab(self, call: Call) -> None:
+        found = scan(call.arguments, grammar("-u:"))
+        if found.positionals:
+            self.findings.danger("replaces every scheduled job", call.span, "startup.crontab", "startup")
+
+    def _language(self, language: Language, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, grammar(language.options, single=language.single))
+        texts = _given_code(language.code, found)
+        positionals = found.positionals
+        if language.verb and positionals and positionals[0].text == language.verb:
+            texts += [field.text for field in positionals[1:2]]
+        module = found.value("-m")
+        if module and language.name == "Python":
+            self.call([Field(module, call.span, module), *positionals], scope)
+        elif not texts and positionals and positionals[0].text != "-":
+            self._fetched(positionals[0])
+            self.call(positionals, scope, guess=True)
+        elif not texts and scope.stdin is not None and not found.has("-V", "--version", "-v", "--help", "-h"):
+            texts = [scope.stdin]
+            if DYNAMIC in scope.stdin:
+                self.findings.danger(f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter")
+        for text in texts:
+            for command in check_code(language, text, call.span, self.findings):
+                self.text(command, scope.copy(), call.span)
+
+    def _client(self, client: Client, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, grammar(client.options, single=client.single))
+        texts = _given_code(client.code, found)
+        if scope.stdin:
+            texts.append(scope.stdin)
+        for text in texts:
+            for command in check_query(client, text, call.span, self.findings):
+                self.text(command, scope.copy(), call.span)
+
+
+def _given_code(names: str, found: Scan) -> list[str]:
+    """The values of the options that carry code; "0" or "1" is a positional, "all" all of them."""
+    texts = found.values(*names.split())
+    for name in names.split():
+        if name == "all":
+            texts += [" ".join(field.text for field in found.positionals)]
+        elif name.isdecimal():
+            texts += [field.text for field in found.positionals[int(name) : int(name) + 1]]
+    return texts

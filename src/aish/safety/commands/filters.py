@@ -1,0 +1,91 @@
+"""Small languages inside arguments, sed, awk and find, read far enough to prove that they only print."""
+
+from __future__ import annotations
+
+import re
+
+_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/[IM]*|\+\d+|~\d+)"
+_ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*{_ADDRESS})?)?\s*!?\s*")
+_PLAIN = frozenset("pPdDqQ=nNgGhHxl{}z")
+_BRANCH = re.compile(r"[btT]\s*\w*\s*(?=[;\n}]|$)|:\s*\w+\s*(?=[;\n}]|$)|#[^\n]*")
+_FLAGS = re.compile(r"[gpiIM0-9]*")
+_SUBSTITUTE_RUN = re.compile(r"s(.)((?:(?!\1).)*)\1((?:(?!\1).)*)\1[gpiIM0-9]*e")
+_EXECUTE = re.compile(r"(?:^|[;{\n\d$/])\s*e\s+([^\n]+)")
+
+
+def sed_is_pure(script: str) -> bool:
+    """True when every command of the script only edits the stream: no w, e, r, W, R, F and no unknown flag."""
+    position = 0
+    while position < len(script):
+        match = _ADDRESSES.match(script, position)
+        position = match.end() if match else position
+        if position >= len(script):
+            return True
+        end = _sed_command(script, position)
+        if end is None:
+            return False
+        rest = script[end:].lstrip(" \t")
+        if rest and rest[0] not in ";\n}" and script[position] not in "{}":
+            return False
+        position = len(script) - len(rest.lstrip(";\n \t"))
+    return True
+
+
+def _sed_command(script: str, position: int) -> int | None:
+    """Where the command ends, or None when it may do more than print."""
+    command = script[position]
+    if command in _PLAIN:
+        digits = re.compile(r"\s*\d*").match(script, position + 1) if command in "qQl" else None
+        return digits.end() if digits else position + 1
+    if command in "sy":
+        return _sed_substitute(script, position)
+    branch = _BRANCH.match(script, position)
+    return branch.end() if branch else None
+
+
+def _sed_substitute(script: str, position: int) -> int | None:
+    separator = script[position + 1 : position + 2]
+    if not separator or separator in "\\\n" or separator.isalnum() or separator.isspace():
+        return None
+    at = position + 2
+    for _ in range(2):
+        while at < len(script) and script[at] != separator:
+            if script[at] == "[" and "]" not in script[at:]:
+                return None
+            at += 2 if script[at] == "\\" else 1
+        if at >= len(script):
+            return None
+        at += 1
+    flags = _FLAGS.match(script, at)
+    return flags.end() if flags else at
+
+
+def sed_commands(arguments: list[str]) -> list[str]:
+    """Shell commands a sed script would run through `e`."""
+    found: list[str] = []
+    for text in arguments:
+        if "e" in text and not text.startswith("--"):
+            found += [match[3] for match in _SUBSTITUTE_RUN.finditer(text)] + _EXECUTE.findall(text)
+    return found[:16]
+
+
+def awk_is_pure(program: str) -> bool:
+    """True when nothing in the program can run a command or write a file.
+
+    Words are refused wherever they are, in strings too, and `>` anywhere behind a print: simple, and never wrong.
+    """
+    if re.search(r"system|getline|@|\|", program.replace("||", "")):
+        return False
+    printing = re.search(r"print", program)
+    return printing is None or ">" not in program[printing.start() :]
+
+
+FIND_PLAIN = frozenset(
+    """-a -and -o -or -not ! ( ) , -print -print0 -prune -empty -depth -d -mount -xdev -daystart -follow -noleaf -readable
+    -writable -executable -true -false -nouser -nogroup -ls -quit -L -H -P -E -X -ignore_readdir_race -warn -nowarn -s""".split()
+)
+FIND_VALUED = frozenset(
+    """-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -mtime -atime -ctime
+    -mmin -amin -cmin -newer -anewer -cnewer -newermt -newerat -newerct -user -group -uid -gid -perm -maxdepth -mindepth -links -inum
+    -samefile -lname -ilname -fstype -printf -used -context -D -Btime -Bmin -flags""".split()
+)

@@ -1,0 +1,75 @@
+"""The whole judgement of one line: parse, loose pass, strict pass, verdict."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import structs
+
+from aish.safety.commands.findings import Findings
+from aish.safety.commands.loose import Loose
+from aish.safety.commands.parse import MAX_BYTES, TooBig, parse
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.strict import prove
+from aish.safety.commands.verdict import Level, Reason, ShellContext, Verdict
+
+# Control characters, blanks the shell does not take for blanks, invisible and direction-changing characters: what is
+# shown is not what runs.
+_DECEPTIVE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
+    "\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff]"
+)
+_MAX_REASONS = 12
+
+
+def classify(line: str, context: ShellContext) -> Verdict:
+    """Never raises for any text, never looks at the machine. Over the bounds, on errors and in doubt: unknown."""
+    if len(line) > MAX_BYTES:
+        return Verdict(Level.UNKNOWN, (Reason("the line is too long to check", (0, len(line)), "too-big", "unproved"),))
+    doubts = _deceptions(line)
+    text = line.replace("\0", "").encode("utf-8", "replace").decode() if doubts else line
+    findings = Findings()
+    try:
+        parsed = parse(text)
+        if not parsed.sound:
+            doubts.append(Reason("could not be understood as shell", (0, len(line)), "parse", "unproved"))
+        Loose(findings).walk(parsed.script, Scope(context))
+        if findings.level is Level.SAFE and not doubts:
+            doubts = prove(parsed.script, context)
+    except (TooBig, RecursionError) as exc:
+        says = str(exc) if isinstance(exc, TooBig) else "the line is nested too deeply to check"
+        doubts.append(Reason(says, (0, len(line)), "too-big", "unproved"))
+    return _verdict(findings, doubts, text)
+
+
+def _deceptions(line: str) -> list[Reason]:
+    if line.isascii() and line.isprintable():
+        return []
+    match = _DECEPTIVE.search(line)
+    if match is None:
+        return []
+    start = len(line[: match.start()].encode("utf-8", "replace"))
+    text = f"holds a character that hides what runs (U+{ord(match[0]):04X})"
+    return [Reason(text, (start, start + 1), "deceptive", "unproved")]
+
+
+def _verdict(findings: Findings, doubts: list[Reason], text: str) -> Verdict:
+    level = findings.level
+    if level is Level.SAFE and doubts:
+        level = Level.UNKNOWN
+    reasons = sorted([*findings.reasons, *doubts], key=_weight)[:_MAX_REASONS]
+    writes = findings.writes
+    if not text.isascii():
+        source = text.encode()
+        reasons = [structs.replace(reason, span=_in_characters(source, reason.span)) for reason in reasons]
+        writes = [structs.replace(write, span=_in_characters(source, write.span)) for write in writes]
+    return Verdict(level, tuple(reasons), tuple(writes), tuple(findings.programs))
+
+
+def _weight(reason: Reason) -> tuple[bool, bool]:
+    return not reason.catastrophe, reason.level is not Level.DESTRUCTIVE
+
+
+def _in_characters(source: bytes, span: tuple[int, int]) -> tuple[int, int]:
+    start, end = (len(source[:offset].decode("utf-8", "ignore")) for offset in span)
+    return start, end

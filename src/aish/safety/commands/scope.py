@@ -1,0 +1,54 @@
+"""What is known of the shell at one point of a line: where it stands, what its variables hold, what its names mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aish.safety.commands.verdict import ShellContext
+
+DEFAULT_IFS = " \t\n"
+
+
+class Scope:
+    """Changes as the walk goes through `cd`, assignments, aliases and functions; a subshell gets a copy."""
+
+    def __init__(self, context: ShellContext) -> None:
+        self.cwd: str | None = context.cwd
+        self.home = context.home
+        self.roots = context.roots or (context.cwd,)
+        self.aliases: Mapping[str, str] = context.aliases
+        self.functions: Mapping[str, str] = context.functions
+        self._variables: dict[str, str | None] = dict(context.variables)
+        self.stdin: str | None = None  # the text fed to the command, where it is known
+
+    def copy(self) -> Scope:
+        twin = object.__new__(Scope)
+        twin.__dict__.update(self.__dict__)
+        twin._variables = dict(self._variables)
+        return twin
+
+    def value(self, name: str) -> str | None:
+        """None when it is not known, which is not the same as empty."""
+        if name in self._variables:
+            return self._variables[name]
+        if name == "HOME":
+            return self.home
+        if name == "PWD":
+            return self.cwd
+        return DEFAULT_IFS if name == "IFS" else None
+
+    def assign(self, name: str, value: str | None) -> None:
+        self._variables[name] = value
+
+    def define_alias(self, name: str, text: str) -> None:
+        self.aliases = {**self.aliases, name: text}
+
+    def define_function(self, name: str) -> None:
+        self.functions = {**self.functions, name: ""}
+
+    def without(self, name: str) -> Scope:
+        """For the text of an alias or a function, in which its own name means the program again."""
+        twin = self.copy()
+        twin.aliases = {key: text for key, text in self.aliases.items() if key != name}
+        twin.functions = {key: text for key, text in self.functions.items() if key != name}
+        return twin

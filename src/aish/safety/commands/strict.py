@@ -1,0 +1,216 @@
+"""The strict pass: proves that a line only reads. What it cannot prove it says, and the line is then unknown.
+
+Nothing here guesses. A word counts only when its value is certain, or when no value of it could do harm where it
+stands; a program only when a table permits it; an option only when it is listed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aish.safety.commands.model import Assignment, Block, Kind, Node, Opaque, Param, Redirect, Simple, Sub, Text, Word
+from aish.safety.commands.places import is_secret, resolve
+from aish.safety.commands.programs import find_doubt
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.verdict import Reason, ShellContext
+from aish.safety.commands.words import Field, expand
+
+# Variables that change nothing but how output looks. Any other name in capitals may steer a program.
+_HARMLESS_NAMES = frozenset(
+    """LC_ALL LC_COLLATE LC_CTYPE LC_NUMERIC LC_TIME LC_MESSAGES LANG LANGUAGE TZ NO_COLOR FORCE_COLOR CLICOLOR COLUMNS LINES TERM
+    GREP_COLORS LS_COLORS GIT_OPTIONAL_LOCKS""".split()
+)
+_OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_STEERING_NAMES = re.compile(r".*_proxy|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path")
+_PLAIN_OPERATORS = frozenset({"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"})
+_ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
+_SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_MAX_DOUBTS = 8
+
+
+def prove(script: Block, context: ShellContext) -> list[Reason]:
+    """What stands against the line being read-only; empty means proved."""
+    prover = _Prover(context, _assigned(script))
+    prover.node(script)
+    return prover.doubts
+
+
+class _Prover:
+    def __init__(self, context: ShellContext, assigned: set[str]) -> None:
+        self.doubts: list[Reason] = []
+        self._scope = Scope(context)
+        for name in assigned:
+            self._scope.assign(name, None)
+
+    def doubt(self, text: str, span: tuple[int, int], rule: str) -> None:
+        if len(self.doubts) < _MAX_DOUBTS:
+            self.doubts.append(Reason(text, span, rule, "unproved"))
+
+    def node(self, node: Node) -> None:
+        if len(self.doubts) >= _MAX_DOUBTS:
+            return
+        if isinstance(node, Simple):
+            self._simple(node)
+            return
+        if node.kind is Kind.FUNCTION:
+            self.doubt("defines a function", node.span, "function")
+        elif node.kind in (Kind.BROKEN, Kind.ARITHMETIC):
+            self.doubt("holds a part that cannot be proved harmless", node.span, "opaque")
+        elif node.kind is Kind.TEST:
+            self._test(node)
+        elif node.kind is Kind.FOR and not _is_own_name(node.name):
+            self.doubt(f"sets {node.name or 'a variable'}", node.span, "assignment")
+        for word in node.words:
+            self._word(word)
+        for child in node.body:
+            self.node(child)
+        self._redirects(node.redirects)
+
+    def _simple(self, node: Simple) -> None:
+        for assignment in node.assignments:
+            self._assignment(assignment, alone=not node.words)
+        for word in node.words:
+            self._word(word)
+        self._redirects(node.redirects)
+        if not node.words or self.doubts:
+            return
+        fields = [field for word in node.words for field in expand(word, self._scope)]
+        if not fields:
+            self.doubt("the program is only known when it runs", node.span, "dynamic-program")
+            return
+        self._command(node, fields)
+
+    def _command(self, node: Simple, fields: list[Field]) -> None:
+        name = fields[0].text
+        first = node.words[0]
+        if name in self._scope.functions:
+            self.doubt(f"{name} is a function here", first.span, "function")
+            return
+        if name in self._scope.aliases and first.raw == name:
+            self._alias(node, name)
+            return
+        if not fields[0].exact:
+            self.doubt(f"{fields[0].shown} is only known when it runs", first.span, "dynamic-program")
+            return
+        found = find_doubt(fields, self._scope)
+        if found is not None:
+            self.doubt(found, node.span, "not-permitted")
+        for field in fields[1:]:
+            path = resolve(field.text, self._scope) if field.exact else None
+            if path is not None and is_secret(path, self._scope):
+                self.doubt(f"reads {field.text}, which holds a secret", field.span, "secret")
+        if name in ("cd", "pushd", "popd"):
+            exact = len(fields) == 2 and fields[1].exact and fields[1].text != "-"
+            self._scope.cwd = resolve(fields[1].text, self._scope) if exact else None
+
+    def _alias(self, node: Simple, name: str) -> None:
+        """The alias's text with the rest of the command, proved in its turn."""
+        from aish.safety.commands.parse import TooBig, parse
+
+        rest = " ".join(word.raw for word in node.words[1:])
+        try:
+            parsed = parse(f"{self._scope.aliases[name]} {rest}")
+        except TooBig:
+            self.doubt(f"{name} is an alias too long to check", node.span, "alias")
+            return
+        scope = self._scope
+        self._scope = scope.without(name)
+        before = len(self.doubts)
+        self.node(parsed.script)
+        self._scope = scope
+        if len(self.doubts) > before or not parsed.sound:
+            del self.doubts[before:]
+            self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
+
+    def _assignment(self, assignment: Assignment, *, alone: bool) -> None:
+        harmless = _is_own_name(assignment.name) if alone else assignment.name in _HARMLESS_NAMES
+        if not harmless or assignment.indexed:
+            self.doubt(f"sets {assignment.name}, which may change what programs do", assignment.span, "assignment")
+        for word in assignment.value:
+            self._word(word)
+
+    def _redirects(self, redirects: tuple[Redirect, ...]) -> None:
+        for redirect in redirects:
+            if redirect.target is None:
+                continue
+            self._word(redirect.target)
+            if redirect.operator in ("<<", "<<-", "<<<"):
+                continue
+            fields = expand(redirect.target, self._scope)
+            if len(fields) != 1 or not fields[0].exact or not self._is_quiet(redirect.operator, fields[0].text):
+                self.doubt(f"redirects to {redirect.target.raw}" if ">" in redirect.operator
+                           else f"reads {redirect.target.raw}", redirect.span, "redirect")  # fmt: skip
+
+    def _is_quiet(self, operator: str, target: str) -> bool:
+        if operator.endswith("&") and (target.isdecimal() or target == "-"):
+            return True
+        if ">" in operator:
+            return target in _SINKS
+        path = resolve(target, self._scope)
+        return operator == "<" and path is not None and not path.startswith(("/dev/tcp", "/dev/udp")) \
+            and not is_secret(path, self._scope)  # fmt: skip
+
+    def _word(self, word: Word) -> None:
+        """The scripts inside the word, and the expansions that can do more than give a value."""
+        if word.literal is not None:
+            return
+        for part in word.parts:
+            if isinstance(part, Sub):
+                if part.direction == ">":
+                    self.doubt("feeds its output to another command", word.span, "substitution")
+                scope = self._scope
+                self._scope = scope.copy()
+                self.node(part.script)
+                self._scope = scope
+            elif isinstance(part, Param):
+                self._parameter(part, word)
+            elif isinstance(part, Opaque):
+                self._opaque(part, word)
+
+    def _parameter(self, part: Param, word: Word) -> None:
+        if part.operator not in _PLAIN_OPERATORS:
+            self.doubt(f"{part.raw} may do more than give a value", word.span, "expansion")
+        if part.operand is not None:
+            self._word(part.operand)
+
+    def _opaque(self, part: Opaque, word: Word) -> None:
+        """Arithmetic evaluates what its variables hold, which may run commands: only plain numbers are proved."""
+        inside = part.raw.removeprefix("$((").removesuffix("))")
+        if part.raw.startswith("${#") and re.fullmatch(r"\$\{#\w+\}", part.raw):
+            return
+        if not part.arithmetic or not _NUMBER.fullmatch(inside):
+            self.doubt(f"{part.raw} cannot be worked out safely", word.span, "expansion")
+
+    def _test(self, node: Block) -> None:
+        operators = {word.literal for word in node.words}
+        dynamic = any(word.literal is None and not _is_count(word) for word in node.words)
+        if "-v" in operators or "-R" in operators:
+            self.doubt("tests a name that may run a command", node.span, "test")
+        elif node.name == "[[" and dynamic and operators & _ARITHMETIC_TESTS:
+            self.doubt("compares as numbers what may run a command", node.span, "test")
+
+
+def _is_count(word: Word) -> bool:
+    """`$#`, `$?`, `$$` and `$!` are always numbers."""
+    return all(isinstance(part, Text) or (isinstance(part, Param) and part.name in ("#", "?", "$", "!")) for part in word.parts)
+
+
+def _is_own_name(name: str) -> bool:
+    """A name of the person's own, in small letters, that no shell gives a meaning."""
+    return _OWN_NAME.fullmatch(name) is not None and _STEERING_NAMES.fullmatch(name) is None
+
+
+def _assigned(node: Node) -> set[str]:
+    """Every name the line itself may set, so that what the context says of them no longer counts."""
+    if isinstance(node, Simple):
+        names = {assignment.name for assignment in node.assignments}
+        if node.words and node.words[0].literal in ("read", "mapfile", "readarray", "unset", "getopts", "printf", "let"):
+            names |= {word.raw for word in node.words[1:]}
+        return names.union(*(_assigned_in(word) for word in node.words)) if names or node.words else names
+    own = {node.name} if node.kind is Kind.FOR else set()
+    return own.union(*(_assigned(child) for child in node.body))
+
+
+def _assigned_in(word: Word) -> set[str]:
+    return set() if word.literal is not None else set().union(*(_assigned(part.script) for part in word.parts if isinstance(part, Sub)))

@@ -1,0 +1,233 @@
+"""The tables in data/, read once at first use. Code asks by a program's name."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from fnmatch import fnmatchcase
+from importlib import resources
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from aish.safety.commands.options import Grammar, grammar
+from aish.safety.commands.verdict import Change, Level
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A way to lose something. Every condition that is given must hold."""
+
+    id: str
+    program: str
+    says: str
+    kind: str = msgspec.field(name="class")
+    verb: str = ""
+    word: str = ""
+    flags: tuple[str, ...] = ()
+    unless: str = ""
+    method: str = ""
+    dynamic: bool = False
+    level: Level = Level.DESTRUCTIVE
+    catastrophe: bool = False
+
+
+class Wrapper(msgspec.Struct, frozen=True):
+    program: str
+    options: str = ""
+    verb: str = ""
+    skip: int = 0
+    after: str = ""
+    text: bool = False
+    scripts: str = ""
+    only_scripts: bool = False
+    assignments: bool = False
+    bang: bool = False
+    applescript: bool = False
+    each: bool = False
+    permitted: str | None = None
+
+
+class Writer(msgspec.Struct, frozen=True):
+    program: str
+    which: str
+    to: str = ""
+    options: str = ""
+    needs: str = ""
+    append: str = ""
+    change: Change = Change.OVERWRITE
+
+
+class Language(msgspec.Struct, frozen=True):
+    name: str
+    program: str
+    code: str
+    destroys: str
+    options: str = ""
+    verb: str = ""
+    single: bool = False
+    writes: str = "(?!)"
+    spawns: str = "(?!)"
+    hides: str = "(?!)"
+
+
+class Client(msgspec.Struct, frozen=True):
+    """A program that takes a query language."""
+
+    program: str
+    code: str
+    options: str = ""
+    single: bool = False
+    mongo: bool = False
+
+
+class Permit(msgspec.Struct, frozen=True):
+    """With what a program may be run and stay read-only."""
+
+    flags: str = ""
+    uses: tuple[str, ...] = ()
+    require: str = ""
+    listing: str = ""
+    max: int | None = None
+    positional: str = ""
+    check: str = ""
+    single: bool = False
+    verbs: dict[str, Any] = {}
+
+
+class Places(msgspec.Struct, frozen=True):
+    scratch: tuple[str, ...]
+    sinks: tuple[str, ...]
+    system: tuple[str, ...]
+    precious: frozenset[str]
+    disk: str
+    startup: tuple[str, ...]
+    keys: tuple[str, ...]
+    anywhere: tuple[str, ...]
+    secrets: tuple[str, ...]
+    secret_files: tuple[str, ...]
+    data: str
+    writer: tuple[Writer, ...]
+
+
+Entry = TypeVar("Entry", Rule, Wrapper, Writer, Language, Client)
+
+
+class ByProgram(Generic[Entry]):
+    """Entries found by a program's name; names in the tables may be globs (`mkfs.*`)."""
+
+    def __init__(self, entries: tuple[Entry, ...], same: dict[str, str] | None = None) -> None:
+        self._exact: dict[str, list[Entry]] = {}
+        self._globs: list[tuple[str, Entry]] = []
+        for entry in entries:
+            for name in entry.program.split():
+                if "*" in name or "?" in name:
+                    self._globs.append((name, entry))
+                    continue
+                for alias in (name, *(same or {}).get(name, "").split()):
+                    self._exact.setdefault(alias, []).append(entry)
+
+    def find(self, name: str) -> list[Entry]:
+        found = self._exact.get(name, [])
+        more = [entry for glob, entry in self._globs if fnmatchcase(name, glob)]
+        return found + more if more else found
+
+    def names(self) -> set[str]:
+        return {*self._exact}
+
+
+def _load(name: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files(__package__) / "data" / name).read_text("utf-8"))
+
+
+class Destructive(msgspec.Struct, frozen=True):
+    rules: ByProgram[Rule]
+    grammars: dict[str, Grammar]
+    blank: Grammar
+    blank_single: Grammar
+    single: frozenset[str]
+
+    def grammar(self, program: str) -> Grammar:
+        return self.grammars.get(program) or (self.blank_single if program in self.single else self.blank)
+
+
+@functools.cache
+def destructive() -> Destructive:
+    data = _load("destructive.toml")
+    single = frozenset(data["single"]["names"].split())
+    same: dict[str, str] = data["same"]
+    grammars: dict[str, Grammar] = {}
+    for name, text in data["options"].items():
+        for alias in (name, *same.get(name, "").split()):
+            grammars[alias] = grammar(text, single=alias in single)
+    rules = ByProgram(msgspec.convert(data["rule"], tuple[Rule, ...]), same)
+    return Destructive(rules, grammars, grammar(""), grammar("", single=True), single)
+
+
+@functools.cache
+def wrappers() -> ByProgram[Wrapper]:
+    return ByProgram(msgspec.convert(_load("wrappers.toml")["wrapper"], tuple[Wrapper, ...]))
+
+
+@functools.cache
+def places() -> Places:
+    return msgspec.convert(_load("places.toml"), Places)
+
+
+@functools.cache
+def writers() -> ByProgram[Writer]:
+    return ByProgram(places().writer)
+
+
+@functools.cache
+def _code() -> dict[str, Any]:
+    return _load("code.toml")
+
+
+@functools.cache
+def languages() -> ByProgram[Language]:
+    return ByProgram(msgspec.convert(_code()["language"], tuple[Language, ...]))
+
+
+@functools.cache
+def clients() -> ByProgram[Client]:
+    return ByProgram(msgspec.convert(_code()["client"], tuple[Client, ...]))
+
+
+class ReadOnly(msgspec.Struct, frozen=True):
+    harmless: frozenset[str]
+    sets: dict[str, str]
+    permits: dict[str, Permit]
+
+    def flags(self, permit: Permit) -> str:
+        return " ".join((permit.flags, *(self.sets[name] for name in permit.uses)))
+
+
+@functools.cache
+def read_only() -> ReadOnly:
+    data = _load("readonly.toml")
+    permits: dict[str, Permit] = {}
+    for names, table in data["program"].items():
+        permit = msgspec.convert(table, Permit)
+        for name in names.split("|"):
+            permits[name.replace("\\", "")] = permit
+    return ReadOnly(frozenset(data["harmless"].split()), data["sets"], permits)
+
+
+class Verbs(msgspec.Struct, frozen=True):
+    options: str
+    single: bool
+    entries: tuple[tuple[re.Pattern[str], Permit], ...]
+
+
+@functools.cache
+def verbs(program: str) -> Verbs:
+    """The subcommands a program may be run with."""
+    table = read_only().permits[program].verbs
+    options, single = table.get("options", ""), table.get("single", False)
+    entries = [
+        (re.compile(pattern), msgspec.convert({"single": single, **permit}, Permit))
+        for pattern, permit in table.items()
+        if isinstance(permit, dict)
+    ]
+    return Verbs(options, single, tuple(entries))

@@ -1,0 +1,70 @@
+"""What is asked of the classifier and what it answers: frozen data, no judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+
+class Level(StrEnum):
+    SAFE = "safe"  # proved read-only
+    UNKNOWN = "unknown"  # not proved, nothing alarming seen
+    DESTRUCTIVE = "destructive"  # loses data or control
+
+
+class Change(StrEnum):
+    """What happens to a path."""
+
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+    CREATE = "create"
+    MODIFY = "modify"
+    REMOVE = "remove"
+
+
+class ShellContext(msgspec.Struct, frozen=True):
+    """All the classifier knows about the shell: it looks at no file, no process and no environment itself.
+
+    `functions` maps a name to its body, "" when the body is not known. `variables` holds only values known for certain.
+    """
+
+    cwd: str
+    home: str
+    roots: tuple[str, ...] = ()  # the workspace; empty means the working directory
+    aliases: Mapping[str, str] = {}
+    functions: Mapping[str, str] = {}
+    variables: Mapping[str, str] = {}
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """`span` is in characters of the line: what to underline when a person asks why."""
+
+    text: str
+    span: tuple[int, int]
+    rule: str
+    kind: str  # the class of danger, or "unproved"
+    level: Level = Level.UNKNOWN
+    catastrophe: bool = False
+
+
+class Write(msgspec.Struct, frozen=True):
+    """`path` is absolute when it could be resolved, else as written; unresolved counts as outside the workspace."""
+
+    path: str
+    change: Change
+    inside: bool
+    span: tuple[int, int]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    level: Level
+    reasons: tuple[Reason, ...] = ()
+    writes: tuple[Write, ...] = ()
+    programs: tuple[str, ...] = ()
+
+    @property
+    def catastrophe(self) -> bool:
+        """Asks even when everything is approved."""
+        return any(reason.catastrophe for reason in self.reasons)
