@@ -162,8 +162,12 @@ class Peer:
     async def read(self, source: AsyncIterator[bytes]) -> None:
         """Until the stream ends. Does not close the peer: whoever calls knows better why it ended."""
         async for piece in source:
-            for body in self._framing.feed(piece):
-                self._take(body)
+            self.feed(piece)
+
+    def feed(self, data: bytes) -> None:
+        """The same for one piece, where whoever reads has no use for a task."""
+        for body in self._framing.feed(data):
+            self._take(body)
 
     def _take(self, body: bytes | Oversize) -> None:
         if isinstance(body, Oversize):

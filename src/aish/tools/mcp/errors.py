@@ -105,16 +105,14 @@ class Faults:
         self._stderr_tail = stderr_tail
 
     @contextmanager
-    def translated(self, phase: Phase, what: str = "") -> Iterator[None]:
-        """`what` names the tool, resource or prompt that it was about."""
+    def translated(self, phase: Phase) -> Iterator[None]:
         try:
             yield
-        except McpError:
-            raise
         except AishError as exc:
-            raise self.translate(phase, exc, what) from None
+            raise self.translate(phase, exc) from None
 
     def translate(self, phase: Phase, exc: AishError, what: str = "") -> McpError:
+        """`what` names the tool, resource or prompt that it was about. An McpError stays what it is."""
         match exc:
             case McpError():
                 return exc

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import aish
-from aish.errors import BadResponse
+from aish.errors import AishError, BadResponse
 from aish.tools.mcp.errors import Faults, SessionGone
 from aish.tools.mcp.text import clean
 from aish.tools.mcp.transport import Inbox, Transport
@@ -74,8 +74,10 @@ class Link:
         headers: Sequence[tuple[str, str]] = (),
     ) -> Result:
         """`what` names in errors what it is about."""
-        with self.faults.translated(phase, what):
+        try:
             return _decoded(await self._send(method, params, timeout_s, headers), result)
+        except AishError as exc:
+            raise self.faults.translate(phase, exc, what) from None
 
     async def _send(
         self, method: str, params: dict[str, Any], timeout_s: float, headers: Sequence[tuple[str, str]] = ()
