@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
+from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from aish.ports import Provider
+from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
 from aish.providers.endpoint import Endpoint
+from aish.providers.model_cache import ModelCache
 from aish.providers.ollama import OllamaProvider
 from aish.providers.openai import OpenAIProvider
 from aish.providers.pool import PoolProvider
@@ -19,9 +21,10 @@ from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.chunks import Chunk, StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
-from aish.types.requests import StepRequest
+from aish.types.requests import Sampling, StepRequest
 from aish.wire.http import HttpClient
 from support.backends import FakeBackend, Ollama, Vllm, running
+from support.models import model_cache  # noqa: F401  a fixture
 from support.raw_server import Peer, RawServer, nothing_left, raw_server
 
 KEY = "sk-very-secret-42"
@@ -129,7 +132,7 @@ async def http_backends(request: pytest.FixtureRequest) -> AsyncIterator[Backend
 
 
 async def say(provider: Provider, request: StepRequest) -> list[Chunk]:
-    async with asyncio.timeout(20), provider.stream(request) as chunks:
+    async with asyncio.timeout(100), provider.stream(request) as chunks:
         return [chunk async for chunk in chunks]
 
 
@@ -277,3 +280,30 @@ async def test_a_key_never_shows(backends: Backends):
     provider = await backends.answering()
     endpoint = Endpoint(url="http://127.0.0.1:1", key=KEY, headers={"x-key": KEY})
     assert KEY not in f"{provider!r} {provider} {endpoint!r} {endpoint} {endpoint.__rich_repr__()}"
+
+
+async def test_the_embedded_model_keeps_the_same_promises(model_cache: ModelCache):  # noqa: F811
+    """With the real llama.cpp, in one life: loading it for each promise would take too long."""
+    async with nothing_left(), HttpClient() as http:
+        provider = EmbeddedProvider(
+            model_cache,
+            lambda url, key: OpenAIProvider("embedded", Endpoint(url=url, key=key), http),
+            EmbeddedSettings(context_size=1024),
+        )
+        request = StepRequest("smollm2", (user("Say yes."),), sampling=Sampling(max_tokens=4), deadline_s=60)
+        try:
+            chunks = await say(provider, request)
+            assert [isinstance(chunk, StepFinished) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+            assert await provider.count_tokens("smollm2", "one two three") == 3
+            assert await provider.count_tokens("smollm2", "\udcff") is not None
+            assert (await provider.describe("smollm2")).context_size == 1024
+            with pytest.raises(ModelNotFound):
+                await say(provider, StepRequest("nope", request.messages))
+            with pytest.raises(ProviderTimeout):
+                await say(provider, StepRequest("smollm2", (user("Count to one thousand."),), deadline_s=0.001))
+            with pytest.raises(ProviderRejected, match="exceeds the available context size") as caught:
+                await say(provider, StepRequest("smollm2", (user("word " * 2000),), deadline_s=60))
+            assert caught.value.hint.startswith("the conversation no longer fits the model")
+        finally:
+            await provider.aclose()
+            await provider.aclose()
