@@ -110,15 +110,17 @@ class Reply(Resumable):
         return answer
 
     def _answer_among(self, messages: list[Message]) -> Message | None:
-        found = None
+        others = []
         for message in messages:
             if not message.is_answer:
                 self._pass_on(message)
             elif integer(message.id) == self._id or (message.id is None and message.error):
-                found = message
-            elif found is None:
-                raise BadResponse(f"answered with the id {str(message.id)[:40]!r} where {self._id} was asked for")
-        return found
+                return message
+            elif message.result or message.error:
+                others.append(str(message.id)[:40])
+        if others:
+            raise BadResponse(f"answered with the id {others[0]!r} where {self._id} was asked for")
+        return None
 
     def _unreadable(self, data: bytes, exc: BadResponse) -> None:
         if guess_answered(data, data) == self._id:
