@@ -249,6 +249,11 @@ def mode_stderr_secret(server: Server) -> None:
     on_method(server, "initialize", lambda message: fail(message["id"], -32000, f"token {token} is not valid"))
 
 
+def mode_leaky_call(server: Server) -> None:
+    token = os.environ.get("API_TOKEN", "")
+    on_call(server, "leak", lambda message: fail(message["id"], -32000, f"token {token} has no quota"))
+
+
 # Its protocol
 
 

@@ -1,6 +1,7 @@
 """A small, well-behaved MCP server over stdio: tools `echo`, `fail` (isError) and `env`, one resource, one prompt.
 
-Adds its process id to the file $PID_FILE, where there is one. Stdlib only, so that it starts fast.
+Adds its process id to the file $PID_FILE, and at the end writes the methods it was sent to $SEEN_FILE, where these are
+set. Stdlib only, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class Server:
             self.seen.append(message)
             if "method" in message and "id" in message:
                 self.answer(message)
+        if path := os.environ.get("SEEN_FILE"):
+            Path(path).write_text(" ".join(str(message.get("method")) for message in self.seen))
         while not self.leave_at_eof:
             time.sleep(60)
 

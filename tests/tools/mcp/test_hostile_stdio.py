@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,12 @@ async def test_a_server_that_dies_of_the_handshake_shows_its_exit_code(hostile: 
 async def test_a_server_that_never_answers_the_handshake_times_out(hostile: Hostile) -> None:
     error = await hostile.refuse("silent", start_timeout_s=0.5)
     assert (error.phase, error.kind) == ("initialize", FaultKind.TIMEOUT)
+
+
+async def test_the_handshake_is_never_cancelled_by_a_notification(hostile: Hostile, tmp_path: Path) -> None:
+    seen_file = tmp_path / "seen"
+    await hostile.refuse("silent", start_timeout_s=0.5, env={"SEEN_FILE": str(seen_file)}, close_wait_s=5.0)
+    assert seen_file.read_text() == "initialize"
 
 
 async def test_a_server_that_never_lists_times_out_in_the_phase_list(hostile: Hostile) -> None:
@@ -297,6 +304,12 @@ async def test_a_token_in_stderr_and_errors_is_taken_out(hostile: Hostile) -> No
     assert (error.kind, error.code) == (FaultKind.RPC, -32000)
     assert "token [redacted] is not valid" in str(error)
     assert error.stderr_tail.count("[redacted]") == 2
+
+
+async def test_a_token_in_the_error_of_a_call_is_taken_out(hostile: Hostile) -> None:
+    async with hostile.open("leaky_call") as session:
+        error = await hostile.fail_call(session, "leak")
+    assert error.detail == "leak: token [redacted] has no quota"
 
 
 def test_a_spec_shows_no_value_that_may_be_secret() -> None:
