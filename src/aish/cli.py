@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aish import __version__
 
-COMMANDS = ("ask", "models", "doctor", "sessions", "config", "mcp")
+COMMANDS = ("ask", "models", "doctor", "sessions", "config", "mcp", "safety")
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
@@ -24,6 +24,7 @@ commands (see `aish COMMAND --help`):
   aish sessions            list, show, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
+  aish safety              what the gate says of a command or a call, and why
   aish doctor              what works here, and how to mend what does not
 """
 
@@ -147,6 +148,21 @@ def _mcp_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _safety_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog, description="What the gate would say. Exit codes of check: 0 safe, 10 unknown, 20 destructive."
+    )
+    actions = parser.add_subparsers(dest="action", metavar="check|explain", required=True)
+    check = actions.add_parser("check", help="a command line: safe, unknown or destructive, and why")
+    check.add_argument("line", nargs="*", metavar="COMMAND")
+    check.add_argument("--json", action="store_true")
+    check.add_argument("--stdin", action="store_true", help="one JSON object for each line that comes in")
+    explain = actions.add_parser("explain", help="a tool call: the rule that decides it")
+    explain.add_argument("tool")
+    explain.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
+    return parser
+
+
 def _doctor_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="What works here, and how to mend what does not.")
     _add_endpoint(parser)
@@ -170,6 +186,7 @@ _PARSERS = {
     "config": _config_parser,
     "doctor": _doctor_parser,
     "mcp": _mcp_parser,
+    "safety": _safety_parser,
 }
 
 _USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list"}
@@ -195,6 +212,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.admin import mcp
 
             return mcp.run(arguments, wiring.runtime([]))
+        case "safety":
+            from aish.faces.admin import safety
+
+            return safety.run(arguments, wiring.runtime([]))
         case "doctor":
             from aish.faces.admin import doctor
 

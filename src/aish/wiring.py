@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from aish.config import paths
+from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.load import Loaded, load_config
 from aish.config.schema import Config, ProviderConfig, ServerConfig
 from aish.engine.route import Router
 from aish.engine.session import Engine
-from aish.errors import UsageError
+from aish.errors import ConfigError, UsageError
 from aish.faces.runtime import CachedModel, Progress, Surroundings
-from aish.ports import Provider, Store
-from aish.safety.effects import EffectGate
+from aish.ports import Provider, Store, Toolset
+from aish.safety.commands import ShellContext
+from aish.safety.policy import Judgement, PolicyGate
 from aish.safety.redact import Redactor
+from aish.safety.rules import Rule, example_errors
 from aish.safety.secret_formats import looks_secret
 from aish.tools.builtin.runtime import RuntimeTools
+from aish.tools.builtin.sandbox import make_sandbox
+from aish.tools.builtin.shell import ShellTools
 from aish.tools.registry import Registry
+from aish.types.decisions import Verdict
 from aish.types.models import Preset
-from aish.types.tools import Effect
+from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
@@ -119,6 +129,28 @@ class Wired:
         return await self._mcp.settled(timeout_s, names) if self._mcp else ()
 
     @cached_property
+    def shell_context(self) -> ShellContext:
+        home = paths.home_dir(self.surroundings.env)
+        return ShellContext(cwd=str(self.surroundings.cwd), home=str(home), roots=(str(self.surroundings.cwd),))
+
+    def explain(self, tool: str, arguments: Arguments) -> Judgement:
+        specs = {spec.name: spec for spec in self._local_tools().specs()}
+        name = wire_name(tool)
+        spec = specs.get(name) or ToolSpec(name, "", {}, Effect.EXEC, name.partition("__")[0])
+        return self._gate.judge(spec, arguments)
+
+    @cached_property
+    def _gate(self) -> PolicyGate:
+        approvals = approvals_file(self.surroundings.env)
+        gate = self.config.gate
+        return PolicyGate(
+            [*_rules(self.config), *msgspec.convert(load_approvals(approvals), list[Rule])],
+            verdicts={effect: getattr(gate, effect.value) for effect in Effect},
+            shell=self.shell_context,
+            remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
+        )
+
+    @cached_property
     def _redactor(self) -> Redactor:
         return Redactor([*_secrets(self.config), *_secret_variables(self.surroundings.env)])
 
@@ -130,7 +162,8 @@ class Wired:
         return await discover(self.config.discovery, self._server_provider)
 
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
-        tools.add("runtime", RuntimeTools(self._clock))
+        for alias, source in self._local_sources().items():
+            tools.add(alias, source)
         configured = self.config.mcp.servers.items()
         servers = {name: server for name, server in configured if (server.enabled if mcp is None else name in mcp)}
         if servers:
@@ -140,10 +173,23 @@ class Wired:
             for name, server in servers.items():
                 self._mcp.connect(*_mcp_server(name, server))
 
+    def _local_tools(self) -> Registry:
+        tools = Registry()
+        for alias, source in self._local_sources().items():
+            tools.add(alias, source)
+        return tools
+
+    def _local_sources(self) -> dict[str, Toolset]:
+        safety = self.config.safety
+        sandbox = make_sandbox(safety.sandbox, self.surroundings.cwd, network=safety.network)
+        shell = shutil.which("bash") or shutil.which("sh") or "sh"
+        return {
+            "runtime": RuntimeTools(self._clock),
+            "shell": ShellTools(cwd=self.surroundings.cwd, shell=shell, sandbox=sandbox),
+        }
+
     def _make_engine(self, tools: Registry) -> Engine:
         providers = self._providers()
-        gate = self.config.gate
-        verdicts = {effect: getattr(gate, effect.value) for effect in Effect}
         return Engine(
             router=Router(
                 providers,
@@ -154,7 +200,7 @@ class Wired:
                 candidates=lambda: self._candidates(providers),
             ),
             tools=tools,
-            gate=EffectGate(verdicts, auto_approve=(*gate.auto_approve, *self.config.mcp.auto_approve), deny=gate.deny),
+            gate=self._gate,
             store=self.store,
             clock=self._clock,
             owners=ProcessOwners(),
@@ -251,6 +297,17 @@ class Wired:
 
         scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
         return ScriptedProvider(name, scripts)
+
+
+def _rules(config: Config) -> list[Rule]:
+    """The short forms first; a rule whose examples do not hold is an error."""
+    gate = config.gate
+    approved = [Rule(Verdict.ALLOW, f"auto_approve {g}", (g,)) for g in (*gate.auto_approve, *config.mcp.auto_approve)]
+    denied = [Rule(Verdict.DENY, f"gate.deny {glob}", (glob,)) for glob in gate.deny]
+    given = [Rule(**msgspec.structs.asdict(rule)) for rule in gate.rules]
+    if errors := example_errors(given):
+        raise ConfigError("; ".join(errors), hint="mend gate.rules in the config")
+    return [*approved, *denied, *given]
 
 
 def _mcp_server(name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:

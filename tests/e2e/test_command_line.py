@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.command import Command, ended
 
 from aish.types.events import TurnEnd, TurnFinished, TurnStarted, encode_event
+from support.command import Command, ended
 
 WAIT = [{"text": "one "}, {"text": "two "}, {"wait_s": 60}]
 
@@ -184,11 +184,12 @@ def test_bad_usage_is_exit_code_2(aish, words):
 
 def test_keys_are_in_no_output(aish):
     aish.write_config('[providers.up]\nurl = "http://127.0.0.1:9"\nkey = "sk-very-secret-1"\n')
-    shown = [aish.run("config", "show"), aish.run("doctor"), aish.run("-m", "up:m", "--json", "say sk-very-secret-1")]
-    assert all("sk-very-secret-1" not in done.out + done.err for done in shown[:2])
+    shown = [aish.run("config", "show"), aish.run("doctor"), aish.run("-m", "up:m", "hello")]
+    assert all("sk-very-secret-1" not in done.out + done.err for done in shown)
     assert "providers.up.key" in shown[0].out
+    assert aish.run("-m", "fake-tool", "echo sk-very-secret-1").code == 0
     kept = b"".join(path.read_bytes() for path in (aish.home / ".local/share/aish").iterdir())
-    assert b"TurnStarted" in kept or b"turn_started" in kept
+    assert b"turn_started" in kept
     assert b"sk-very-secret-1" not in kept
 
 
@@ -266,3 +267,59 @@ def _read_until(process, text: str) -> list[str]:
         if text in lines[-1]:
             return lines
     raise AssertionError(f"{text!r} never came: {lines}")
+
+
+def test_a_command_proved_read_only_runs_unasked_and_others_are_refused_without_a_person(aish):
+    script = [
+        [{"call": {"index": 0, "name": "shell__run", "arguments": '{"command": "echo hi | wc -c"}'}},
+         {"call": {"index": 1, "name": "shell__run", "arguments": '{"command": "touch made"}'}}],
+        [{"text": "so"}],
+    ]  # fmt: skip
+    model = aish.write_script("s", script)
+    done = aish.run("-m", model, "go")
+    assert done.code == 3
+    assert "← 3" in done.err and "refused" in done.err
+    assert not (aish.home / "made").exists()
+    assert aish.run("-m", model, "--yes", "go").code == 0
+    assert (aish.home / "made").exists()
+
+
+def test_yes_does_not_cover_a_catastrophe(aish):
+    model = aish.write_script(
+        "s", [[{"call": {"name": "shell__run", "arguments": '{"command": "rm -rf ~"}'}}], [{"text": "so"}]]
+    )
+    done = aish.run("-m", model, "--yes", "go")
+    assert done.code == 3
+    assert "--yes does not cover this" in done.err
+    assert aish.home.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "verdict"),
+    [("git status", 0, "safe"), ("make install", 10, "unknown"), ("rm -rf /", 20, "destructive")],
+)
+def test_safety_check_says_what_it_thinks_of_a_line_and_why(aish, line, code, verdict):
+    done = aish.run("safety", "check", line)
+    assert (done.code, done.out.split()[0]) == (code, verdict)
+    as_json = json.loads(aish.run("safety", "check", "--json", line).out)
+    assert as_json["verdict"] == verdict
+    assert bool(as_json["reasons"]) == (verdict != "safe")
+
+
+def test_safety_check_reads_lines_and_answers_each(aish):
+    done = aish.run("safety", "check", "--stdin", stdin="ls\nrm -rf /\n'unmatched\n")
+    assert [json.loads(line)["verdict"] for line in done.out.splitlines()] == ["safe", "destructive", "unknown"]
+    assert done.code == 20
+
+
+def test_safety_explain_names_the_rule_that_decides(aish):
+    aish.write_config('[[gate.rules]]\nverdict = "deny"\nname = "no pushing"\ncommands = ["git push"]\n')
+    done = aish.run("safety", "explain", "shell.run", '{"command": "git push"}')
+    assert done.out.startswith("deny  by no pushing")
+
+
+def test_a_rule_that_does_not_do_what_its_examples_say_is_an_error(aish):
+    aish.write_config('[[gate.rules]]\nverdict = "allow"\ncommands = ["git"]\nnot_match = ["git push"]\n')
+    done = aish.run("-m", "fake-tool", "hello")
+    assert done.code == 2
+    assert "should not match 'git push'" in done.err

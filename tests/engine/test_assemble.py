@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.engines import TickingClock, bodies
 
 from aish.engine.assemble import MAX_CALLS, NAMELESS, Assembler
 from aish.engine.scribe import Scribe
 from aish.types.chunks import CallFragment
 from aish.types.events import ArgumentsDelta, Status, ToolCallReady, ToolCallStarted
 from aish.types.tools import wire_name
+from support.engines import TickingClock, bodies
 
 
 def assemble(*fragments: CallFragment, used: set[str] | None = None):

@@ -5,15 +5,14 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.engines import Bench, Tools, bodies, call, finish, results, said
 
 from aish.errors import ToolError
-from aish.safety.effects import EffectGate
 from aish.safety.redact import Redactor
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage
 from aish.types.tools import Effect, ResultStatus, ToolOutput
+from support.engines import Bench, Tools, bodies, call, finish, policy_gate, results, said
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 DONE = [TextDelta("ok")]
@@ -200,7 +199,7 @@ async def test_writes_run_alone_and_in_order():
 
     tools = Tools().add("t__w", work, effect=Effect.WRITE)
     calls = [call("t__w", f'{{"n": {n}}}', index=n) for n in range(3)]
-    bench = Bench(calls, DONE, tools=tools, gate=EffectGate({Effect.WRITE: Verdict.ALLOW}))
+    bench = Bench(calls, DONE, tools=tools, gate=policy_gate(write="allow"))
     await bench.run()
     assert most == 1
     assert [arguments["n"] for _, arguments in tools.calls] == [0, 1, 2]
@@ -374,3 +373,24 @@ def test_every_call_has_exactly_one_result_in_order_whatever_happens(names, argu
     answered = [message.tool_call_id for message in history if isinstance(message, ToolMessage)]
     assert made == answered == [f"c{n}" for n in range(len(names))]
     assert isinstance(history[-1], AssistantMessage) and not history[-1].tool_calls
+
+
+async def test_a_person_may_change_the_arguments_and_the_model_is_told():
+    async def ask(question):
+        return Answer(Choice.EDIT, arguments={"n": 7})
+
+    tools = Tools().add("t__w", effect=Effect.WRITE, schema=NUMBER)
+    bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
+    (result,) = results(await bench.run(ask=ask))
+    assert tools.calls == [("t__w", {"n": 7})]
+    assert '{"n":7}' in result.parts[0].text
+
+
+async def test_arguments_changed_to_something_that_does_not_fit_are_not_run():
+    async def ask(question):
+        return Answer(Choice.EDIT, arguments={"n": "seven"})
+
+    tools = Tools().add("t__w", effect=Effect.WRITE, schema=NUMBER)
+    bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
+    (result,) = results(await bench.run(ask=ask))
+    assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])

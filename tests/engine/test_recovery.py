@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from support.engines import Bench, Tools, call
 
 from aish.errors import SessionBusy
 from aish.types.events import DecisionMade, TextDelta, TurnEnd, TurnFinished, decode_event, encode_event
 from aish.types.messages import AssistantMessage, ToolMessage
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.tools import ResultStatus
+from support.engines import Bench, Tools, call
 
 
 async def leave_behind(bench: Bench, keep, owner: str = "host/dead/1") -> str:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from support.engines import Bench
 
 from aish.engine.route import Router
 from aish.errors import ModelNotFound, ProviderUnavailable
@@ -9,6 +8,7 @@ from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
 from aish.types.models import Preset
 from aish.types.requests import Sampling
+from support.engines import Bench
 
 
 def provider(name: str, *models: str) -> ScriptedProvider:

@@ -4,7 +4,6 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from support.engines import Bench, Tools, bodies, call, finish, results, said
 
 from aish.errors import (
     ModelNotFound,
@@ -30,6 +29,7 @@ from aish.types.events import (
 from aish.types.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage, user
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
+from support.engines import Bench, Tools, bodies, call, finish, results, said
 
 
 async def test_a_plain_answer_is_one_step_with_numbered_events_from_start_to_finish():
@@ -288,10 +288,11 @@ async def test_cancelling_a_running_tool_stops_it_and_leaves_a_result_for_every_
 async def test_an_outcome_that_was_not_delivered_before_the_cancellation_is_still_the_result():
     bench = Bench([call("t__x", id="c1")], tools=Tools().add("t__x"))
     async with bench.engine.turn(bench.request()) as events, aclosing(events):
-        async for event in events:
+        async for _ in events:
             if bench.tools.calls:
                 break
-    (turn,) = await bench.store.list_turns(event.session)
+    (session,) = await bench.store.list_sessions(limit=1)
+    (turn,) = await bench.store.list_turns(session.id)
     (result,) = [message for message in turn.messages if isinstance(message, ToolMessage)]
     assert result.text == "done"
 

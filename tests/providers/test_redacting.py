@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from support.engines import Bench, Tools, call, said
-
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
 from aish.types.events import TextDelta
 from aish.types.messages import ToolMessage, UserMessage
+from support.engines import Bench, Tools, call, said
 
 SECRET = "hunter22-very"
 

@@ -11,10 +11,13 @@ from aish.engine.route import Router
 from aish.engine.session import Engine
 from aish.ports import Ask, CallContext, Gate, Provider, Store
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
-from aish.safety.effects import EffectGate
+from aish.safety.commands import ShellContext
+from aish.safety.policy import CAREFUL, PolicyGate
 from aish.safety.redact import Redactor
+from aish.safety.rules import Rule
 from aish.store.memory import MemoryStore
 from aish.types.chunks import CallFragment
+from aish.types.decisions import Verdict
 from aish.types.events import Event, ToolResult, TurnFinished
 from aish.types.limits import Limits
 from aish.types.messages import TextPart, user
@@ -24,6 +27,12 @@ from aish.wire.clock import SystemClock
 
 ANYTHING: dict[str, Any] = {"type": "object"}
 Body = Callable[[Arguments, CallContext], Awaitable[ToolOutput]]
+
+
+def policy_gate(*rules: Rule, **verdicts: Verdict) -> PolicyGate:
+    """The real gate, in a shell that stands in /work; `write="allow"` and so on change an effect's own verdict."""
+    given = {Effect(name): Verdict(verdict) for name, verdict in verdicts.items()}
+    return PolicyGate(rules, verdicts={**CAREFUL, **given}, shell=ShellContext(cwd="/work", home="/home/u"))
 
 
 class Owners:
@@ -106,7 +115,7 @@ class Bench:
         self.engine = Engine(
             router=Router({chosen.name: chosen}, **router),
             tools=self.tools,
-            gate=gate or EffectGate(),
+            gate=gate or policy_gate(),
             store=self.store,
             clock=self.clock,
             owners=Owners(),

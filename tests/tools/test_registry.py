@@ -5,7 +5,6 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.engines import Tools
 
 from aish.errors import ToolError, UsageError
 from aish.tools.builtin.runtime import RuntimeTools
@@ -13,6 +12,7 @@ from aish.tools.registry import Registry
 from aish.types.messages import text_of
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 from aish.wire.clock import SystemClock
+from support.engines import Tools
 
 
 class Context:

@@ -34,6 +34,7 @@ class Prepared(msgspec.Struct, frozen=True):
     call: ToolCall
     spec: ToolSpec
     arguments: Arguments
+    edited: bool = False  # by the person who allowed it
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -72,8 +73,8 @@ class Dispatcher:
 
     async def _serve(self, calls: Sequence[ToolCall]) -> None:
         for group in _groups([self._prepare(call) for call in calls]):
-            admitted = [item for item in group if isinstance(item, Prepared) and await self._admit(item)]
-            await self._execute(admitted)
+            admitted = [await self._admit(item) for item in group if isinstance(item, Prepared)]
+            await self._execute([item for item in admitted if item is not None])
             for item in group:
                 await self._finalise(item)
 
@@ -102,12 +103,14 @@ class Dispatcher:
         self._outcomes[call.id] = outcome
         return Rejected(call, outcome)
 
-    async def _admit(self, item: Prepared) -> bool:
+    async def _admit(self, item: Prepared) -> Prepared | None:
         """Budget, repeat guard, gate: what stops a call here is its outcome."""
-        refusal = self._over_limit() or await self._over_repeated(item) or await self._refused(item)
-        if refusal is not None:
-            self._outcomes[item.call.id] = refusal
-        return refusal is None
+        refusal = self._over_limit() or await self._over_repeated(item)
+        admitted = refusal or await self._authorise(item)
+        if isinstance(admitted, Prepared):
+            return admitted
+        self._outcomes[item.call.id] = admitted
+        return None
 
     def _over_limit(self) -> Outcome | None:
         if self.stop is None and self._meter.take_tool_call():
@@ -128,12 +131,18 @@ class Dispatcher:
         self.stop = TurnEnd.REPEATED
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
-    async def _refused(self, item: Prepared) -> Outcome | None:
+    async def _authorise(self, item: Prepared) -> Prepared | Outcome:
         decision = await self._decide(EffectRequest(item.call.id, item.spec, item.arguments))
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
-        if decision.verdict is Verdict.ALLOW:
-            return None
-        return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
+        if decision.verdict is not Verdict.ALLOW:
+            return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
+        if decision.arguments is None:
+            return item
+        if errors := schema_errors(item.spec.schema, decision.arguments):
+            return aish_says(
+                ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
+            )
+        return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
 
     async def _decide(self, effect: EffectRequest) -> Decision:
         """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
@@ -148,7 +157,7 @@ class Dispatcher:
     async def _consent(self, question: Question) -> Answer:
         if self._ask is None:
             return Answer(Choice.NO)
-        if question.kind is QuestionKind.EFFECT and question.tool in self._for_turn:
+        if question.kind is QuestionKind.EFFECT and question.tool in self._for_turn and not question.insist:
             return Answer(Choice.YES)
         await self._pump.say(DecisionAsked(question), question.call)
         try:
@@ -167,13 +176,14 @@ class Dispatcher:
 
     async def _run(self, item: Prepared) -> None:
         call = item.call.id
-        self._outcomes[call] = await self._executor.run(
+        outcome = await self._executor.run(
             item.spec,
             item.arguments,
             call=call,
             deadline_s=self._meter.remaining_s,
             say=lambda text: self._pump.murmur(Status(text), call),
         )
+        self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
     async def _finalise(self, item: Prepared | Rejected) -> None:
         call = item.call
@@ -182,6 +192,10 @@ class Dispatcher:
         if outcome.status in _SHOWN_TO_USER:
             self._pump.murmur(Status(f"{call.name}: {outcome.text}"), call.id)
         await self._pump.say(result_event(call, outcome, effect), call.id)
+
+
+def _edited_note(item: Prepared) -> str:
+    return f"the user ran this with other arguments: {msgspec.json.encode(item.arguments).decode()}"
 
 
 def result_event(call: ToolCall, outcome: Outcome, effect: Effect | None = None) -> ToolResult:

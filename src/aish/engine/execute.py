@@ -31,6 +31,9 @@ class Outcome(msgspec.Struct, frozen=True):
     def text(self) -> str:
         return text_of(self.parts)
 
+    def with_note(self, note: str) -> Outcome:
+        return msgspec.structs.replace(self, parts=(TextPart(f"[aish] {note}\n"), *self.parts))
+
     def truncated(self, max_chars: int) -> Outcome:
         """The same, with text past `max_chars` replaced by a mark that says how much is gone."""
         size = len(self.text)

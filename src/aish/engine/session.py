@@ -8,7 +8,7 @@ is closed when its session is next opened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from weakref import WeakValueDictionary
 
@@ -27,12 +27,13 @@ from aish.engine.turn import Turn
 from aish.errors import SessionBusy, SessionNotFound
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
-from aish.types.events import Event, ToolResult, TurnEnd
+from aish.types.events import Event, Status, ToolResult, TurnEnd
 from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import Sampling, TurnRequest
+from aish.types.tools import ToolSpec
 
 _TITLE_CHARS = 80
 
@@ -78,12 +79,23 @@ class Engine:
             async with aclosing(self._recorded(turn)) as events:
                 yield events
 
+    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
+        """The tools these globs name that the gate would let a request see."""
+        return self._offer(tools, interactive=interactive).specs
+
     async def call_tool(
-        self, name: str, arguments: str, *, tools: Sequence[str] = ("*",), ask: Ask | None = None
+        self,
+        name: str,
+        arguments: str,
+        *,
+        tools: Sequence[str] = ("*",),
+        ask: Ask | None = None,
+        on_status: Callable[[str], None] = lambda text: None,
     ) -> ToolResult:
         """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
-        Cancelling it stops the tool. It belongs to no session, so nothing of it is stored.
+        `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
+        session, so nothing of it is stored.
         """
         call = ToolCall(new_id("call"), name, arguments)
         scribe = Scribe("", new_id("turn"), self._clock)
@@ -95,6 +107,8 @@ class Engine:
             async for event in events:
                 if isinstance(event.body, ToolResult):
                     return event.body
+                if isinstance(event.body, Status):
+                    on_status(event.body.text)
         raise AssertionError("dispatch gives every call a result")
 
     @asynccontextmanager

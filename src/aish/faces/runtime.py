@@ -14,8 +14,10 @@ from aish.config.schema import Config
 from aish.engine.session import Engine
 from aish.errors import AishError
 from aish.ports import Provider, Store
+from aish.safety.commands import ShellContext
+from aish.safety.policy import Judgement
 from aish.types.messages import Message
-from aish.types.tools import ToolOutput, ToolSpec
+from aish.types.tools import Arguments, ToolOutput, ToolSpec
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -120,6 +122,13 @@ class Runtime(Protocol):
 
     async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each server (or each named) can be used or is known not to be; those still connecting."""
+
+    @property
+    def shell_context(self) -> ShellContext:
+        """What the command classifier is told of where commands run."""
+
+    def explain(self, tool: str, arguments: Arguments) -> Judgement:
+        """What the gate would say of a call."""
 
     @property
     def can_embed(self) -> bool:

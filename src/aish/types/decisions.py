@@ -15,12 +15,16 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """`rule` names what decided: a policy rule, the person, or the failure that closed the gate."""
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`rule` names what decided: a policy rule, the person, or the failure that closed the gate.
+
+    `arguments` are set where the person changed them: these are what was allowed, not the ones asked for.
+    """
 
     verdict: Verdict
     rule: str
     reason: str = ""
+    arguments: Arguments | None = None
 
 
 class EffectRequest(msgspec.Struct, frozen=True):
@@ -36,21 +40,29 @@ class QuestionKind(StrEnum):
     REPEAT = "repeat"  # the model keeps making the same call: go on?
 
 
-class Question(msgspec.Struct, frozen=True):
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`insist`: a blanket yes is no answer to this one. `always` is the rule that "always" would add, "" if none."""
+
     call: str
     kind: QuestionKind
     tool: str
     effect: str
     arguments: Arguments
     reason: str
+    reasons: tuple[str, ...] = ()
+    insist: bool = False
+    always: str = ""
 
 
 class Choice(StrEnum):
     YES = "yes"
     NO = "no"
     TURN = "turn"  # yes, and for every like call in the rest of this turn
+    ALWAYS = "always"  # yes, and by the rule that was shown from now on
+    EDIT = "edit"  # yes, but with these arguments instead
 
 
 class Answer(msgspec.Struct, frozen=True):
     choice: Choice
     note: str = ""  # told to the model when the answer is no
+    arguments: Arguments | None = None  # with EDIT

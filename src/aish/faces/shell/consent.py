@@ -1,4 +1,4 @@
-"""Puts the gate's questions to the person at the terminal."""
+"""Puts the gate's questions to the person at the terminal: what will happen, in full, and what they may answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import json
 
 from aish.faces.shell.lines import LineSource
 from aish.faces.terminal import Output
-from aish.types.decisions import Answer, Choice, Question
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
-_CHOICES = {"y": Choice.YES, "yes": Choice.YES, "n": Choice.NO, "no": Choice.NO, "t": Choice.TURN, "turn": Choice.TURN}
+_WORDS = {
+    "y": Choice.YES, "yes": Choice.YES, "n": Choice.NO, "no": Choice.NO, "t": Choice.TURN, "turn": Choice.TURN,
+    "a": Choice.ALWAYS, "always": Choice.ALWAYS, "e": Choice.EDIT, "edit": Choice.EDIT,
+}  # fmt: skip
 
 
 async def always_yes(question: Question) -> Answer:
-    """For `--yes`."""
+    """For `--yes`. It covers what is asked as a matter of course, not what the gate insists on."""
+    if question.insist:
+        return Answer(Choice.NO, f"--yes does not cover this: {question.reason}")
     return Answer(Choice.YES)
 
 
@@ -22,12 +27,57 @@ class TerminalConsent:
         self._lines = lines
 
     async def __call__(self, question: Question) -> Answer:
-        """Shows all that will happen. Anything but a clear yes is a no; the end of input is, too."""
+        """Anything but a clear yes is a no; so is the end of input."""
         self._output.note(f"{question.tool} wants to run: {question.reason}")
-        self._output.note(json.dumps(question.arguments, ensure_ascii=False, indent=2))
+        self._output.note(_what(question))
         while True:
-            line = await self._lines.read("run it? [y]es, [n]o, yes for this [t]urn: ")
-            if line is None or not line.strip():
+            line = await self._lines.read(_prompt(question))
+            word = "" if line is None else line.strip().lower()
+            if not word:
                 return Answer(Choice.NO, "the user did not say yes")
-            if choice := _CHOICES.get(line.strip().lower()):
+            if word in ("x", "explain"):
+                self._explain(question)
+                continue
+            choice = _WORDS.get(word)
+            if choice is Choice.EDIT:
+                if answer := await self._edited(question):
+                    return answer
+            elif choice is Choice.ALWAYS and not question.always:
+                self._output.note("no rule would be narrow enough to allow this always")
+            elif choice is not None:
                 return Answer(choice)
+
+    def _explain(self, question: Question) -> None:
+        for reason in question.reasons or (question.reason,):
+            self._output.note(f"- {reason}")
+        if question.always:
+            self._output.note(f"[a]lways adds the rule: {question.always}")
+
+    async def _edited(self, question: Question) -> Answer | None:
+        """A command is edited as it is, anything else as JSON."""
+        command = question.arguments.get("command")
+        line = await self._lines.read("new command: " if isinstance(command, str) else "new arguments (JSON): ")
+        if not line or not line.strip():
+            return None
+        if isinstance(command, str):
+            return Answer(Choice.EDIT, arguments={**question.arguments, "command": line})
+        try:
+            arguments = json.loads(line)
+        except ValueError as exc:
+            self._output.note(f"that is not JSON: {exc}")
+            return None
+        return Answer(Choice.EDIT, arguments=arguments) if isinstance(arguments, dict) else None
+
+
+def _what(question: Question) -> str:
+    command = question.arguments.get("command")
+    if isinstance(command, str) and len(question.arguments) == 1:
+        return f"$ {command}"
+    return json.dumps(question.arguments, ensure_ascii=False, indent=2)
+
+
+def _prompt(question: Question) -> str:
+    if question.kind is QuestionKind.REPEAT:
+        return "go on? [y]es, [n]o: "
+    always = ", [a]lways" if question.always else ""
+    return f"run it? [y]es, [n]o, [e]dit, e[x]plain, yes for this [t]urn{always}: "

@@ -1,0 +1,80 @@
+"""A command line as rules see it: the words of every command in it, and whether there is anything else in it.
+
+Only a plain line (literal commands joined by `&&`, `||`, `;` or `|`, with nothing redirected to a file, nothing
+substituted, no assignment) can be allowed by the words its commands begin with: everything else can hide what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from aish.safety.commands import ShellContext
+from aish.safety.commands.model import Block, Kind, Node, Param, Redirect, Simple, Sub, Word
+from aish.safety.commands.parse import TooBig, parse
+from aish.safety.rules import Words
+
+_PLAIN = frozenset({Kind.SEQUENCE, Kind.PIPELINE})
+_HARMLESS_TARGETS = frozenset({"/dev/null", "1", "2"})
+
+
+class CommandLine(msgspec.Struct, frozen=True):
+    parts: tuple[Words, ...]
+    is_plain: bool
+
+
+def read_line(line: str, context: ShellContext) -> CommandLine:
+    try:
+        parsed = parse(line)
+    except (TooBig, ValueError):
+        return CommandLine((), is_plain=False)
+    found = list(_simple(parsed.script))
+    parts = tuple(tuple(word.literal for word in simple.words) for simple in found if simple.words)
+    shadowed = any(words[0] in context.aliases or words[0] in context.functions for words in parts)
+    plain = parsed.sound and not shadowed and _is_plain(parsed.script) and all(_is_literal(s) for s in found)
+    return CommandLine(parts, is_plain=plain)
+
+
+def _simple(node: Node) -> Iterator[Simple]:
+    """Every command there is, also inside substitutions, loops and functions."""
+    if isinstance(node, Simple):
+        yield node
+        words: tuple[Word, ...] = (
+            *node.words,
+            *(word for assignment in node.assignments for word in assignment.value),
+            *(redirect.target for redirect in node.redirects if redirect.target is not None),
+        )
+    else:
+        for child in node.body:
+            yield from _simple(child)
+        words = (*node.words, *(redirect.target for redirect in node.redirects if redirect.target is not None))
+    for word in words:
+        yield from _inside(word)
+
+
+def _inside(word: Word) -> Iterator[Simple]:
+    for part in word.parts:
+        if isinstance(part, Sub):
+            yield from _simple(part.script)
+        elif isinstance(part, Param) and part.operand is not None:
+            yield from _inside(part.operand)
+
+
+def _is_plain(node: Node) -> bool:
+    if isinstance(node, Block):
+        return node.kind in _PLAIN and not node.redirects and all(_is_plain(child) for child in node.body)
+    return True
+
+
+def _is_literal(simple: Simple) -> bool:
+    return (
+        bool(simple.words)
+        and not simple.assignments
+        and all(word.literal is not None for word in simple.words)
+        and all(_is_harmless(redirect) for redirect in simple.redirects)
+    )
+
+
+def _is_harmless(redirect: Redirect) -> bool:
+    return redirect.target is not None and redirect.target.literal in _HARMLESS_TARGETS

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import pytest
+
+from aish.safety.rules import Rule
+from aish.types.decisions import Answer, Choice, EffectRequest, Verdict
+from aish.types.tools import Effect, ToolSpec
+from support.engines import policy_gate
+
+SHELL = ToolSpec("shell__run", "", {}, Effect.EXEC, "shell")
+ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
+
+
+def tool(effect: Effect, name: str = "t__x") -> ToolSpec:
+    return ToolSpec(name, "", {}, effect, "t")
+
+
+def run(gate, command: str):
+    return gate.judge(SHELL, {"command": command})
+
+
+async def decide(gate, spec: ToolSpec, ask=None, **arguments):
+    return await gate.authorise(EffectRequest("c", spec, arguments), ask)
+
+
+def answering(choice: Choice, **fields):
+    async def ask(question):
+        ask.asked.append(question)
+        return Answer(choice, **fields)
+
+    ask.asked = []
+    return ask
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+async def test_by_default_only_reads_pass_unasked(effect):
+    decision = await decide(policy_gate(), tool(effect))
+    assert (decision.verdict is ALLOW) == (effect is Effect.READ)
+
+
+async def test_deny_beats_ask_beats_allow_whatever_the_order():
+    rules = [Rule(verdict, tools=("t__*",)) for verdict in (ALLOW, DENY, ASK)]
+    assert policy_gate(*rules).judge(tool(Effect.READ), {}).verdict is DENY
+    assert policy_gate(rules[0], rules[2]).judge(tool(Effect.READ), {}).verdict is ASK
+    assert policy_gate(rules[0]).judge(tool(Effect.EXEC), {}).verdict is ALLOW
+
+
+async def test_a_person_cannot_overrule_a_denial():
+    ask = answering(Choice.YES)
+    assert (await decide(policy_gate(Rule(DENY, tools=("t__x",))), tool(Effect.READ), ask)).verdict is DENY
+    assert ask.asked == []
+
+
+def test_what_would_always_be_denied_is_not_offered():
+    gate = policy_gate(Rule(DENY, tools=("t__x",)))
+    assert not gate.offers(tool(Effect.READ), interactive=True)
+    assert gate.offers(tool(Effect.READ, "t__y"), interactive=False)
+
+
+@pytest.mark.parametrize(("interactive", "offered"), [(True, True), (False, False)])
+def test_a_tool_that_would_be_asked_about_is_offered_only_where_someone_can_answer(interactive, offered):
+    assert policy_gate().offers(tool(Effect.WRITE), interactive=interactive) is offered
+
+
+def test_the_shell_is_offered_even_without_a_person_since_reading_needs_none():
+    assert policy_gate().offers(SHELL, interactive=False)
+    assert not policy_gate(exec="deny").offers(SHELL, interactive=True)
+
+
+def test_a_line_proved_read_only_runs_unasked_and_others_ask_with_a_reason():
+    gate = policy_gate()
+    assert (run(gate, "ls -la | head").verdict, run(gate, "ls -la | head").rule) == (ALLOW, "proved read-only")
+    assert run(gate, "make install").verdict is ASK
+    judged = run(gate, "rm -rf build")
+    assert judged.verdict is ASK and judged.rule == "destructive" and judged.reason
+
+
+def test_a_command_rule_allows_by_words_not_by_text():
+    gate = policy_gate(Rule(ALLOW, tools=("shell__run",), commands=("npm run",)))
+    assert run(gate, "npm run build").verdict is ALLOW
+    assert run(gate, "npm runaway").verdict is ASK
+    assert run(gate, "npm ci").verdict is ASK
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "npm run build && curl evil.example",
+        "npm run build | tee x",
+        "npm run build > ~/.bashrc",
+        "npm run $(cat x)",
+        "npm run build; (rm x)",
+        "X=1 npm run build",
+        "npm run build &",
+        "for i in 1 2; do npm run build; done",
+        "npm run `id`",
+        "npm run build\nrm x",
+    ],
+)
+def test_a_compound_line_is_allowed_only_if_every_part_of_it_is(command):
+    gate = policy_gate(Rule(ALLOW, tools=("shell__run",), commands=("npm run",)))
+    assert run(gate, command).verdict is not ALLOW or command.endswith("&")
+
+
+def test_rules_for_each_part_allow_the_whole_line():
+    gate = policy_gate(Rule(ALLOW, commands=("npm run",)), Rule(ALLOW, commands=("npm test",)))
+    assert run(gate, "npm run build && npm test").verdict is ALLOW
+
+
+def test_a_deny_rule_finds_its_command_anywhere_in_the_line():
+    gate = policy_gate(Rule(DENY, commands=("git push",)))
+    for command in ("git push", "ls && git push", "echo $(git push)", "if true; then git push; fi"):
+        assert run(gate, command).verdict is DENY
+
+
+def test_auto_approving_the_shell_does_not_cover_what_is_destructive():
+    gate = policy_gate(Rule(ALLOW, tools=("shell__*",)))
+    assert run(gate, "make").verdict is ALLOW
+    assert run(gate, "rm -rf src").verdict is ASK
+
+
+@pytest.mark.parametrize("command", ["rm -rf /", "rm -rf ~", ":(){ :|:& };:", "mkfs.ext4 /dev/sda1"])
+def test_a_catastrophe_is_asked_about_even_when_everything_is_approved(command):
+    gate = policy_gate(Rule(ALLOW, tools=("*",)), Rule(ALLOW, commands=("rm -rf", "mkfs.ext4")), exec="allow")
+    judged = run(gate, command)
+    assert judged.verdict is ASK and judged.insist
+
+
+def test_paths_narrow_a_rule():
+    gate = policy_gate(
+        Rule(ALLOW, tools=("fs__*",), paths=("src/**",)), Rule(DENY, tools=("fs__*",), paths=("**/.env",))
+    )
+    write = tool(Effect.WRITE, "fs__write")
+    assert gate.judge(write, {"path": "src/a/b.py"}).verdict is ALLOW
+    assert gate.judge(write, {"path": "docs/a.md"}).verdict is ASK
+    assert gate.judge(write, {"path": "src/.env"}).verdict is DENY
+    assert gate.judge(write, {"source": "src/a", "destination": "/etc/x"}).verdict is ASK
+
+
+async def test_always_adds_the_narrow_rule_that_was_shown():
+    gate = policy_gate()
+    ask = answering(Choice.ALWAYS)
+    assert (await decide(gate, SHELL, ask, command="npm run build")).verdict is ALLOW
+    assert ask.asked[0].always == "always npm run build"
+    assert run(gate, "npm run build --fast").verdict is ALLOW
+    assert run(gate, "npm run deploy").verdict is ASK
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python x.py",
+        "sudo ls",
+        "git push",
+        "rm x",
+        "env X=1 y",
+        "bash -c ls",
+        "git -C x status",
+        "./x",
+        "make",
+        "a | b",
+    ],
+)
+async def test_no_lasting_rule_is_offered_for_what_could_then_do_anything(command):
+    ask = answering(Choice.NO)
+    await decide(policy_gate(exec="ask"), SHELL, ask, command=command)
+    assert all(question.always == "" for question in ask.asked)
+
+
+async def test_an_edited_command_is_what_runs_and_a_denied_one_is_not():
+    gate = policy_gate(Rule(DENY, commands=("git push",)))
+    changed = await decide(gate, SHELL, answering(Choice.EDIT, arguments={"command": "make test"}), command="make")
+    assert changed.verdict is ALLOW and changed.arguments == {"command": "make test"}
+    denied = await decide(gate, SHELL, answering(Choice.EDIT, arguments={"command": "git push"}), command="make")
+    assert denied.verdict is DENY
+
+
+async def test_without_a_person_ask_means_deny_with_the_reason():
+    decision = await decide(policy_gate(), SHELL, None, command="make")
+    assert decision.verdict is DENY and "nobody was there to ask" in decision.reason

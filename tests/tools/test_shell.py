@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aish.errors import ToolError
+from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
+from aish.tools.builtin.shell import Capture, ShellTools
+from support.eventually import eventually
+from support.processes import is_running
+
+DEADLINE_S = 30
+
+
+class Context:
+    session, turn, call = "s", "t", "c"
+
+    def status(self, text: str) -> None:
+        pass
+
+
+def tools(cwd: Path, sandbox=None) -> ShellTools:
+    return ShellTools(cwd=cwd, shell=shutil.which("bash") or "sh", sandbox=sandbox or NoSandbox())
+
+
+async def run(cwd: Path, command: str, **arguments):
+    async with asyncio.timeout(DEADLINE_S):
+        output = await tools(cwd).call("run", {"command": command, **arguments}, Context())
+    return output.parts[0].text, output.is_error
+
+
+async def test_output_and_errors_come_in_the_order_they_were_written(tmp_path):
+    text, is_error = await run(tmp_path, "echo one; echo two >&2; echo three")
+    assert (text, is_error) == ("one\ntwo\nthree\n", False)
+
+
+async def test_the_exit_code_of_a_failure_is_told(tmp_path):
+    assert await run(tmp_path, "echo so; exit 3") == ("so\n[aish] exit code 3", True)
+
+
+async def test_silence_is_told_as_such(tmp_path):
+    assert await run(tmp_path, "true") == ("[aish] no output, exit code 0", False)
+
+
+async def test_it_runs_in_the_working_directory_without_stdin_and_without_a_terminal(tmp_path):
+    text, _ = await run(tmp_path, "pwd; cat; test -t 0 || echo no terminal; echo $TERM $PAGER")
+    assert text == f"{tmp_path}\nno terminal\ndumb cat\n"
+
+
+async def test_a_line_past_its_time_is_stopped_with_all_it_started(tmp_path):
+    text, is_error = await run(tmp_path, "echo begun; sleep 300 & echo $! > pid; wait", timeout_s=0.5)
+    assert is_error and text == "begun\n[aish] stopped after 0.5 s"
+    pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: not is_running(pid))
+
+
+async def test_cancelling_stops_it(tmp_path):
+    task = asyncio.create_task(tools(tmp_path).call("run", {"command": "echo $$ > pid; sleep 300"}, Context()))
+    pid_file = tmp_path / "pid"
+    await eventually(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: not is_running(int(pid_file.read_text())))
+
+
+async def test_a_background_process_does_not_outlive_the_line(tmp_path):
+    await run(tmp_path, "sleep 300 >/dev/null 2>&1 & echo $! > pid")
+    pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: not is_running(pid))
+
+
+async def test_twenty_megabytes_of_output_are_kept_head_and_tail(tmp_path):
+    text, _ = await run(tmp_path, "echo first; head -c 20000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert text.startswith("first\nxxx") and text.endswith("xxx\nlast\n")
+    assert len(text) < 200_000 and "bytes left out" in text
+
+
+async def test_binary_output_is_counted_not_shown(tmp_path):
+    text, _ = await run(tmp_path, "printf 'a\\0b'")
+    assert text == "[aish] 3 bytes of binary output"
+
+
+async def test_a_nul_in_the_line_is_refused(tmp_path):
+    with pytest.raises(ToolError):
+        await run(tmp_path, "echo \0")
+
+
+@pytest.mark.parametrize("sizes", [[3], [1] * 30, [7, 1, 9, 2], [100]])
+def test_what_is_kept_does_not_depend_on_how_it_arrives(sizes):
+    data = bytes(range(65, 91)) * 4
+    whole, pieces = Capture(10, 10), Capture(10, 10)
+    whole.add(data)
+    position = 0
+    while position < len(data):
+        for size in sizes:
+            pieces.add(data[position : position + size])
+            position += size
+    assert whole.text() == pieces.text()
+    assert whole.text().startswith("ABCDEFGHIJ") and whole.text().endswith("QRSTUVWXYZ")
+    assert "84 bytes left out" in whole.text()
+
+
+async def test_without_bubblewrap_auto_goes_without_and_bwrap_refuses(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert await make_sandbox("auto", tmp_path, network=False).wrap(("x",)) == ("x",)
+    with pytest.raises(ToolError, match="bubblewrap"):
+        await make_sandbox("bwrap", tmp_path, network=False).wrap(("x",))
+    assert "not installed" in await make_sandbox("auto", tmp_path, network=False).describe()
+
+
+async def test_off_means_off(tmp_path):
+    assert await make_sandbox("off", tmp_path, network=False).wrap(("x",)) == ("x",)
+
+
+async def test_inside_the_fence_the_workspace_can_be_written_and_nothing_else(tmp_path):
+    fence = Bubblewrap(tmp_path, required=True, network=False)
+    if "bubblewrap:" not in await fence.describe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    shell = tools(tmp_path, fence)
+    outside = Path("/usr/aish-outside")
+    command = f"echo in > inside.txt; echo out > {outside}"
+    output = await shell.call("run", {"command": command}, Context())
+    assert (tmp_path / "inside.txt").read_text() == "in\n"
+    assert not outside.exists()  # noqa: ASYNC240
+    assert "Read-only" in output.parts[0].text
