@@ -120,7 +120,7 @@ def _config_parser(prog: str) -> argparse.ArgumentParser:
 def _mcp_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="MCP servers, without a model.")
     parser.set_defaults(json=False, timeout=30.0)
-    actions = parser.add_subparsers(dest="action", metavar="list|tools|tool|call|ping|log|resources|…|import")
+    actions = parser.add_subparsers(dest="action", metavar="list|tools|tool|call|ping|log|resources|…|import|serve")
     listing = actions.add_parser("list", help="every configured server, its state and what is wrong (the default)")
     listing.add_argument("--json", action="store_true")
     for name, help_text in (("tools", "the tools of one server, or of all"), ("ping", "how long listing takes")):
@@ -145,6 +145,8 @@ def _mcp_parser(prog: str) -> argparse.ArgumentParser:
     actions.add_parser("import", help="take over servers from an mcpServers JSON file").add_argument("file")
     for action in actions.choices.values():
         action.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds to wait for connecting")
+    serve = actions.add_parser("serve", help="offer our tools to another program, over stdin and stdout")
+    serve.add_argument("--tools", action="append", metavar="GLOB", help="only these tools (repeatable)")
     return parser
 
 
@@ -208,6 +210,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.admin import sessions
 
             return sessions.run(arguments, wiring.runtime([]))
+        case "mcp" if arguments.action == "serve":
+            from aish.faces.mcp import serve
+
+            return serve.run(arguments, wiring.runtime([]))
         case "mcp":
             from aish.faces.admin import mcp
 

@@ -17,6 +17,7 @@ STATELESS = ("2026-07-28",)
 # Of the codes from -32000 to -32019 each implementation makes its own use.
 BUSY = -32000
 NO_SESSION = -32001
+CANCELLED = -32002
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 
