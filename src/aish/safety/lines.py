@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from aish.safety.commands import ShellContext
+from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.model import Block, Kind, Node, Param, Redirect, Simple, Sub, Word
-from aish.safety.commands.parse import TooBig, parse
+from aish.safety.commands.parse import parse
 from aish.safety.rules import Words
 
 _PLAIN = frozenset({Kind.SEQUENCE, Kind.PIPELINE})

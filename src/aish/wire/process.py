@@ -89,12 +89,18 @@ class ChildProcess:
         """Whole or not at all among concurrent writers. After WireTimeout the rest is still queued: end the child."""
         self._check_writable()
         assert isinstance(self._stdin, asyncio.WriteTransport)
+        if self._pipes.writable.is_set():
+            self._stdin.write(data)
+            if self._pipes.writable.is_set():
+                return  # the usual case, without the price of a deadline
+            data = b""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._pipes.writable.wait()
                 self._check_writable()
-                self._stdin.write(data)
-                await self._pipes.writable.wait()
+                if data:
+                    self._stdin.write(data)
+                    await self._pipes.writable.wait()
         except TimeoutError as exc:
             raise WireTimeout(f"{self.spec.title} did not read its input for {timeout_s:g} s", phase="write") from exc
         self._check_writable()

@@ -72,14 +72,30 @@ class ByteStream:
         self._max_bytes = max_bytes
         self._news = asyncio.Event()
         self._source: asyncio.ReadTransport | None = None
+        self._take: Callable[[bytes], None] | None = None
         self.paused = False
         self.ended = False
 
     def attach(self, source: asyncio.ReadTransport) -> None:
         self._source = source
 
+    def deliver_to(self, take: Callable[[bytes], None]) -> None:
+        """From now on pieces are handed over as they arrive, without a task in between; iterating waits for the end.
+
+        For a consumer that keeps up and never fails.
+        """
+        while self._pieces:
+            take(self._pieces.popleft())
+        self._size = 0
+        self._take = take
+        if self.paused:
+            self._resume()
+
     def feed(self, data: bytes) -> None:
         if self.ended:
+            return
+        if self._take is not None:
+            self._take(data)
             return
         self._pieces.append(data)
         self._size += len(data)

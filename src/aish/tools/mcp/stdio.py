@@ -93,7 +93,9 @@ class StdioTransport:
 
     async def _read(self) -> None:
         try:
-            await self._peer.read(self._child.stdout)
+            self._child.stdout.deliver_to(self._peer.feed)
+            async for _ in self._child.stdout:
+                pass  # everything was delivered; this is the end
             with suppress(TimeoutError):
                 async with asyncio.timeout(_EXIT_WAIT_S):
                     await self._child.wait()
