@@ -23,6 +23,7 @@ AishError                    has a message for a person and a hint saying what t
 │   ├── ProviderRejected         4xx: this request will never work as it is
 │   └── ProviderProtocolError    answers, but not in its own protocol
 └── ToolError                a tool call failed; becomes a result the model reads
+    └── McpError                 (tools/mcp/errors) an MCP server failed; names it, the phase and the kind
 
 Who must act: the model reads ToolErrors as results, a person reads Failed events and exit messages, callers catch the rest.
 """

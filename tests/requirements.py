@@ -1,0 +1,118 @@
+"""What is promised, and the tests that prove it. `test_requirements.py` checks both ways: every test named here exists,
+and every end-to-end and contract test serves a promise.
+
+A pattern is `file::test*`, with shell wildcards, below tests/.
+"""
+
+from __future__ import annotations
+
+REQUIREMENTS: dict[str, tuple[str, ...]] = {
+    "§2 no orphan: every tool call in history has exactly one result": (
+        "engine/test_dispatch.py::test_every_call_has_exactly_one_result*",
+        "engine/test_turn.py::test_each_limit_ends_the_turn_cleanly*",
+        "providers/test_torture.py::*",
+    ),
+    "§2 bounded: every buffer has a size, every wait a deadline": (
+        "wire/test_http_deadlines.py::*",
+        "wire/test_lines.py::*",
+        "engine/test_assemble.py::test_endless*",
+        "tools/test_shell.py::test_twenty_megabytes*",
+    ),
+    "§2 nothing lost: what the user saw survives kill -9": (
+        "e2e/test_command_line.py::test_kill_9_in_mid_stream*",
+        "e2e/test_command_line.py::test_a_signal_in_mid_stream*",
+        "engine/test_recovery.py::*",
+        "store/test_crash.py::*",
+    ),
+    "§4 events: numbered, recorded, replayed byte for byte": (
+        "engine/test_turn.py::test_a_plain_answer_is_one_step*",
+        "engine/test_turn.py::test_what_is_recorded*",
+        "e2e/test_command_line.py::test_a_recorded_turn_replays*",
+        "contracts/test_store.py::*",
+    ),
+    "§5 every failure becomes a result the model can read": (
+        "engine/test_dispatch.py::test_arguments_are_parsed*",
+        "engine/test_dispatch.py::test_a_failing_tool_becomes_a_result*",
+        "engine/test_dispatch.py::test_an_unknown_tool*",
+        "engine/test_dispatch.py::test_a_known_tool_outside*",
+    ),
+    "§5 the repeat guard asks, or stops": (
+        "engine/test_dispatch.py::test_the_same_call_three_times*",
+        "engine/test_dispatch.py::test_a_person_may_let_a_repeated*",
+    ),
+    "§5 strict templates get results as text": (
+        "engine/test_turn.py::test_*template*",
+        "engine/test_turn.py::test_use_tool_role*",
+    ),
+    "§5 cancellation stops everything and leaves a valid history": (
+        "engine/test_turn.py::test_leaving*",
+        "engine/test_turn.py::test_cancelling*",
+        "engine/test_turn.py::test_no_task_is_left*",
+    ),
+    "§6 providers: one streaming interface that every adapter keeps": (
+        "contracts/test_provider_contract.py::*",
+        "providers/test_embedded.py::*",
+        "providers/test_ollama.py::*",
+        "providers/test_pool.py::*",
+        "providers/test_discover.py::*",
+    ),
+    "§6 names: provider:model, presets, bare names, discovery": (
+        "engine/test_route.py::*",
+        "e2e/test_command_line.py::test_an_unknown_model*",
+        "e2e/test_command_line.py::test_models_lists*",
+    ),
+    "§6 keys are never shown": (
+        "e2e/test_command_line.py::test_keys*",
+        "safety/test_redact.py::*",
+        "providers/test_redacting.py::*",
+    ),
+    "§8 tool names lead both ways": ("tools/test_registry.py::*",),
+    "§9 MCP: a client that never hangs, leaks or lies": (
+        "tools/mcp/test_hostile_stdio.py::*",
+        "tools/mcp/test_http.py::*",
+        "tools/mcp/test_servers.py::*",
+        "e2e/test_real_mcp_servers.py::*",
+    ),
+    "§10 one gate: rules as data, commands understood, catastrophes asked about": (
+        "safety/test_policy.py::*",
+        "safety/test_rules.py::*",
+        "e2e/test_command_line.py::test_a_command_proved*",
+        "e2e/test_command_line.py::test_yes_does_not_cover*",
+        "e2e/test_command_line.py::test_safety*",
+        "e2e/test_command_line.py::test_a_rule_that_does_not*",
+        "e2e/test_command_line.py::test_a_refused_call*",
+        "engine/test_dispatch.py::test_a_gate_that_fails*",
+    ),
+    "§10 untrusted text cannot steer the terminal": ("e2e/test_command_line.py::test_a_reply_with_escape_codes*",),
+    "§10 files stay below the workspace": ("tools/test_workspace.py::*",),
+    "§17 sessions are listed, shown, searched, exported, deleted, continued": (
+        "e2e/test_command_line.py::test_sessions*",
+        "e2e/test_command_line.py::test_a_session_is_continued*",
+    ),
+    "§19 one-shot use with exit codes that scripts can use": (
+        "e2e/test_command_line.py::test_a_tool_call_runs*",
+        "e2e/test_command_line.py::test_what_is_piped_in*",
+        "e2e/test_command_line.py::test_bytes_that_are_not_text*",
+        "e2e/test_command_line.py::test_a_pipe_larger*",
+        "e2e/test_command_line.py::test_nothing_to_ask*",
+        "e2e/test_command_line.py::test_tools_may_be_narrowed*",
+        "e2e/test_command_line.py::test_a_limit_reached*",
+        "e2e/test_command_line.py::test_a_provider_that_is_down*",
+        "e2e/test_command_line.py::test_bad_usage*",
+        "e2e/test_command_line.py::test_a_reader_that_goes_away*",
+    ),
+    "§21 doctor says what is wrong and how to mend it": ("e2e/test_command_line.py::test_doctor*",),
+    "§23 configuration: layered, checked, trusted": (
+        "config/*::*",
+        "e2e/test_command_line.py::test_a_wrong_config*",
+        "e2e/test_command_line.py::test_config_is_made*",
+        "e2e/test_command_line.py::test_an_untrusted_project*",
+        "e2e/test_command_line.py::test_an_unusable_store*",
+        "e2e/test_command_line.py::test_a_damaged_store*",
+    ),
+    "§24 aish --version loads nothing": (
+        "e2e/test_command_line.py::test_version*",
+        "test_house.py::test_heavy_libraries*",
+    ),
+    "§25 what must work on Windows imports without POSIX": ("test_house.py::test_nothing_that_must_work_on_windows*",),
+}
