@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run install test check format fresh-install docs clean
+.PHONY: run install test check format fresh-install conformance bench-mcp docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -35,6 +35,14 @@ docs: $(VENV)/.installed-dev
 # The wheel, alone in a new environment: does what people will install start and answer?
 fresh-install: $(VENV)/.installed-dev
 	bash tests/fresh_install.sh $(PYTHON)
+
+# Client and server face in the official MCP suite, scenario by scenario; writes docs/conformance.md. Needs npm.
+conformance: $(VENV)/.installed-dev
+	$(BIN)/python tests/conformance/run.py
+
+# The MCP client beside the official SDK, as ratios. Makes an environment for the SDK under .cache.
+bench-mcp: $(VENV)/.installed-dev
+	$(BIN)/python bench/mcp.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
