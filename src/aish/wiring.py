@@ -28,7 +28,7 @@ from aish.safety.redact import Redactor
 from aish.safety.rules import Rule, example_errors
 from aish.safety.secret_formats import looks_secret
 from aish.tools.builtin.runtime import RuntimeTools
-from aish.tools.builtin.sandbox import make_sandbox
+from aish.tools.builtin.sandbox import Sandbox, make_sandbox
 from aish.tools.builtin.shell import ShellTools
 from aish.tools.registry import Registry
 from aish.types.decisions import Verdict
@@ -133,6 +133,14 @@ class Wired:
         home = paths.home_dir(self.surroundings.env)
         return ShellContext(cwd=str(self.surroundings.cwd), home=str(home), roots=(str(self.surroundings.cwd),))
 
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        safety = self.config.safety
+        return make_sandbox(safety.sandbox, self.surroundings.cwd, network=safety.network)
+
+    async def describe_sandbox(self) -> str:
+        return await self._sandbox.describe()
+
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
         specs = {spec.name: spec for spec in self._local_tools().specs()}
         name = wire_name(tool)
@@ -180,12 +188,10 @@ class Wired:
         return tools
 
     def _local_sources(self) -> dict[str, Toolset]:
-        safety = self.config.safety
-        sandbox = make_sandbox(safety.sandbox, self.surroundings.cwd, network=safety.network)
         shell = shutil.which("bash") or shutil.which("sh") or "sh"
         return {
             "runtime": RuntimeTools(self._clock),
-            "shell": ShellTools(cwd=self.surroundings.cwd, shell=shell, sandbox=sandbox),
+            "shell": ShellTools(cwd=self.surroundings.cwd, shell=shell, sandbox=self._sandbox),
         }
 
     def _make_engine(self, tools: Registry) -> Engine:

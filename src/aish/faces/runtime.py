@@ -127,6 +127,9 @@ class Runtime(Protocol):
     def shell_context(self) -> ShellContext:
         """What the command classifier is told of where commands run."""
 
+    async def describe_sandbox(self) -> str:
+        """What fences in the commands of a model here."""
+
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
         """What the gate would say of a call."""
 
