@@ -5,14 +5,16 @@ Wrappers are looked through, interpreters are read; every program that comes out
 
 from __future__ import annotations
 
+import functools
 import re
 from fnmatch import fnmatchcase
 
 from aish.safety.commands import tables
+from aish.safety.commands.bounds import MAX_CALLS
 from aish.safety.commands.code import check_code, check_query
 from aish.safety.commands.files import argument_writes
-from aish.safety.commands.findings import Findings
 from aish.safety.commands.filters import sed_commands
+from aish.safety.commands.findings import Findings
 from aish.safety.commands.model import Span
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.places import resolve
@@ -23,15 +25,15 @@ from aish.safety.commands.tables import Client, Language
 from aish.safety.commands.words import DYNAMIC, Field
 from aish.safety.commands.wrappers import look_through
 
-_SHELLS = frozenset("sh bash zsh dash ksh ash mksh fish rbash yash oksh csh tcsh elvish nu xonsh pdksh lksh".split())
 _SHELL_OPTIONS = grammar("-o: -O: --rcfile= --init-file= +o: +O:")
 _FETCHES = re.compile(
     r"\b(curl|wget|fetch|http|aria2c|lynx|nc|ncat|netcat|socat|base64|base32|xxd|openssl|gunzip|zcat|uudecode|telnet|"
     r"ftp|gpg|rev|tr|hex|dig|nslookup)\b"
 )
 _REMOVES = re.compile(r"-[a-zA-Z]*(rf|fr|Rf|fR)[a-zA-Z]*")
+_LOGINS = frozenset({"ssh", "su", "sudo", "doas", "chroot", "nsenter", "mosh", "machinectl"})
+_MAX_PATTERN_CHARS = 64
 _BANG = re.compile(r"(?:^|=)!(.+)", re.DOTALL)
-_MAX_NESTED_CALLS = 12
 
 
 class Caller:
@@ -41,11 +43,13 @@ class Caller:
         self.findings = findings
         self._nested_calls = 0
 
-    def text(self, text: str, scope: Scope, span: Span) -> None:
+    def text(self, text: str, scope: Scope, span: Span, *, fed: str = "") -> None:
         raise NotImplementedError
 
-    def call(self, fields: list[Field] | tuple[Field, ...], scope: Scope, *, fed: str = "", guess: bool = False) -> None:
-        if self._nested_calls >= _MAX_NESTED_CALLS:
+    def call(
+        self, fields: list[Field] | tuple[Field, ...], scope: Scope, *, fed: str = "", guess: bool = False
+    ) -> None:
+        if self._nested_calls >= MAX_CALLS:
             self.findings.doubt("is wrapped too deeply to follow", fields[0].span, "too-deep", "unproved")
             return
         self._nested_calls += 1
@@ -67,7 +71,7 @@ class Caller:
         self._state(call, scope)
         for inner in look_through(call, scope.stdin):
             if inner.text is not None:
-                self.text(inner.text, scope.copy(), inner.span)
+                self.text(inner.text, scope.copy(), inner.span, fed=inner.fed or fed)
             elif inner.words:
                 self.call(inner.words, scope, fed=inner.fed or fed, guess=inner.guess)
         apply_rules(call, self.findings)
@@ -88,9 +92,10 @@ class Caller:
     def _globbed(self, fields: list[Field] | tuple[Field, ...], scope: Scope, fed: str) -> None:
         """`/bin/r?` may be rm: every dangerous program it matches is tried."""
         pattern = fields[0].text.rpartition("/")[2]
-        self.findings.doubt(f"{fields[0].shown} may be any program that matches", fields[0].span, "glob-program", "unproved")
-        known = {*HANDLERS, *tables.destructive().rules.names(), *_SHELLS}
-        for name in sorted(name for name in known if fnmatchcase(name, pattern))[:8]:
+        self.findings.doubt(
+            f"{fields[0].shown} may be any program that matches", fields[0].span, "glob-program", "unproved"
+        )
+        for name in _dangerous_matches(pattern):
             self.call([Field(name, fields[0].span, fields[0].raw), *fields[1:]], scope, fed=fed)
 
     def _state(self, call: Call, scope: Scope) -> None:
@@ -109,8 +114,15 @@ class Caller:
                     scope.define_alias(name, text)
 
     def _interpreters(self, call: Call, scope: Scope) -> None:
-        if call.name in _SHELLS:
+        if call.name in tables.shells():
             self._shell(call, scope)
+        elif "/" in call.words[0].text and scope.files:
+            self._written(call.words[0], scope)
+        elif call.name in _LOGINS and scope.stdin is not None:
+            self._login(call, scope)
+        elif call.name == "eval":
+            for field in call.arguments:
+                self._fetched(field)
         elif call.name in ("source", "."):
             self._source(call, scope)
         elif call.name in ("at", "batch") and scope.stdin is not None:
@@ -135,32 +147,48 @@ class Caller:
     def _shell(self, call: Call, scope: Scope) -> None:
         found = scan(call.arguments, _SHELL_OPTIONS, stop=True)
         if found.has("-c", "--command") and found.positionals:
-            self._shell_text(found.positionals[0], scope)
+            self._fetched(found.positionals[0])
+            text = found.positionals[0].text.replace(DYNAMIC, "$UNKNOWN")
+            self.text(text, scope.copy(), found.positionals[0].span, fed=call.fed)
         elif found.positionals and not found.has("-s") and found.positionals[0].text not in ("-", "/dev/stdin"):
             self._fetched(found.positionals[0])
+            self._written(found.positionals[0], scope)
         elif scope.stdin is not None:
             self._stdin_script(call, scope)
 
-    def _shell_text(self, field: Field, scope: Scope) -> None:
-        self._fetched(field)
-        self.text(field.text.replace(DYNAMIC, "$UNKNOWN"), scope.copy(), field.span)
+    def _login(self, call: Call, scope: Scope) -> None:
+        """`ssh host <<EOF` and `sudo su <<EOF`: without a command, a shell reads the input."""
+        if not any(inner.words or inner.text for inner in look_through(call, None)):
+            self._stdin_script(call, scope)
+
+    def _written(self, field: Field, scope: Scope) -> str:
+        """Runs the text of a file that this very line has written."""
+        text = scope.files.pop(resolve(field.text, scope) or "", "")
+        if text:
+            self.text(text.replace(DYNAMIC, "$UNKNOWN"), scope.copy(), field.span)
+        return text
 
     def _fetched(self, field: Field) -> None:
         """A script that comes out of a download or a decoder: `bash <(curl …)`, `sh -c "$(curl …)"`."""
         inside = re.search(r"[$<]\(|`", field.raw)
         if inside and _FETCHES.search(field.raw, inside.start()):
-            self.findings.danger("runs what it has just downloaded or decoded", field.span, "interpreter.fetched", "interpreter")
+            self.findings.danger(
+                "runs what it has just downloaded or decoded", field.span, "interpreter.fetched", "interpreter"
+            )
 
     def _source(self, call: Call, scope: Scope) -> None:
         for field in call.arguments[:1]:
             self._fetched(field)
+            self._written(field, scope)
             if field.text in ("/dev/stdin", "/dev/fd/0", "-") and scope.stdin is not None:
                 self._stdin_script(call, scope)
 
     def _stdin_script(self, call: Call, scope: Scope) -> None:
         text = scope.stdin or ""
         if DYNAMIC in text:
-            self.findings.danger(f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter")
+            self.findings.danger(
+                f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter"
+            )
         inner = scope.copy()
         inner.stdin = None
         self.text(text.replace(DYNAMIC, "$UNKNOWN"), inner, call.span)
@@ -177,15 +205,21 @@ class Caller:
         if language.verb and positionals and positionals[0].text == language.verb:
             texts += [field.text for field in positionals[1:2]]
         module = found.value("-m")
+        if texts:
+            for field in call.arguments:
+                self._fetched(field)
         if module and language.name == "Python":
             self.call([Field(module, call.span, module), *positionals], scope)
         elif not texts and positionals and positionals[0].text != "-":
             self._fetched(positionals[0])
+            texts = [scope.files.get(resolve(positionals[0].text, scope) or "", "")]
             self.call(positionals, scope, guess=True)
         elif not texts and scope.stdin is not None and not found.has("-V", "--version", "-v", "--help", "-h"):
             texts = [scope.stdin]
             if DYNAMIC in scope.stdin:
-                self.findings.danger(f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter")
+                self.findings.danger(
+                    f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter"
+                )
         for text in texts:
             for command in check_code(language, text, call.span, self.findings):
                 self.text(command, scope.copy(), call.span)
@@ -198,6 +232,14 @@ class Caller:
         for text in texts:
             for command in check_query(client, text, call.span, self.findings):
                 self.text(command, scope.copy(), call.span)
+
+
+@functools.lru_cache(maxsize=256)
+def _dangerous_matches(pattern: str) -> list[str]:
+    if len(pattern) > _MAX_PATTERN_CHARS or pattern.strip("*") == "":
+        return []
+    known = {*HANDLERS, *tables.destructive().rules.names(), *tables.shells()}
+    return sorted(name for name in known if fnmatchcase(name, pattern))[:8]
 
 
 def _given_code(names: str, found: Scan) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from aish.safety.commands import tables
 from aish.safety.commands.findings import Findings
 from aish.safety.commands.model import Redirect, Span
@@ -57,7 +59,7 @@ def _is_silent(words: list[Field]) -> bool:
 
 def note_write(target: Field, change: Change, scope: Scope, findings: Findings, *, span: Span | None = None,
                firm: bool = True) -> None:  # fmt: skip
-    """`firm`: the target is certainly opened for writing, so that overwriting something outside the workspace is loss."""
+    """`firm`: certainly opened for writing, so that overwriting something outside the workspace is loss."""
     span = span or target.span
     path = resolve(target.text, scope)
     if path is None:
@@ -125,8 +127,13 @@ def _note_argument(target: Field, change: Change, call: Call, scope: Scope, find
         findings.danger("moves files into /dev/null, where they are lost", target.span, "remove.sink", "removal")
     if call.name in ("cp", "install") and any(word.text == "/dev/null" for word in call.arguments[:-1]):
         findings.danger(f"empties {target.shown}", target.span, "copy.empty", "truncation")
-    firm = call.name in ("tee", "sponge")
+    forced = call.name == "ln" and any(
+        re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*|--force", word.text) for word in call.arguments
+    )
+    firm = forced or call.name in ("tee", "sponge")
     if change is not Change.REMOVE:
         note_write(target, change, scope, findings, firm=firm)
-    elif path is not None:
+        return
+    findings.doubt(f"removes {target.shown}", target.span, "remove.file", "removal")
+    if path is not None:
         findings.write(path, change, target.span, inside=is_inside(path, scope))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-_ADDRESS = r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n]|\\.)*/[IM]*|\+\d+|~\d+)"
+# A bracket with the delimiter or an unusual class in it is read differently by different seds: not proved.
+_BRACKET = r"\[\^?\]?(?:\[:[a-z]+:\]|[^\[\]/\n])*\]"
+_ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\.|{_BRACKET})*/[IM]*|\+\d+|~\d+)"
 _ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*{_ADDRESS})?)?\s*!?\s*")
+_WHOLE_BRACKET = re.compile(_BRACKET)
 _PLAIN = frozenset("pPdDqQ=nNgGhHxl{}z")
 _BRANCH = re.compile(r"[btT]\s*\w*\s*(?=[;\n}]|$)|:\s*\w+\s*(?=[;\n}]|$)|#[^\n]*")
 _FLAGS = re.compile(r"[gpiIM0-9]*")
@@ -50,8 +53,12 @@ def _sed_substitute(script: str, position: int) -> int | None:
     at = position + 2
     for _ in range(2):
         while at < len(script) and script[at] != separator:
-            if script[at] == "[" and "]" not in script[at:]:
-                return None
+            if script[at] == "[":
+                bracket = _WHOLE_BRACKET.match(script, at)
+                if bracket is None or separator in bracket[0]:
+                    return None
+                at = bracket.end()
+                continue
             at += 2 if script[at] == "\\" else 1
         if at >= len(script):
             return None
@@ -78,14 +85,3 @@ def awk_is_pure(program: str) -> bool:
         return False
     printing = re.search(r"print", program)
     return printing is None or ">" not in program[printing.start() :]
-
-
-FIND_PLAIN = frozenset(
-    """-a -and -o -or -not ! ( ) , -print -print0 -prune -empty -depth -d -mount -xdev -daystart -follow -noleaf -readable
-    -writable -executable -true -false -nouser -nogroup -ls -quit -L -H -P -E -X -ignore_readdir_race -warn -nowarn -s""".split()
-)
-FIND_VALUED = frozenset(
-    """-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -mtime -atime -ctime
-    -mmin -amin -cmin -newer -anewer -cnewer -newermt -newerat -newerct -user -group -uid -gid -perm -maxdepth -mindepth -links -inum
-    -samefile -lname -ilname -fstype -printf -used -context -D -Btime -Bmin -flags""".split()
-)

@@ -6,9 +6,10 @@ import re
 
 from msgspec import structs
 
+from aish.safety.commands.bounds import MAX_BYTES, TooBig
 from aish.safety.commands.findings import Findings
 from aish.safety.commands.loose import Loose
-from aish.safety.commands.parse import MAX_BYTES, TooBig, parse
+from aish.safety.commands.parse import parse
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.strict import prove
 from aish.safety.commands.verdict import Level, Reason, ShellContext, Verdict
@@ -19,6 +20,8 @@ _DECEPTIVE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
     "\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff]"
 )
+# A word that goes on in the next line: the shell joins it, the parser cuts it.
+_JOIN = re.compile(r"(?<![ \t\n])\\\n")
 _MAX_REASONS = 12
 
 
@@ -34,6 +37,9 @@ def classify(line: str, context: ShellContext) -> Verdict:
         if not parsed.sound:
             doubts.append(Reason("could not be understood as shell", (0, len(line)), "parse", "unproved"))
         Loose(findings).walk(parsed.script, Scope(context))
+        if _JOIN.search(text):
+            doubts.append(Reason("joins words across lines", (0, len(line)), "joined", "unproved"))
+            Loose(findings).text(_JOIN.sub("", text), Scope(context), (0, len(text.encode())))
         if findings.level is Level.SAFE and not doubts:
             doubts = prove(parsed.script, context)
     except (TooBig, RecursionError) as exc:

@@ -6,18 +6,16 @@ does is told by `calls`.
 
 from __future__ import annotations
 
+from aish.safety.commands.bounds import MAX_COMMANDS, MAX_REDIRECTS, MAX_TEXTS, MAX_WORDS, TooBig
 from aish.safety.commands.calls import Caller
 from aish.safety.commands.files import is_write, redirect_write
 from aish.safety.commands.findings import Findings
 from aish.safety.commands.model import Assignment, Block, Kind, Node, Opaque, Param, Redirect, Simple, Span, Sub, Word
 from aish.safety.commands.outputs import output_of, redirected_input, substituted
-from aish.safety.commands.parse import TooBig, parse
+from aish.safety.commands.parse import parse
+from aish.safety.commands.places import resolve
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.words import DYNAMIC, Field, expand
-
-MAX_DEPTH = 8
-# Each is some tens of microseconds of work.
-MAX_COMMANDS = 500
 
 
 class Loose(Caller):
@@ -25,6 +23,7 @@ class Loose(Caller):
         super().__init__(findings)
         self._depth = 0
         self._commands = 0
+        self._fed = ""  # what supplies arguments to the text being walked
 
     def walk(self, node: Node, scope: Scope) -> None:
         if isinstance(node, Simple):
@@ -44,6 +43,9 @@ class Loose(Caller):
             self._define(node, scope)
         if node.kind is Kind.FOR:
             self._loop_variable(node, inner)
+        if node.kind in (Kind.FOR, Kind.WHILE):
+            inner = inner.copy() if inner is scope else inner
+            inner.looping = True
         for child in node.body:
             self.walk(child, inner)
         self._redirects(node.redirects, [Field("{", node.span, "{")], scope)
@@ -73,6 +75,8 @@ class Loose(Caller):
         self._commands += 1
         if self._commands > MAX_COMMANDS:
             raise TooBig("the line runs too many commands to check")
+        if len(node.words) > MAX_WORDS or len(node.redirects) > MAX_REDIRECTS:
+            raise TooBig("a command has too many parts to check")
         for word in node.words:
             self._inside(word, scope)
         for assignment in node.assignments:
@@ -81,6 +85,7 @@ class Loose(Caller):
         self._redirects(node.redirects, fields, scope)
         if not fields:
             return
+        self._remember(node, scope)
         fed = redirected_input(node.redirects, scope)
         inner = scope
         if fed is not None or scope.stdin is not None:
@@ -90,6 +95,15 @@ class Loose(Caller):
                 inner.stdin = None
         self._named(node, fields, inner)
         scope.cwd, scope.aliases = inner.cwd, inner.aliases
+
+    def _remember(self, node: Simple, scope: Scope) -> None:
+        """`echo … > a.sh; sh a.sh`: what is written is what will run."""
+        for redirect in node.redirects:
+            if ">" in redirect.operator and redirect.target is not None and len(scope.files) < 16:
+                path = resolve(expand(redirect.target, scope, substituted)[0].text, scope)
+                text = output_of(node, scope, scope.stdin)
+                if path is not None and text:
+                    scope.files[path] = scope.files.get(path, "") + text + "\n"
 
     def _named(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """Aliases and functions first, as the shell does it."""
@@ -105,7 +119,7 @@ class Loose(Caller):
             if fields[1:]:
                 self.call(fields[1:], inner)
             return
-        self.call(fields, scope)
+        self.call(fields, scope, fed=self._fed if any(DYNAMIC in field.text for field in fields) else "")
 
     def _assign(self, assignment: Assignment, scope: Scope) -> None:
         for word in assignment.value:
@@ -150,13 +164,14 @@ class Loose(Caller):
         for child in script.body:
             self.walk(child, scope)
 
-    def text(self, text: str, scope: Scope, span: Span) -> None:
+    def text(self, text: str, scope: Scope, span: Span, *, fed: str = "") -> None:
         """Shell text inside a word: parsed and walked in its turn, its findings pinned to that word."""
-        if self._depth >= MAX_DEPTH:
+        if self._depth >= MAX_TEXTS:
             self.findings.doubt("is wrapped too deeply to follow", span, "too-deep", "unproved")
             return
-        outer = self.findings.anchor
+        outer, outer_fed = self.findings.anchor, self._fed
         self.findings.anchor = outer or span
+        self._fed = fed or outer_fed
         self._depth += 1
         try:
             parsed = parse(text.replace(DYNAMIC, ""))
@@ -165,7 +180,7 @@ class Loose(Caller):
             self.findings.doubt(str(exc), span, "too-big", "unproved")
         finally:
             self._depth -= 1
-            self.findings.anchor = outer
+            self.findings.anchor, self._fed = outer, outer_fed
 
 
 def _calls_itself_in_a_pipe(node: Node, name: str, *, piped: bool = False) -> bool:

@@ -85,7 +85,9 @@ def _printf(texts: list[str]) -> str:
         return layout.replace("%%", "%")
     rounds = max(1, -(-len(values) // slots))
     supply = iter(values)
-    return "".join(_FORMAT.sub(lambda match: "%" if match[0] == "%%" else next(supply, ""), layout) for _ in range(min(rounds, 64)))
+    return "".join(
+        _FORMAT.sub(lambda match: "%" if match[0] == "%%" else next(supply, ""), layout) for _ in range(min(rounds, 64))
+    )
 
 
 def _filter(name: str, arguments: list[str], stdin: str | None) -> str | None:

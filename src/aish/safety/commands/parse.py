@@ -7,21 +7,17 @@ nothing may be proved from it. Bounds come before work: a line over them is not 
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from aish.safety.commands.bounds import MAX_BYTES, MAX_MARKS, MAX_NODES, MAX_PARSED_BYTES, TooBig
 from aish.safety.commands.model import Assignment, Block, Kind, Node, Redirect, Simple, Span, Word
 from aish.safety.commands.parse_words import WORD_TYPES, WordReader, text_word
 
 if TYPE_CHECKING:
     import tree_sitter
-
-# A person reads none of this before saying yes; parsing it would take longer than 100 ms at worst.
-MAX_BYTES = 16_384
-MAX_NODES = 12_000
-# Python's own recursion limit is 1000; one level of nesting costs up to four frames.
-MAX_DEPTH = 60
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -29,8 +25,9 @@ class Parsed(msgspec.Struct, frozen=True):
     sound: bool
 
 
-class TooBig(ValueError):
-    """Over a bound: said in words."""
+_QUOTED_HEREDOC = re.compile(
+    rb"(?P<first><<-?\s*(?P<quote>['\"])(?P<word>\w+)(?P=quote)[^\n]*\n)(?s:.*?)(?P<last>^\t*(?P=word)$)", re.MULTILINE
+)
 
 
 @functools.cache
@@ -46,13 +43,29 @@ def parse(text: str) -> Parsed:
     source = text.encode()
     if len(source) > MAX_BYTES:
         raise TooBig("the line is too long to check")
-    root = _parser().parse(source).root_node
+    masked = source if len(source) <= MAX_PARSED_BYTES else _mask_heredocs(source)
+    if any(masked.count(mark) > most for mark, most in MAX_MARKS.items()):
+        raise TooBig("the line has too many parts to check")
+    root = _parser().parse(masked).root_node
     if root.descendant_count > MAX_NODES:
         raise TooBig("the line has too many parts to check")
     reader = _Reader(source)
     body = reader.statements(root.children, root.start_byte)
     script = Block(Kind.SEQUENCE, body, (0, len(source)))
-    return Parsed(script, sound=not root.has_error and not reader.odd)
+    return Parsed(script, sound=not root.has_error and not reader.odd and masked is source)
+
+
+def _mask_heredocs(source: bytes) -> bytes:
+    """Bodies of quoted heredocs are text to the shell: the parser need not see what they say."""
+    masked = bytearray(source)
+    outside = len(source)
+    for match in _QUOTED_HEREDOC.finditer(source):
+        body = slice(match.end("first"), match.start("last"))
+        masked[body] = bytes(10 if byte == 10 else 120 for byte in source[body])
+        outside -= body.stop - body.start
+    if outside > MAX_PARSED_BYTES:
+        raise TooBig("the line is too long to check")
+    return bytes(masked)
 
 
 # What may stand between two tokens without being one itself.
@@ -73,6 +86,9 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirec
 
 class _Reader(WordReader):
     """One pass over one tree. `odd` is set when the tree leaves out something it should not."""
+
+    def reparse(self, text: str) -> Block:
+        return parse(text).script
 
     def statements(self, nodes: list[tree_sitter.Node], position: int) -> tuple[Node, ...]:
         found: list[Node] = []
@@ -133,7 +149,7 @@ class _Reader(WordReader):
                 redirects.extend(self._redirect(child)[0])
             elif child.end_byte > child.start_byte:
                 words.append(self.word(child))
-        return Simple(tuple(words), tuple(assignments), tuple(redirects), node.byte_range)
+        return Simple(self.merged(words), tuple(assignments), tuple(redirects), node.byte_range)
 
     def _compound(self, node: tree_sitter.Node, kind: Kind) -> Block:
         children = node.children
@@ -156,7 +172,7 @@ class _Reader(WordReader):
         )  # fmt: skip
 
     def _own_words(self, children: list[tree_sitter.Node]) -> tuple[Word, ...]:
-        return tuple(self.word(child) for child in children if child.type in WORD_TYPES)
+        return self.merged([self.word(child) for child in children if child.type in WORD_TYPES])
 
     def _function(self, node: tree_sitter.Node) -> Block:
         name = node.child_by_field_name("name")

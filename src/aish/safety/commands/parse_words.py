@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from aish.safety.commands.bounds import MAX_MERGES, MAX_NESTING, TooBig
 from aish.safety.commands.model import Assignment, Block, Kind, Node, Opaque, Param, Part, Span, Sub, Text, Word
 from aish.safety.commands.quoting import decode_ansi, split_bare, unescape_backticks, unescape_quoted
 
@@ -20,6 +22,10 @@ WORD_TYPES = _EXPANDED | frozenset(
         "special_variable_name",
     }
 )  # fmt: skip
+# What would still be run or expanded: the grammar misses some of it, such as backticks in a heredoc.
+_LIVE = re.compile(r"(?<!\\)(?:\\\\)*(`|\$[({\[]|\$[A-Za-z_])")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 # Anything of these, unquoted, is changed by the shell before a program sees it.
 _ALIVE = frozenset("*?[]{}~")
 
@@ -29,21 +35,23 @@ def text_word(text: str, span: Span) -> Word:
 
 
 class WordReader:
-    """The half of the reader that makes words. Counts depth, so that hostile nesting ends in TooDeep, not a crash."""
+    """The half of the reader that makes words. Counts depth, so that hostile nesting ends in TooBig, not a crash."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
         self.odd = False
         self._depth = 0
+        self._merges = 0
 
     def statements(self, nodes: list[tree_sitter.Node], position: int) -> tuple[Node, ...]:
         raise NotImplementedError
 
-    def enter(self) -> None:
-        from aish.safety.commands.parse import MAX_DEPTH, TooBig
+    def reparse(self, text: str) -> Block:
+        raise NotImplementedError
 
+    def enter(self) -> None:
         self._depth += 1
-        if self._depth > MAX_DEPTH:
+        if self._depth > MAX_NESTING:
             raise TooBig("the line is nested too deeply to check")
 
     def leave(self) -> None:
@@ -66,6 +74,27 @@ class WordReader:
         self.leave()
         return Word(parts, raw, span, _literal(parts))
 
+    def merged(self, words: list[Word]) -> tuple[Word, ...]:
+        """Words that touch are one word to the shell; the grammar cuts `a$b/` in two at the end of a line."""
+        whole: list[Word] = []
+        for word in words:
+            if not whole or word.span[0] != whole[-1].span[1]:
+                whole.append(word)
+                continue
+            self.odd = True
+            self._merges += 1
+            if self._merges > MAX_MERGES:
+                raise TooBig("the line has too many parts to check")
+            before = whole.pop()
+            parts, after = list(before.parts), list(word.parts)
+            name = _NAME.match(word.raw)
+            if name and before.raw.endswith("$"):
+                parts[-1:] = [Param(name[0], quoted=False, raw=f"${name[0]}")]
+                after = [Text(word.raw[name.end() :], quoted=False)]
+            joined = tuple(parts + after)
+            whole.append(Word(joined, before.raw + word.raw, (before.span[0], word.span[1]), _literal(joined)))
+        return tuple(whole)
+
     def quoted_word(self, node: tree_sitter.Node) -> Word:
         """The body of a heredoc whose delimiter is not quoted: expansions live, quotes do not."""
         parts = tuple(self._quoted_parts(node, node.start_byte, node.end_byte))
@@ -85,7 +114,8 @@ class WordReader:
             return self._expansion(node, quoted=quoted)
         if node.child_count and kind != "brace_expression":
             return [Opaque(raw, quoted, self._words_within(node))]
-        return [Text(text, protected or quoted) for text, protected in split_bare(raw)]
+        parts: list[Part] = [Text(text, protected or quoted) for text, protected in split_bare(raw)]
+        return parts + self._missed(raw, node.byte_range)
 
     def _concatenated(self, node: tree_sitter.Node) -> list[Part]:
         parts: list[Part] = []
@@ -126,6 +156,15 @@ class WordReader:
         if end > start:
             text = self.source[start:end].decode("utf-8", "replace")
             parts.append(Text(unescape_quoted(text), quoted=True))
+            parts += self._missed(text, (start, end))
+
+    def _missed(self, raw: str, span: Span) -> list[Part]:
+        """Substitutions the grammar took for text. Nothing is proved then, but they are looked into."""
+        if not _LIVE.search(raw):
+            return []
+        self.odd = True
+        scripts = [self._reparsed(unescape_backticks(text), span) for text in _BACKTICKS.findall(raw)[:8]]
+        return [Sub(script, quoted=True, raw="`") for script in scripts]
 
     def _expansion(self, node: tree_sitter.Node, *, quoted: bool) -> list[Part]:
         raw = self.text(node).lstrip(" \t\n")
@@ -152,12 +191,10 @@ class WordReader:
 
     def _reparsed(self, text: str, span: Span) -> Block:
         """Nested backticks are escaped text to the grammar; their statements carry the span of the whole."""
-        from aish.safety.commands.parse import parse
-
         self.odd = True
         if len(text) > len(self.source) or self._depth > 8:
             return Block(Kind.BROKEN, (), span)
-        return parse(text).script
+        return self.reparse(text)
 
     def _braced(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> Part:
         """`${name}`, `${name:-word}` and their like; anything else is opaque."""
@@ -196,7 +233,9 @@ class WordReader:
         values: tuple[Word, ...] = ()
         if value is not None:
             array = value.type == "array"
-            values = tuple(self.word(child) for child in value.children if child.is_named) if array else (self.word(value),)
+            values = (
+                tuple(self.word(child) for child in value.children if child.is_named) if array else (self.word(value),)
+            )
         indexed = name is None or name.type == "subscript"
         if indexed and name is not None:
             values += self._words_within(name)

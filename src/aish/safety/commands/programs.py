@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from aish.safety.commands import tables
-from aish.safety.commands.filters import FIND_PLAIN, FIND_VALUED, awk_is_pure, sed_is_pure
+from aish.safety.commands.filters import awk_is_pure, sed_is_pure
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.tables import Permit, Wrapper
@@ -15,7 +15,10 @@ from aish.safety.commands.words import DYNAMIC, Field
 
 # Programs are trusted by bare name or from where the system keeps them, not from wherever a line says.
 _TRUSTED = re.compile(r"(?:/usr)?(?:/local)?/s?bin/")
-_XARGS = "-0 -r -t -x -n: -P: -I: -L: -d: -s: --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose --replace="
+_XARGS = (
+    "-0 -r -t -x -n: -P: -I: -L: -d: -s: --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose "
+    "--replace="
+)
 _TAR_LISTING = re.compile(r"-?[tvzjJf]*t[tvzjJf]*")
 _MAX_WRAPPERS = 6
 
@@ -163,12 +166,13 @@ def _loose_argument(found: Scan, arguments: Sequence[Field]) -> Field | None:
 
 
 def _check_find(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
+    table = tables.read_only()
     index = 0
     while index < len(arguments):
         field = arguments[index]
         text = field.text
         index += 1
-        if text in FIND_VALUED:
+        if text in table.find_valued:
             index += 1
         elif text in ("-exec", "-execdir"):
             end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
@@ -179,7 +183,7 @@ def _check_find(name: str, arguments: Sequence[Field], scope: Scope, depth: int)
             if doubt is not None:
                 return doubt
             index = end + 1
-        elif text in FIND_PLAIN or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
+        elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
             index += text.startswith("-newer")
         elif not field.exact and (field.split or text[:1] in ("", "-", DYNAMIC, "*", "?", "[")):
             return f"{field.shown} may become an action of find"
@@ -213,12 +217,23 @@ def _check_tar(name: str, arguments: Sequence[Field], scope: Scope, depth: int) 
 
 
 def _check_aws(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    strange = [field for field in arguments if not field.exact or field.text.startswith(("--endpoint", "--cli-input", "--ca-bundle"))]
+    strange = [
+        field
+        for field in arguments
+        if not field.exact or field.text.startswith(("--endpoint", "--cli-input", "--ca-bundle"))
+    ]
     return f"{name} with {strange[0].shown} is not known to be read-only" if strange else None
 
 
 def _check_names(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
     return None if all(field.exact for field in arguments) else f"{name} sets a variable that is not known"
+
+
+def _check_printf(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
+    """`%n` sets a variable."""
+    if arguments and arguments[0].exact and not re.search(r"%[^%a-zA-Z]*n", arguments[0].text.replace("%%", "")):
+        return None
+    return "printf with this format may set a variable"
 
 
 _CHECKS: dict[str, Callable[[str, Sequence[Field], Scope, int], str | None]] = {
@@ -228,4 +243,5 @@ _CHECKS: dict[str, Callable[[str, Sequence[Field], Scope, int], str | None]] = {
     "tar": _check_tar,
     "aws": _check_aws,
     "names": _check_names,
+    "printf": _check_printf,
 }

@@ -11,7 +11,9 @@ from aish.safety.commands.rules import Call
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.words import DYNAMIC, Field
 
-_RM = grammar("-r -R -f -i -I -v -d --recursive --force --dir --verbose --interactive? --no-preserve-root --one-file-system")
+_RM = grammar(
+    "-r -R -f -i -I -v -d --recursive --force --dir --verbose --interactive? --no-preserve-root --one-file-system"
+)
 _HARMLESS_KILLS = frozenset({"-0", "-l", "-L"})
 _LOOKS_UP = re.compile(r"\b(pgrep|pidof|lsof|ps|fuser|grep|awk|ss|netstat|jobs)\b")
 
@@ -23,26 +25,34 @@ def check_rm(call: Call, scope: Scope, findings: Findings) -> None:
     forced = "-f" in names or any(name.startswith("--fo") for name in names)
     how = "everything under" if recursive else ""
     for target in found.positionals:
-        _check_target(call, target, scope, findings, recursive=recursive, forced=forced)
+        if target.text:
+            _check_target(call, target, scope, findings, recursive=recursive, forced=forced)
     if call.fed:
         findings.danger(f"removes {how or 'every file'} {call.fed} finds", call.span, "remove.fed", "removal")
     elif (recursive or forced) and not found.positionals:
         findings.danger("removes whatever it is given, without asking", call.span, "remove.force", "removal")
 
 
-def _check_target(call: Call, target: Field, scope: Scope, findings: Findings, *, recursive: bool, forced: bool) -> None:
+def _check_target(
+    call: Call, target: Field, scope: Scope, findings: Findings, *, recursive: bool, forced: bool
+) -> None:
     shown = target.shown
     if recursive and _may_be_root(target.text):
         findings.danger(f"removes everything, if {shown} turns out empty", call.span, "remove.root", "removal",
                         catastrophe=True)  # fmt: skip
         return
-    path = resolve(swept(target.text), scope)
+    resolved = resolve(target.text, scope)
+    path = swept(resolved) if resolved is not None else None
     if recursive and path is not None and is_precious(path, scope):
-        findings.danger(f"removes {path} and everything in it", call.span, "remove.precious", "removal", catastrophe=True)
+        findings.danger(
+            f"removes {path} and everything in it", call.span, "remove.precious", "removal", catastrophe=True
+        )
     elif recursive:
         findings.danger(f"removes {shown} and everything in it", call.span, "remove.recursive", "removal")
     elif forced:
         findings.danger(f"removes {shown} without asking", call.span, "remove.force", "removal")
+    elif DYNAMIC in target.text and scope.looping:
+        findings.danger(f"removes {shown} in every round of a loop", call.span, "remove.loop", "removal")
     elif target.glob and re.search(r"(^|/)(\*|\.\*|\.\?\*|\.\[.*)$", target.text):
         findings.danger(f"removes every file that {shown} matches", call.span, "remove.glob", "removal")
     else:
@@ -71,26 +81,29 @@ def check_find(call: Call, scope: Scope, findings: Findings) -> None:
         starts.append(field)
     if "-delete" in texts:
         precious = any(_is_precious(field, scope) for field in starts)
-        findings.danger("find removes every file that matches", call.span, "remove.find", "removal", catastrophe=precious)
+        findings.danger(
+            "find removes every file that matches", call.span, "remove.find", "removal", catastrophe=precious
+        )
     for action in ("-fprint", "-fprintf", "-fls", "-fprint0"):
         if action in texts:
             findings.doubt("find writes its results to a file", call.span, "write.find", "write")
 
 
 def _is_precious(field: Field, scope: Scope) -> bool:
-    path = resolve(swept(field.text), scope)
-    return path is not None and is_precious(path, scope)
+    path = resolve(field.text, scope)
+    return path is not None and is_precious(swept(path), scope)
 
 
 def check_sweep(call: Call, scope: Scope, findings: Findings) -> None:
     """chmod, chown and chgrp over a precious directory."""
     names = {flag.name for flag in scan(call.arguments, grammar("-R --recursive")).flags}
     if not ("-R" in names or any(name.startswith("--rec") for name in names)):
-        if call.fed:
+        # Making scripts executable is everyday work.
+        if call.fed and not any(re.fullmatch(r"[ugoa]*\+x", field.text) for field in call.arguments):
             findings.danger(f"changes every file {call.fed} finds", call.span, "permissions.fed", "permissions")
         return
     for field in call.arguments:
-        if field.text[:1] in ("/", ".", "~") and _is_precious(field, scope) or _may_be_root(field.text):
+        if (field.text[:1] in ("/", ".", "~") and _is_precious(field, scope)) or _may_be_root(field.text):
             findings.danger(f"changes permissions or owners of everything under {field.shown}", call.span,
                             "permissions.precious", "permissions", catastrophe=True)  # fmt: skip
 

@@ -53,11 +53,15 @@ def _holds(rule: Rule, found: Scan, verb: str, call: Call) -> bool:
         return False
     if rule.word and not any(_whole(rule.word).fullmatch(field.text) for field in found.positionals):
         return False
+    if rule.text and not any(_whole(rule.text).fullmatch(field.text) for field in call.arguments):
+        return False
     if not all(_has_flag(found, group) for group in rule.flags):
         return False
     if rule.unless and _has_flag(found, rule.unless, exact=True):
         return False
     if rule.method and rule.method not in (found.value("-X", "--request"), *(f.text for f in found.positionals[:1])):
+        return False
+    if rule.dashes and not any(field.text == "--" for field in call.arguments):
         return False
     return not rule.dynamic or bool(call.fed) or any(DYNAMIC in field.text for field in found.positionals)
 

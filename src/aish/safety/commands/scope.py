@@ -20,6 +20,8 @@ class Scope:
         self.functions: Mapping[str, str] = context.functions
         self._variables: dict[str, str | None] = dict(context.variables)
         self.stdin: str | None = None  # the text fed to the command, where it is known
+        self.looping = False
+        self.files: dict[str, str] = {}  # what the line itself has written, to be read when it is run
 
     def copy(self) -> Scope:
         twin = object.__new__(Scope)

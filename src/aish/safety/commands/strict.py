@@ -8,30 +8,39 @@ from __future__ import annotations
 
 import re
 
+from aish.safety.commands import tables
+from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.model import Assignment, Block, Kind, Node, Opaque, Param, Redirect, Simple, Sub, Text, Word
+from aish.safety.commands.parse import parse
 from aish.safety.commands.places import is_secret, resolve
 from aish.safety.commands.programs import find_doubt
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Reason, ShellContext
 from aish.safety.commands.words import Field, expand
 
-# Variables that change nothing but how output looks. Any other name in capitals may steer a program.
-_HARMLESS_NAMES = frozenset(
-    """LC_ALL LC_COLLATE LC_CTYPE LC_NUMERIC LC_TIME LC_MESSAGES LANG LANGUAGE TZ NO_COLOR FORCE_COLOR CLICOLOR COLUMNS LINES TERM
-    GREP_COLORS LS_COLORS GIT_OPTIONAL_LOCKS""".split()
-)
 _OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_STEERING_NAMES = re.compile(r".*_proxy|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path")
-_PLAIN_OPERATORS = frozenset({"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"})
+_STEERING_NAMES = re.compile(
+    r".*_proxy|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path"
+)
+_PLAIN_OPERATORS = frozenset(
+    {"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"}
+)
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
 _SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+# An interactive shell replaces these by earlier commands before it parses anything.
+_HISTORY = re.compile(r"!(?![\s=(\"']|$)")
+_LISTERS = frozenset(
+    {"ls", "stat", "du", "tree", "file", "find", "test", "[", "cd", "realpath", "basename", "dirname", "echo"}
+)
 _MAX_DOUBTS = 8
 
 
 def prove(script: Block, context: ShellContext) -> list[Reason]:
     """What stands against the line being read-only; empty means proved."""
     prover = _Prover(context, _assigned(script))
+    if not tables.read_only().keywords.isdisjoint(context.aliases):
+        prover.doubt("a word of the shell itself is an alias here", script.span, "alias")
     prover.node(script)
     return prover.doubts
 
@@ -68,8 +77,10 @@ class _Prover:
         self._redirects(node.redirects)
 
     def _simple(self, node: Simple) -> None:
+        reading = bool(node.words) and node.words[0].literal == "read"
         for assignment in node.assignments:
-            self._assignment(assignment, alone=not node.words)
+            if not (reading and assignment.name == "IFS"):
+                self._assignment(assignment, alone=not node.words)
         for word in node.words:
             self._word(word)
         self._redirects(node.redirects)
@@ -96,8 +107,8 @@ class _Prover:
         found = find_doubt(fields, self._scope)
         if found is not None:
             self.doubt(found, node.span, "not-permitted")
-        for field in fields[1:]:
-            path = resolve(field.text, self._scope) if field.exact else None
+        for field in fields[1:] if name not in _LISTERS else ():
+            path = resolve(field.text, self._scope)
             if path is not None and is_secret(path, self._scope):
                 self.doubt(f"reads {field.text}, which holds a secret", field.span, "secret")
         if name in ("cd", "pushd", "popd"):
@@ -106,8 +117,6 @@ class _Prover:
 
     def _alias(self, node: Simple, name: str) -> None:
         """The alias's text with the rest of the command, proved in its turn."""
-        from aish.safety.commands.parse import TooBig, parse
-
         rest = " ".join(word.raw for word in node.words[1:])
         try:
             parsed = parse(f"{self._scope.aliases[name]} {rest}")
@@ -124,7 +133,7 @@ class _Prover:
             self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
 
     def _assignment(self, assignment: Assignment, *, alone: bool) -> None:
-        harmless = _is_own_name(assignment.name) if alone else assignment.name in _HARMLESS_NAMES
+        harmless = _is_own_name(assignment.name) if alone else assignment.name in tables.read_only().variables
         if not harmless or assignment.indexed:
             self.doubt(f"sets {assignment.name}, which may change what programs do", assignment.span, "assignment")
         for word in assignment.value:
@@ -153,6 +162,8 @@ class _Prover:
 
     def _word(self, word: Word) -> None:
         """The scripts inside the word, and the expansions that can do more than give a value."""
+        if "!" in word.raw and word.raw[0] != "'" and _HISTORY.search(word.raw):
+            self.doubt(f"{word.raw} may be replaced by an earlier command", word.span, "history")
         if word.literal is not None:
             return
         for part in word.parts:
@@ -184,6 +195,8 @@ class _Prover:
 
     def _test(self, node: Block) -> None:
         operators = {word.literal for word in node.words}
+        if node.name in self._scope.functions or node.name in self._scope.aliases:
+            self.doubt(f"{node.name} is not the shell's own here", node.span, "function")
         dynamic = any(word.literal is None and not _is_count(word) for word in node.words)
         if "-v" in operators or "-R" in operators:
             self.doubt("tests a name that may run a command", node.span, "test")
@@ -193,7 +206,9 @@ class _Prover:
 
 def _is_count(word: Word) -> bool:
     """`$#`, `$?`, `$$` and `$!` are always numbers."""
-    return all(isinstance(part, Text) or (isinstance(part, Param) and part.name in ("#", "?", "$", "!")) for part in word.parts)
+    return all(
+        isinstance(part, Text) or (isinstance(part, Param) and part.name in ("#", "?", "$", "!")) for part in word.parts
+    )
 
 
 def _is_own_name(name: str) -> bool:
@@ -205,7 +220,15 @@ def _assigned(node: Node) -> set[str]:
     """Every name the line itself may set, so that what the context says of them no longer counts."""
     if isinstance(node, Simple):
         names = {assignment.name for assignment in node.assignments}
-        if node.words and node.words[0].literal in ("read", "mapfile", "readarray", "unset", "getopts", "printf", "let"):
+        if node.words and node.words[0].literal in (
+            "read",
+            "mapfile",
+            "readarray",
+            "unset",
+            "getopts",
+            "printf",
+            "let",
+        ):
             names |= {word.raw for word in node.words[1:]}
         return names.union(*(_assigned_in(word) for word in node.words)) if names or node.words else names
     own = {node.name} if node.kind is Kind.FOR else set()
@@ -213,4 +236,8 @@ def _assigned(node: Node) -> set[str]:
 
 
 def _assigned_in(word: Word) -> set[str]:
-    return set() if word.literal is not None else set().union(*(_assigned(part.script) for part in word.parts if isinstance(part, Sub)))
+    return (
+        set()
+        if word.literal is not None
+        else set().union(*(_assigned(part.script) for part in word.parts if isinstance(part, Sub)))
+    )

@@ -7,7 +7,7 @@ import re
 import tomllib
 from fnmatch import fnmatchcase
 from importlib import resources
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ class Rule(msgspec.Struct, frozen=True):
     unless: str = ""
     method: str = ""
     dynamic: bool = False
+    dashes: bool = False
+    text: str = ""
     level: Level = Level.DESTRUCTIVE
     catastrophe: bool = False
 
@@ -110,7 +112,12 @@ class Places(msgspec.Struct, frozen=True):
     writer: tuple[Writer, ...]
 
 
-Entry = TypeVar("Entry", Rule, Wrapper, Writer, Language, Client)
+class _Named(Protocol):
+    @property
+    def program(self) -> str: ...
+
+
+Entry = TypeVar("Entry", bound=_Named)
 
 
 class ByProgram(Generic[Entry]):
@@ -185,6 +192,11 @@ def _code() -> dict[str, Any]:
 
 
 @functools.cache
+def shells() -> frozenset[str]:
+    return frozenset(_code()["shells"].split())
+
+
+@functools.cache
 def languages() -> ByProgram[Language]:
     return ByProgram(msgspec.convert(_code()["language"], tuple[Language, ...]))
 
@@ -198,6 +210,10 @@ class ReadOnly(msgspec.Struct, frozen=True):
     harmless: frozenset[str]
     sets: dict[str, str]
     permits: dict[str, Permit]
+    variables: frozenset[str]
+    keywords: frozenset[str]
+    find_plain: frozenset[str]
+    find_valued: frozenset[str]
 
     def flags(self, permit: Permit) -> str:
         return " ".join((permit.flags, *(self.sets[name] for name in permit.uses)))
@@ -211,7 +227,9 @@ def read_only() -> ReadOnly:
         permit = msgspec.convert(table, Permit)
         for name in names.split("|"):
             permits[name.replace("\\", "")] = permit
-    return ReadOnly(frozenset(data["harmless"].split()), data["sets"], permits)
+    names = ("variables", "keywords", "find_plain", "find_valued")
+    lists = {name: frozenset(data[name].split()) for name in names}
+    return ReadOnly(frozenset(data["harmless"].split()), data["sets"], permits, **lists)
 
 
 class Verbs(msgspec.Struct, frozen=True):

@@ -25,7 +25,11 @@ _SPLIT = "\x02"
 _SPECIAL = "*?[]{},~\x02"
 _MASK = {ord(char): 0xF0000 + ord(char) for char in _SPECIAL}
 _UNMASK = {masked: char for char, masked in _MASK.items()}
-_GLOB = re.compile(r"[*?]|\[[^\]]+\]")
+# A value that stays one argument wherever it stands unquoted.
+_UNSPLIT = re.compile(r"[\w./:@%+=,-]+")
+_OPEN = re.compile(r"(?<!\$)\{")
+_MAX_BRACES = 16
+_MAX_BRACED_CHARS = 1024
 _RANGE = re.compile(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1,6}))?")
 
 
@@ -52,7 +56,7 @@ def expand(word: Word, scope: Scope, evaluate: Evaluate | None = None) -> list[F
     if word.literal is not None:
         return [Field(word.literal, word.span, word.raw)]
     marked = "".join(_mark(part, scope, evaluate) for part in word.parts)
-    quoted = any(not isinstance(part, Text) and part.quoted or isinstance(part, Text) for part in word.parts)
+    quoted = any((not isinstance(part, Text) and part.quoted) or isinstance(part, Text) for part in word.parts)
     split = any(not isinstance(part, Text) and not part.quoted for part in word.parts)
     pieces = [piece for piece in marked.split(_SPLIT) if piece or quoted]
     expanded = itertools.chain.from_iterable(expand_braces(piece) for piece in pieces)
@@ -62,7 +66,7 @@ def expand(word: Word, scope: Scope, evaluate: Evaluate | None = None) -> list[F
 def _field(marked: str, word: Word, scope: Scope, *, split: bool) -> Field:
     if marked[:1] == "~":
         marked = _expand_tilde(marked, scope)
-    glob = bool(_GLOB.search(marked))
+    glob = "*" in marked or "?" in marked or "[" in marked
     return Field(marked.translate(_UNMASK), word.span, word.raw, glob, split and DYNAMIC in marked)
 
 
@@ -83,6 +87,8 @@ def _mark(part: Part, scope: Scope, evaluate: Evaluate | None) -> str:
         return DYNAMIC
     if part.quoted:
         return value.translate(_MASK)
+    if evaluate is None and not _UNSPLIT.fullmatch(value):
+        return DYNAMIC
     ifs = scope.value("IFS") or ""
     return "".join(_SPLIT if char in ifs else char for char in value) if ifs else value
 
@@ -133,11 +139,10 @@ def _braces(text: str, depth: int) -> list[str]:
 
 def _find_brace(text: str) -> tuple[int, int, list[str]] | None:
     """The first brace list or range: where it starts and ends, and what it offers."""
-    for start in (index for index, char in enumerate(text[:4096]) if char == "{"):
-        if text[start - 1 : start] == "$":
-            continue
+    starts = (match.start() for match in _OPEN.finditer(text))
+    for start in itertools.islice(starts, _MAX_BRACES):
         level, commas = 0, [start]
-        for index in range(start, min(len(text), start + 4096)):
+        for index in range(start, min(len(text), start + _MAX_BRACED_CHARS)):
             char = text[index]
             level += (char == "{") - (char == "}")
             if char == "," and level == 1:

@@ -21,7 +21,10 @@ _XARGS = (
     "-a: -d: -E: -I: -i? -L: -l? -n: -P: -s: --arg-file= --delimiter= --max-args= --max-procs= --max-lines= --replace? "
     "--max-chars= --eof? -J: -R: -S:"
 )
-_PARALLEL = "-j: -n: -N: -L: -I: -a: -C: -d: -S: --jobs= --max-args= --arg-file= --colsep= --joblog= --results= --delay= --timeout= --tagstring= --sshlogin= --workdir= --halt="
+_PARALLEL = (
+    "-j: -n: -N: -L: -I: -a: -C: -d: -S: --jobs= --max-args= --arg-file= --colsep= --joblog= --results= --delay= "
+    "--timeout= --tagstring= --sshlogin= --workdir= --halt="
+)
 
 
 class Inner(msgspec.Struct, frozen=True):
@@ -61,6 +64,8 @@ def _through(wrapper: Wrapper, call: Call) -> Iterator[Inner]:
         yield from _after_marker(wrapper, arguments)
         return
     rest = list(found.positionals[wrapper.skip :])
+    if rest and rest[0].text == "--":
+        del rest[0]
     while wrapper.assignments and rest and _ASSIGNMENT.match(rest[0].text):
         del rest[0]
     if not rest:
@@ -144,7 +149,10 @@ def _parallel(call: Call) -> Iterator[Inner]:
     if len(words) == 1:
         yield Inner(text=words[0].text.replace("{}", "$UNKNOWN") + " $UNKNOWN", span=call.span, fed="parallel")
     elif words:
-        yield Inner(words=_fed_words(tuple(words), "{}" if any("{" in w.text for w in words) else "", None, call), fed="parallel")
+        yield Inner(
+            words=_fed_words(tuple(words), "{}" if any("{" in w.text for w in words) else "", None, call),
+            fed="parallel",
+        )
 
 
 def _find(call: Call) -> Iterator[Inner]:
