@@ -102,3 +102,42 @@ def test_heavy_libraries_load_when_first_needed(imports, absent):
     code = f"import sys, {imports}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not absent & set(done.stdout.split())
+
+
+def _callers(names: set[str]) -> set[str]:
+    """Modules that call an attribute or a function of one of these names."""
+    found = set()
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and _called(node) in names:
+                found.add(path.relative_to(SOURCE).as_posix())
+    return found
+
+
+def _called(node: ast.Call) -> str:
+    target = node.func
+    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+
+
+def test_a_tool_is_run_from_one_place_only_behind_the_gate():
+    """The executor calls the registry, the registry its sources, an MCP source its session; nothing else calls a tool."""
+    callers = {name for name in _callers({"call"}) if not name.startswith("safety/")}  # whose calls are of commands
+    assert callers == {"engine/execute.py", "tools/registry.py"}
+    assert _callers({"call_tool"}) <= {"tools/mcp/server.py", "faces/admin/mcp.py", "faces/mcp/requests.py"}
+
+
+def test_processes_are_started_only_by_those_who_own_one():
+    owners = {
+        "providers/embedded_engine.py",  # llama.cpp
+        "providers/model_wheel.py",  # pip
+        "tools/builtin/sandbox.py",  # tries bwrap
+        "tools/builtin/shell.py",  # behind the gate
+        "tools/mcp/stdio.py",  # servers the user named
+    }
+    importers = {
+        path.relative_to(SOURCE).as_posix()
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "aish.wire.process"
+    }
+    assert importers == owners
