@@ -1,4 +1,4 @@
-"""Our client: `calls_own.py stdio|http TARGET…`; for each number on stdin that many calls: their rate, µs of CPU each."""
+"""Our client: `calls_own.py stdio|http TARGET…`; for each number on stdin that many calls: their rate, µs of CPU."""
 
 import asyncio
 import sys

@@ -17,8 +17,6 @@ from aish.faces.runtime import Runtime
 from aish.faces.signals import run_until_done
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-# Servers that take longer to connect are announced when they have: most clients ask for the list only once, at once.
-_SETTLE_S = 5.0
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
@@ -28,7 +26,8 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _serve(tools: list[str], runtime: Runtime, source_fd: int, sink_fd: int) -> int:
     async with runtime.engine() as engine:
-        settling = asyncio.ensure_future(runtime.mcp_settled(_SETTLE_S))
+        # Most clients ask for the list at once and only once. Servers that take longer are announced when they are ready.
+        settling = asyncio.ensure_future(runtime.mcp_settled(runtime.config.mcp.wait_s))
 
         async def settled() -> None:
             await asyncio.wait({settling})
