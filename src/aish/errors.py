@@ -25,7 +25,7 @@ AishError                    has a message for a person and a hint saying what t
 └── ToolError                a tool call failed; becomes a result the model reads
     └── McpError                 (tools/mcp/errors) an MCP server failed; names it, the phase and the kind
 
-Who must act: the model reads ToolErrors as results, a person reads Failed events and exit messages, callers catch the rest.
+Who must act: the model reads ToolErrors as results, a person reads Failed events and exit messages, callers the rest.
 """
 
 from __future__ import annotations

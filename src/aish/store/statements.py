@@ -48,7 +48,8 @@ def insert_turn(db: sqlite3.Connection, turn: TurnRecord) -> int:
     last = db.execute("SELECT max(number) FROM turns WHERE session = ?", (turn.session,)).fetchone()[0]
     number = (last or 0) + 1
     db.execute(
-        "INSERT INTO turns (id, session, number, model, started_ms, owner, input, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO turns (id, session, number, model, started_ms, owner, input, folded)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             turn.id,
             turn.session,

@@ -67,7 +67,7 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def wire_name(name: str) -> str:
-    """A name every provider accepts, `^[a-zA-Z0-9_-]{1,64}$`: the first dot parts source and tool, others become `_`."""
+    """A name every provider accepts, `^[a-zA-Z0-9_-]{1,64}$`: the first dot parts source and tool, the others go."""
     dotted = name if "__" in name else name.replace(".", "__", 1)
     legal = "".join(char if char in _LEGAL else "_" for char in dotted[:MAX_NAME_CHARS])
     return legal or "_"
