@@ -21,7 +21,7 @@ from aish.wire.framing import NewlineFraming, Oversize
 from aish.wire.jsonrpc_message import INVALID_REQUEST, PARSE_ERROR, Message, RpcError, encode_notification
 
 _READ_BYTES = 64 * 1024
-MAX_REQUESTS = 256  # being answered at once; more than MAX_CALLS, so that a ping gets through when all calls are taken
+MAX_REQUESTS = 64  # being answered at once; more than MAX_CALLS, so that a ping gets through when all calls are taken
 _MAX_WAITING = 1024  # messages for a client that does not read; then requests wait and notifications are dropped
 # Clients close our input and wait about two seconds before they send SIGTERM.
 _FINISH_S = 1.0
