@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
-from aish.safety.commands import Level, bounds, tables
+from aish.safety.commands import Level, Verdict, bounds, tables
+
+Judge = Callable[..., Verdict]
 
 
 @pytest.mark.parametrize(
     "unit", ["a ", "ls;", "ls|", "(", "$(", "`", '"', "{a,b}", "sudo ", "bash -c '", "<<A\n", "é", "if ", "\\", ">a "]
 )
-def test_a_very_long_line_is_unknown(unit: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_very_long_line_is_unknown(unit: str, judge: Judge) -> None:
     found = judge(unit * (100_000 // len(unit)))
     assert found.level is Level.UNKNOWN
     assert found.reasons[0].rule == "too-big"
@@ -30,11 +33,11 @@ def test_a_very_long_line_is_unknown(unit: str, judge) -> None:  # type: ignore[
         ("if ", "; then ls; fi"),
     ],
 )
-def test_deep_nesting_is_not_safe_and_does_not_raise(opening: str, closing: str, depth: int, judge) -> None:  # type: ignore[no-untyped-def]
+def test_deep_nesting_is_not_safe_and_does_not_raise(opening: str, closing: str, depth: int, judge: Judge) -> None:
     assert judge("echo " + opening * depth + "touch x" + closing * depth).level is not Level.SAFE
 
 
-def test_shell_in_shell_ends_at_the_depth(judge) -> None:  # type: ignore[no-untyped-def]
+def test_shell_in_shell_ends_at_the_depth(judge: Judge) -> None:
     line = "rm -rf x"
     for _ in range(bounds.MAX_TEXTS - 1):
         line = "eval " + "'" + line.replace("'", "'\\''") + "'"
@@ -44,11 +47,11 @@ def test_shell_in_shell_ends_at_the_depth(judge) -> None:  # type: ignore[no-unt
     assert judge(line).level is Level.UNKNOWN
 
 
-def test_many_commands_are_unknown(judge) -> None:  # type: ignore[no-untyped-def]
+def test_many_commands_are_unknown(judge: Judge) -> None:
     assert judge("ls\n" * 600).level is Level.UNKNOWN
 
 
-def test_a_catastrophe_is_not_crowded_out_by_other_reasons(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_catastrophe_is_not_crowded_out_by_other_reasons(judge: Judge) -> None:
     found = judge("\n".join(f"rm -rf a{number}" for number in range(100)) + "\nrm -rf /")
     assert found.catastrophe
     assert found.reasons[0].catastrophe

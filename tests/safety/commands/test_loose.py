@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from aish.safety.commands import Change, Level
+from aish.safety.commands import Change, Level, Verdict
+
+Judge = Callable[..., Verdict]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +38,7 @@ from aish.safety.commands import Change, Level
         "echo ok\nrm -rf ~ 2>/dev/null\necho done",
     ],
 )
-def test_a_catastrophe_is_marked_as_one(line: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_catastrophe_is_marked_as_one(line: str, judge: Judge) -> None:
     found = judge(line)
     assert found.catastrophe, found.reasons
     assert found.level is Level.DESTRUCTIVE
@@ -43,7 +47,7 @@ def test_a_catastrophe_is_marked_as_one(line: str, judge) -> None:  # type: igno
 @pytest.mark.parametrize(
     "line", ["rm -rf build", "git reset --hard", "chmod -R 755 src", "dd if=a of=b.img", "find . -delete"]
 )
-def test_ordinary_danger_is_no_catastrophe(line: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_ordinary_danger_is_no_catastrophe(line: str, judge: Judge) -> None:
     assert not judge(line).catastrophe
 
 
@@ -64,12 +68,18 @@ def test_ordinary_danger_is_no_catastrophe(line: str, judge) -> None:  # type: i
         ("echo x > $UNKNOWN", "$UNKNOWN", Change.OVERWRITE, False),
     ],
 )
-def test_writes_are_resolved_against_where_the_shell_stands(line, path, change, inside, judge) -> None:  # type: ignore[no-untyped-def]
+def test_writes_are_resolved_against_where_the_shell_stands(
+    line: str,
+    path: str,
+    change: Change,
+    inside: object,
+    judge: Judge,
+) -> None:
     writes = [(write.path, write.change, write.inside) for write in judge(line).writes]
     assert (path, change, inside) in writes
 
 
-def test_nothing_is_written_by_redirects_to_nowhere(judge) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_is_written_by_redirects_to_nowhere(judge: Judge) -> None:
     assert judge("make > /dev/null 2>&1").writes == ()
 
 
@@ -77,8 +87,12 @@ def test_nothing_is_written_by_redirects_to_nowhere(judge) -> None:  # type: ign
     "quoted",
     ["r\\m", '"r"m', "$'\\x72\\x6d'", "${x:-rm}", "$(echo rm)", "`printf rm`", "r''m", "/bin/r?", "$(echo mr | rev)"],
 )
-def test_rm_is_rm_however_it_is_spelled(quoted: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_rm_is_rm_however_it_is_spelled(quoted: str, judge: Judge) -> None:
     assert judge(f"{quoted} -rf build").level is Level.DESTRUCTIVE
+
+
+def test_an_array_is_a_command_too(judge: Judge) -> None:
+    assert judge('cmd=(rm -rf build); "${cmd[@]}"').level is Level.DESTRUCTIVE
 
 
 @pytest.mark.parametrize(
@@ -114,23 +128,23 @@ def test_rm_is_rm_however_it_is_spelled(quoted: str, judge) -> None:  # type: ig
         "builtin",
     ],
 )
-def test_wrappers_are_looked_through(wrapper: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_wrappers_are_looked_through(wrapper: str, judge: Judge) -> None:
     assert judge(f"{wrapper} git reset --hard").level is Level.DESTRUCTIVE
 
 
-def test_beyond_the_depth_a_line_is_unknown(judge) -> None:  # type: ignore[no-untyped-def]
+def test_beyond_the_depth_a_line_is_unknown(judge: Judge) -> None:
     found = judge("nohup " * 40 + "ls")
     assert found.level is Level.UNKNOWN
     assert any(reason.rule == "too-deep" for reason in found.reasons)
 
 
-def test_a_script_the_line_writes_and_runs_is_read(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_script_the_line_writes_and_runs_is_read(judge: Judge) -> None:
     assert judge("echo 'rm -rf x' > /tmp/a.sh; bash /tmp/a.sh").level is Level.DESTRUCTIVE
     assert judge("cat > a.py <<'E'\nimport shutil; shutil.rmtree('x')\nE\npython3 a.py").level is Level.DESTRUCTIVE
     assert judge("cat > a.py <<'E'\nimport shutil; shutil.rmtree('x')\nE").level is Level.UNKNOWN
 
 
-def test_known_text_piped_to_a_shell_is_read_and_unknown_text_is_danger(judge) -> None:  # type: ignore[no-untyped-def]
+def test_known_text_piped_to_a_shell_is_read_and_unknown_text_is_danger(judge: Judge) -> None:
     assert judge("echo ls | sh").level is Level.UNKNOWN
     assert judge("echo 'git clean -fdx' | sh").level is Level.DESTRUCTIVE
     assert judge("cat x | sh").level is Level.DESTRUCTIVE
@@ -138,7 +152,7 @@ def test_known_text_piped_to_a_shell_is_read_and_unknown_text_is_danger(judge) -
     assert judge("cat x | python3 count.py").level is Level.UNKNOWN
 
 
-def test_a_reason_points_at_what_caused_it(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_reason_points_at_what_caused_it(judge: Judge) -> None:
     line = "ls; é=1; git push --force origin main; pwd"
     reason = judge(line).reasons[0]
     assert line[slice(*reason.span)] == "git push --force origin main"
@@ -146,7 +160,7 @@ def test_a_reason_points_at_what_caused_it(judge) -> None:  # type: ignore[no-un
     assert "overwrites history on the remote" in reason.text
 
 
-def test_a_reason_inside_a_string_points_at_the_string(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_reason_inside_a_string_points_at_the_string(judge: Judge) -> None:
     line = "ssh host 'cd /srv; rm -rf app'"
     reason = judge(line).reasons[0]
     assert line[slice(*reason.span)].endswith("'cd /srv; rm -rf app'")
@@ -155,16 +169,22 @@ def test_a_reason_inside_a_string_points_at_the_string(judge) -> None:  # type: 
 @pytest.mark.parametrize(
     "line", ["echo x | at now", "docker run -it alpine sh", "git commit -m 'rm -rf /'", "echo 'DROP TABLE x' > note.md"]
 )
-def test_words_that_only_look_dangerous_raise_no_alarm(line: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_words_that_only_look_dangerous_raise_no_alarm(line: str, judge: Judge) -> None:
     assert judge(line).level is Level.UNKNOWN
 
 
-def test_the_programs_of_a_line_are_named(judge) -> None:  # type: ignore[no-untyped-def]
+def test_the_programs_of_a_line_are_named(judge: Judge) -> None:
     found = judge("sudo env A=1 git log | xargs -n1 echo $(date)")
     assert set(found.programs) == {"sudo", "env", "git", "xargs", "echo", "date"}
 
 
-def test_a_word_that_goes_on_in_the_next_line_is_read_whole(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_backslash_at_the_start_of_a_line_hides_nothing(judge: Judge) -> None:
+    assert judge("cd src\n\\rm -rf build").level is Level.DESTRUCTIVE
+    assert judge("ls\n  \\ls src").level is Level.SAFE
+    assert judge("echo 'a\n\\' ; git clean -fdx #'").level is Level.DESTRUCTIVE
+
+
+def test_a_word_that_goes_on_in_the_next_line_is_read_whole(judge: Judge) -> None:
     assert judge("r\\\nm -rf build").level is Level.DESTRUCTIVE
     assert judge("sort -\\\no f in").level is not Level.SAFE
     assert judge('echo "$\\\n(git clean -fdx)"').level is Level.DESTRUCTIVE

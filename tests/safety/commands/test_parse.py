@@ -67,6 +67,12 @@ def test_words_that_touch_are_one_word() -> None:
     assert [word.raw for word in node.words] == ["rm${IFS}-rf$IFS/"]
 
 
+def test_characters_past_ascii_are_letters_to_the_parser() -> None:
+    (node,) = parse("écho {1\U000e1a0f} \u00a0é").script.body
+    assert isinstance(node, Simple)
+    assert [word.raw for word in node.words] == ["écho", "{1\U000e1a0f}", "\u00a0é"]
+
+
 def test_a_long_quoted_heredoc_is_parsed_and_a_long_line_is_not() -> None:
     script = parse("cat > f <<'E'\n" + "text ( here\n" * 1500 + "E\n").script
     assert isinstance(script, Block) and script.kind is Kind.SEQUENCE and script.body

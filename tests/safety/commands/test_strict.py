@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from aish.safety.commands import Level
+from aish.safety.commands import Level, Verdict
+
+Judge = Callable[..., Verdict]
 
 NEVER_SAFE = r"""
 ls$(rm x)
@@ -26,7 +30,7 @@ git show *.py
 git remote add x y
 find . $X
 find . -fprintf x y
-find . -exec git log {} +
+find . -exec git {} +
 find . -exec sh -c x \;
 sort -ox in
 sort --compress-program=sh in
@@ -162,7 +166,7 @@ echo 'un
 
 
 @pytest.mark.parametrize("line", NEVER_SAFE.strip("\n").split("\n"))
-def test_a_line_that_may_do_more_than_read_is_not_proved_safe(line: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_line_that_may_do_more_than_read_is_not_proved_safe(line: str, judge: Judge) -> None:
     assert judge(line).level is not Level.SAFE
 
 
@@ -183,11 +187,20 @@ def test_a_line_that_may_do_more_than_read_is_not_proved_safe(line: str, judge) 
         "ls\0x",
         "ls\u200b",
         "sed 'a\\\nw foo' f",
+        "[ a >f ]",
+        "[ a > f ]",
+        "ls | sort f 2>&1 $x a[`touch x`] !",
+        "ls | sort 2>&1 -o f",
+        "\\ #$(touch x)",
+        "find . if \t \n\\tee x",
+        "ls \\ #$(touch x)",
+        "read <<-E\n$x a[`touch x`] ",
+        "cat <<E\n`touch x`",
         "cat <<E\n!rm\nE",
         "echo \ud800",
     ],
 )
-def test_nothing_hidden_in_lines_or_characters_is_proved_safe(line: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_hidden_in_lines_or_characters_is_proved_safe(line: str, judge: Judge) -> None:
     assert judge(line).level is not Level.SAFE
 
 
@@ -221,12 +234,12 @@ def test_nothing_hidden_in_lines_or_characters_is_proved_safe(line: str, judge) 
         "git log --grep='a|b'",
     ],
 )
-def test_odd_looking_but_read_only_lines_are_safe(line: str, judge) -> None:  # type: ignore[no-untyped-def]
+def test_odd_looking_but_read_only_lines_are_safe(line: str, judge: Judge) -> None:
     found = judge(line)
     assert found.level is Level.SAFE, found.reasons
 
 
-def test_an_alias_is_judged_by_what_it_stands_for(judge) -> None:  # type: ignore[no-untyped-def]
+def test_an_alias_is_judged_by_what_it_stands_for(judge: Judge) -> None:
     assert judge("ll src", aliases={"ll": "ls -alF"}).level is Level.SAFE
     assert judge("ls", aliases={"ls": "ls --color=auto"}).level is Level.SAFE
     assert judge("ls x", aliases={"ls": "touch"}).level is Level.UNKNOWN
@@ -235,13 +248,13 @@ def test_an_alias_is_judged_by_what_it_stands_for(judge) -> None:  # type: ignor
     assert judge("if true; then ls; fi", aliases={"if": "touch x; if"}).level is not Level.SAFE
 
 
-def test_a_function_with_a_safe_name_is_not_trusted(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_function_with_a_safe_name_is_not_trusted(judge: Judge) -> None:
     assert judge("ls", functions={"ls": ""}).level is Level.UNKNOWN
     assert judge("nice ls", functions={"ls": ""}).level is Level.UNKNOWN
     assert judge("[ -f x ]", functions={"[": ""}).level is Level.UNKNOWN
 
 
-def test_a_known_variable_counts_until_the_line_sets_it(judge) -> None:  # type: ignore[no-untyped-def]
+def test_a_known_variable_counts_until_the_line_sets_it(judge: Judge) -> None:
     known = {"branch": "main"}
     assert judge("git log $branch", variables=known).level is Level.SAFE
     assert judge("git log $branch", variables={"branch": "--output=x"}).level is not Level.SAFE

@@ -29,6 +29,7 @@ _WHERE = {
 }
 # Their whole output is nothing, so redirecting it only empties the file.
 _SILENT = frozenset({":", "true", "false"})
+_PRINT_NOTHING = (["cat", "/dev/null"], ["echo"], ["echo", ""], ["echo", "-n"], ["echo", "-n", ""], ["printf", ""])
 
 
 def is_write(redirect: Redirect, target: Field | None) -> bool:
@@ -54,7 +55,14 @@ def _is_silent(words: list[Field]) -> bool:
     if not words:
         return True
     texts = [word.text for word in words]
-    return texts[0] in _SILENT or texts in (["cat", "/dev/null"], ["echo", "-n"], ["printf", ""], ["echo", "-n", ""])
+    return texts[0] in _SILENT or texts in (
+        ["cat", "/dev/null"],
+        ["echo", "-n"],
+        ["printf", ""],
+        ["echo", "-n", ""],
+        ["echo"],
+        ["echo", ""],
+    )
 
 
 def note_write(target: Field, change: Change, scope: Scope, findings: Findings, *, span: Span | None = None,

@@ -124,7 +124,7 @@ class Loose(Caller):
     def _assign(self, assignment: Assignment, scope: Scope) -> None:
         for word in assignment.value:
             self._inside(word, scope)
-        if assignment.indexed or len(assignment.value) > 1:
+        if assignment.indexed:
             scope.assign(assignment.name, None)
             return
         fields = [field.text for word in assignment.value for field in expand(word, scope, substituted)]

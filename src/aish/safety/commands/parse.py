@@ -25,6 +25,12 @@ class Parsed(msgspec.Struct, frozen=True):
     sound: bool
 
 
+# To the shell every byte past ASCII is part of a word, so a letter stands in for it. The grammar's own scanner takes
+# some for blanks, and crashes on others: tree-sitter-bash 0.25.1 calls isdigit() on code points (`{1` and U+E1A0F).
+_AS_LETTERS = bytes(byte if byte < 0x80 else ord("x") for byte in range(256))
+# A backslash at the start of a line: the grammar takes the line for more words of the last one. `\rm` is a common way
+# round an alias, so letters stand in for the backslash and what it protects, where neither could be a quote.
+_ESCAPED_FIRST = re.compile(rb"(\n[ \t]*)\\[\w./-]")
 _QUOTED_HEREDOC = re.compile(
     rb"(?P<first><<-?\s*(?P<quote>['\"])(?P<word>\w+)(?P=quote)[^\n]*\n)(?s:.*?)(?P<last>^\t*(?P=word)$)", re.MULTILINE
 )
@@ -44,15 +50,21 @@ def parse(text: str) -> Parsed:
     if len(source) > MAX_BYTES:
         raise TooBig("the line is too long to check")
     masked = source if len(source) <= MAX_PARSED_BYTES else _mask_heredocs(source)
+    sound = masked is source
+    masked = masked if text.isascii() else masked.translate(_AS_LETTERS)
+    if b"\\" in masked:
+        masked = _ESCAPED_FIRST.sub(rb"\1xx", masked)
     if any(masked.count(mark) > most for mark, most in MAX_MARKS.items()):
         raise TooBig("the line has too many parts to check")
     root = _parser().parse(masked).root_node
     if root.descendant_count > MAX_NODES:
         raise TooBig("the line has too many parts to check")
     reader = _Reader(source)
-    body = reader.statements(root.children, root.start_byte)
+    body = reader.statements(root.children, 0)
+    if not _BETWEEN.fullmatch(source, root.children[-1].end_byte if root.children else 0):
+        reader.odd = True
     script = Block(Kind.SEQUENCE, body, (0, len(source)))
-    return Parsed(script, sound=not root.has_error and not reader.odd and masked is source)
+    return Parsed(script, sound=not root.has_error and not reader.odd and sound)
 
 
 def _mask_heredocs(source: bytes) -> bytes:
@@ -69,7 +81,9 @@ def _mask_heredocs(source: bytes) -> bytes:
 
 
 # What may stand between two tokens without being one itself.
-_BETWEEN = frozenset(b" \t\n\\;&")
+_BETWEEN = re.compile(rb"(?:[ \t\n;&]|\\\n)*")
+_WITHIN = re.compile(rb"(?:[ \t]|\\\n)*")
+_UNQUOTED = {ord(mark): None for mark in "'\"\\"}
 _LISTS = {"list": Kind.SEQUENCE, "program": Kind.SEQUENCE, "negated_command": Kind.SEQUENCE}
 _COMPOUND = {
     "subshell": Kind.SUBSHELL,
@@ -93,13 +107,18 @@ class _Reader(WordReader):
     def statements(self, nodes: list[tree_sitter.Node], position: int) -> tuple[Node, ...]:
         found: list[Node] = []
         for node in nodes:
-            if node.start_byte > position and not _BETWEEN.issuperset(self.source[position : node.start_byte]):
-                self.odd = True
-            position = max(position, node.end_byte)
+            position = self._after(node, position)
             statement = self.statement(node)
             if statement is not None:
                 found.append(statement)
         return tuple(found)
+
+    def _after(self, node: tree_sitter.Node, position: int, blanks: re.Pattern[bytes] = _BETWEEN) -> int:
+        """Where the node ends. Anything but blanks before it is something the grammar dropped."""
+        gap = self.source[position : node.start_byte]
+        if gap and gap != b" " and not blanks.fullmatch(gap):
+            self.odd = True
+        return max(position, node.end_byte)
 
     def statement(self, node: tree_sitter.Node) -> Node | None:
         kind = node.type
@@ -128,7 +147,7 @@ class _Reader(WordReader):
         if kind == "function_definition":
             return self._function(node)
         if kind == "test_command":
-            return Block(Kind.TEST, (), node.byte_range, self.tokens(node), name=children[0].type)
+            return self._test(node)
         if kind in ("declaration_command", "unset_command", "variable_assignment", "variable_assignments"):
             return self._command(node)
         if kind in WORD_TYPES:
@@ -139,14 +158,18 @@ class _Reader(WordReader):
         words: list[Word] = []
         assignments: list[Assignment] = []
         redirects: list[Redirect] = []
+        position = node.start_byte
         for child in [node] if node.type == "variable_assignment" else node.children:
+            position = self._after(child, position, _WITHIN)
             kind = child.type
             if kind == "command_name":
                 words.extend(self.word(inner) for inner in child.children if inner.end_byte > inner.start_byte)
             elif kind == "variable_assignment":
                 assignments.append(self.assignment(child))
             elif kind in _REDIRECTS:
-                redirects.extend(self._redirect(child)[0])
+                more, extra = self._redirect(child)[:2]
+                redirects += more
+                words += extra
             elif child.end_byte > child.start_byte:
                 words.append(self.word(child))
         return Simple(self.merged(words), tuple(assignments), tuple(redirects), node.byte_range)
@@ -164,15 +187,28 @@ class _Reader(WordReader):
         return Block(kind, self._inner(children), node.byte_range, self._own_words(children), name=name)
 
     def _inner(self, children: list[tree_sitter.Node]) -> tuple[Node, ...]:
-        return tuple(
-            statement
-            for child in children
-            if child.type not in WORD_TYPES and child.type not in _REDIRECTS
-            and (statement := self.statement(child)) is not None
-        )  # fmt: skip
+        found: list[Node] = []
+        position = children[0].start_byte if children else 0
+        for child in children:
+            position = self._after(child, position)
+            if child.type not in WORD_TYPES and child.type not in _REDIRECTS:
+                statement = self.statement(child)
+                if statement is not None:
+                    found.append(statement)
+        return tuple(found)
 
     def _own_words(self, children: list[tree_sitter.Node]) -> tuple[Word, ...]:
         return self.merged([self.word(child) for child in children if child.type in WORD_TYPES])
+
+    def _test(self, node: tree_sitter.Node) -> Block:
+        """`[ a > b ]` is a command with a redirect to the shell, a comparison only to the grammar."""
+        opening, raw = node.children[0].type, self.source[node.start_byte : node.end_byte]
+        body: tuple[Node, ...] = ()
+        if opening == "[" and (b">" in raw or b"<" in raw):
+            self.odd = True
+            padding = " " * len(self.source[: node.start_byte].decode("utf-8", "replace"))
+            body = self.reparse(f"{padding}t{raw[1:-1].decode('utf-8', 'replace')}").body
+        return Block(Kind.TEST, body, node.byte_range, self.tokens(node), name=opening)
 
     def _function(self, node: tree_sitter.Node) -> Block:
         name = node.child_by_field_name("name")
@@ -207,7 +243,13 @@ class _Reader(WordReader):
             return Simple(tuple(words), (), tuple(redirects), span)
         if isinstance(body, Simple):
             return Simple((*body.words, *words), body.assignments, (*body.redirects, *redirects), span)
-        return msgspec.structs.replace(body, redirects=(*body.redirects, *redirects), span=span)
+        if body.kind in (Kind.PIPELINE, Kind.SEQUENCE) and body.body:
+            last = self._attach(body.body[-1], redirects, words, (body.body[-1].span[0], span[1]))
+            return msgspec.structs.replace(body, body=(*body.body[:-1], last), span=span)
+        self.odd = self.odd or bool(words)
+        return msgspec.structs.replace(
+            body, redirects=(*body.redirects, *redirects), words=(*body.words, *words), span=span
+        )
 
     def _redirect(self, node: tree_sitter.Node) -> tuple[list[Redirect], list[Word], list[Node], bool]:
         """The redirects, then what the grammar wrongly holds inside: words, statements, and whether those are piped."""
@@ -231,15 +273,22 @@ class _Reader(WordReader):
         words: list[Word] = []
         after: list[Node] = []
         body = text_word("", node.byte_range)
+        delimiter = ""
         quoted = piped = False
         for child in node.children:
             kind = child.type
             if kind == "heredoc_start":
-                quoted = any(mark in self.text(child) for mark in "'\"\\")
+                delimiter = self.text(child)
+                quoted = any(mark in delimiter for mark in "'\"\\")
             elif kind == "heredoc_body":
                 body = text_word(self.text(child), child.byte_range) if quoted else self.quoted_word(child)
+            elif kind == "heredoc_end" and self.text(child).strip() != delimiter.translate(_UNQUOTED):
+                # Without its end the grammar stops reading anywhere; the shell takes everything.
+                body = self.unread_word(body.span[0], node.end_byte)
             elif kind in _REDIRECTS:
-                redirects.extend(self._redirect(child)[0])
+                more, extra = self._redirect(child)[:2]
+                redirects += more
+                words += extra
             elif kind in WORD_TYPES:
                 words.append(self.word(child))
             elif child.is_named and kind not in ("heredoc_end", "file_descriptor"):

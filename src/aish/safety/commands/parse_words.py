@@ -64,6 +64,8 @@ class WordReader:
         raw = self.text(node)
         span = node.byte_range
         kind = node.type
+        if kind == "word" and "\n" in raw:
+            self.odd = True
         if kind in ("word", "number", "test_operator", "variable_name") and _ALIVE.isdisjoint(raw):
             if "\\" not in raw and "$" not in raw and "`" not in raw:
                 return Word((Text(raw, quoted=False),), raw, span, raw)
@@ -99,6 +101,12 @@ class WordReader:
         """The body of a heredoc whose delimiter is not quoted: expansions live, quotes do not."""
         parts = tuple(self._quoted_parts(node, node.start_byte, node.end_byte))
         return Word(parts, self.text(node), node.byte_range, _literal(parts))
+
+    def unread_word(self, start: int, end: int) -> Word:
+        """Text the grammar did not look into, with what can be found in it."""
+        self.odd = True
+        raw = self.source[start:end].decode("utf-8", "replace")
+        return Word((Text(raw, quoted=True), *self._missed(raw, (start, end))), raw, (start, end))
 
     def _parts(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> list[Part]:
         kind = node.type
@@ -199,6 +207,8 @@ class WordReader:
     def _braced(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> Part:
         """`${name}`, `${name:-word}` and their like; anything else is opaque."""
         children = [child for child in node.children if child.type not in ("${", "}")]
+        if len(children) == 1 and raw.endswith(("[@]}", "[*]}")):
+            return Param(raw[2:-4], quoted=False, raw=raw, operator="[@]")
         if not children or children[0].type not in ("variable_name", "special_variable_name"):
             return Opaque(raw, quoted, self._words_within(node))
         name = self.text(children[0])

@@ -178,7 +178,10 @@ def _check_find(name: str, arguments: Sequence[Field], scope: Scope, depth: int)
             end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
             if end is None or end == index:
                 return "find runs a command"
-            inner = [Field(word.text.replace("{}", DYNAMIC), word.span, word.raw) for word in arguments[index:end]]
+            # A path that find gives starts as its starting point does, never with a dash.
+            inner = [
+                Field(word.text.replace("{}", f"./{DYNAMIC}"), word.span, word.raw) for word in arguments[index:end]
+            ]
             doubt = find_doubt(inner, scope, depth + 1)
             if doubt is not None:
                 return doubt

@@ -107,6 +107,8 @@ def _parameter(part: Param, scope: Scope, evaluate: Evaluate | None) -> str | No
     value = scope.value(part.name)
     if not part.operator:
         return value
+    if part.operator == "[@]" and evaluate is not None:
+        return value
     if evaluate is None or part.operand is None:
         return None
     if part.operator in (":-", "-", ":=", "=") and not value:
