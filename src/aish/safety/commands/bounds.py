@@ -13,7 +13,7 @@ MAX_NESTING = 60
 MAX_WORDS = 400
 MAX_REDIRECTS = 16
 # The parser's time grows with the square of these when the line is broken.
-MAX_MARKS = {b"|": 300, b"(": 300, b")": 300, b"[": 300, b"{": 300, b">": 300, b"<<": 30, b"`": 64}
+MAX_MARKS = {b"|": 300, b"(": 300, b")": 300, b"[": 300, b"]": 300, b"{": 300, b">": 300, b"<<": 30, b"`": 64}
 # Words the parser cut in two, to be put together again.
 MAX_MERGES = 32
 # Wrappers in wrappers, and shell text in shell text.

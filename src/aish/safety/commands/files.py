@@ -142,6 +142,7 @@ def _note_argument(target: Field, change: Change, call: Call, scope: Scope, find
     if change is not Change.REMOVE:
         note_write(target, change, scope, findings, firm=firm)
         return
-    findings.doubt(f"removes {target.shown}", target.span, "remove.file", "removal")
+    if call.name == "rmdir":
+        findings.doubt(f"removes {target.shown}", target.span, "remove.file", "removal")
     if path is not None:
         findings.write(path, change, target.span, inside=is_inside(path, scope))
