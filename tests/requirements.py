@@ -71,6 +71,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/mcp/test_hostile_stdio.py::*",
         "tools/mcp/test_http.py::*",
         "tools/mcp/test_servers.py::*",
+        "e2e/test_command_line.py::test_mcp_servers_are_imported*",
         "e2e/test_real_mcp_servers.py::*",
     ),
     "§10 one gate: rules as data, commands understood, catastrophes asked about": (
@@ -93,6 +94,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_tool_call_runs*",
         "e2e/test_command_line.py::test_what_is_piped_in*",
         "e2e/test_command_line.py::test_bytes_that_are_not_text*",
+        "e2e/test_command_line.py::test_a_question_that_is_not_utf_8*",
         "e2e/test_command_line.py::test_a_pipe_larger*",
         "e2e/test_command_line.py::test_nothing_to_ask*",
         "e2e/test_command_line.py::test_tools_may_be_narrowed*",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -323,3 +324,21 @@ def test_a_rule_that_does_not_do_what_its_examples_say_is_an_error(aish):
     done = aish.run("-m", "fake-tool", "hello")
     assert done.code == 2
     assert "should not match 'git push'" in done.err
+
+
+def test_mcp_servers_are_imported_from_the_common_form_and_a_bad_entry_breaks_nothing(aish):
+    file = aish.home / "mcp.json"
+    servers = {"my server": {"command": "cat", "args": ["-u"]}, "my_server": {"command": "cat"}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    done = aish.run("mcp", "import", str(file))
+    assert (done.code, done.out.splitlines()[0]) == (0, "my_server: imported")
+    assert '["-u"]' in aish.run("config", "show").out
+    file.write_text(json.dumps({"mcpServers": {"bad": {"command": "cat", "args": "-u"}}}))
+    refused = aish.run("mcp", "import", str(file))
+    assert refused.code == 2 and "nothing was imported" in refused.err
+    assert aish.run("config", "check").code == 0
+
+
+def test_a_question_that_is_not_utf_8_is_asked_all_the_same(aish):
+    done = aish.run("-m", "fake-tool", os.fsdecode(b"echo caf\xe9"))
+    assert done.code == 0 and "caf?" in done.out

@@ -14,7 +14,9 @@ from aish.errors import (
     ProviderUnavailable,
     SessionNotFound,
 )
+from aish.store.sqlite import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
+from aish.types.decisions import Answer, Choice
 from aish.types.events import (
     Failed,
     ReasoningDelta,
@@ -27,7 +29,7 @@ from aish.types.events import (
     encode_event,
 )
 from aish.types.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage, user
-from aish.types.tools import ResultStatus
+from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, bodies, call, finish, results, said
 
@@ -305,3 +307,60 @@ async def test_no_task_is_left_after_a_turn_however_it_ends():
             if isinstance(event.body, StepStarted) and event.step == 2:
                 break
     assert asyncio.all_tasks() == before
+
+
+async def test_a_call_cut_off_before_its_arguments_is_not_taken_for_one_without_any():
+    tools = Tools().add("t__wipe")
+    bench = Bench([call("t__wipe", ""), StepFinished(StepEnd.LENGTH)], [TextDelta("sorry")], tools=tools)
+    events = await bench.run()
+    assert tools.calls == []
+    assert "cut off at the token limit" in results(events)[0].parts[0].text
+
+
+async def test_a_turn_that_was_entered_and_left_at_once_does_not_lock_its_session():
+    bench = Bench([TextDelta("one")])
+    first = await bench.run()
+    async with bench.engine.turn(bench.request(session=first[0].session)):
+        pass
+    assert finish(await bench.run(session=first[0].session)).reason is TurnEnd.ANSWERED
+
+
+@pytest.mark.parametrize("steps", range(1, 40, 3))
+async def test_a_cancellation_at_any_moment_leaves_the_session_usable(steps, tmp_path):
+    store = SqliteStore(tmp_path / "x.db")
+    bench = Bench([call("t__x")], [TextDelta("one")], tools=Tools().add("t__x"), store=store)
+    session = (await bench.run())[0].session
+    task = asyncio.create_task(bench.run(session=session))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=10)
+    assert finish(await bench.run(session=session)).reason is TurnEnd.ANSWERED
+    await bench.engine.aclose()
+
+
+async def test_a_defect_is_recorded_as_a_failure_not_as_the_users_wish():
+    def play(request):
+        raise KeyError("a bug")
+
+    bench = Bench([TextDelta("x")])
+    bench.scripted._scripts["model"] = play
+    with pytest.raises(KeyError):
+        await bench.run()
+    (session,) = await bench.store.list_sessions(limit=1)
+    (turn,) = await bench.store.list_turns(session.id)
+    assert turn.end is TurnEnd.FAILED
+
+
+async def test_a_persons_time_to_think_is_not_the_turns():
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench([call("t__w")], [TextDelta("ok")], tools=tools)
+    now_s = [0.0]
+    bench.clock.monotonic_s = lambda: now_s[0]
+
+    async def slow(question):
+        now_s[0] += 1000.0
+        return Answer(Choice.YES)
+
+    events = await bench.run(ask=slow, limits={"wall_s": 10.0})
+    assert results(events)[0].status is ResultStatus.OK

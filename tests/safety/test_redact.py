@@ -83,6 +83,9 @@ def test_the_values_never_show():
         ("OPENAI_API_KEY", True),
         ("GITHUB_TOKEN", True),
         ("DB_PASSWORD", True),
+        ("PGPASSWORD", True),
+        ("MYSQL_PWD", True),
+        ("OLDPWD", False),
         ("AWS_SECRET_ACCESS_KEY", True),
         ("PATH", False),
         ("KEYBOARD", False),
@@ -151,3 +154,15 @@ def test_no_format_runs_away_on_hostile_text(format):
     """Bounded repetition only: a long run of almost-matches is linear work."""
     hostile = (format.marker + "A" * 50) * 2000 + format.marker * 5000
     assert isinstance(Redactor().text(hostile), str)
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", "\r", '"', " ", "="])
+def test_a_key_is_found_at_the_start_of_a_line_within_json(before):
+    line = json.dumps({"x": f"first{before}{KEYS['openai']}"}).encode()
+    assert KEYS["openai"].encode() not in Redactor().line(line)
+
+
+def test_a_secret_with_quotes_is_found_within_the_json_text_of_arguments():
+    secret = 'a"b\\c-secret'
+    line = json.dumps({"arguments": json.dumps({"key": secret})}).encode()
+    assert b"c-secret" not in Redactor([secret]).line(line)

@@ -94,6 +94,7 @@ class Assembler:
         draft = self._current if fragment.index is None else self._drafts.get(fragment.index)
         if draft is None or (fragment.index is None and _begins_another(draft, fragment)):
             if len(self._drafts) >= MAX_CALLS:
+                self._current = None  # what follows without an index belongs to nobody, either
                 return None
             draft = self._open(fragment)
         elif fragment.id and not draft.backend_id:

@@ -58,9 +58,12 @@ class Dispatcher:
         self._begun: set[str] = set()
         self._for_turn: set[str] = set()
         self._repeats: dict[tuple[str, bytes], int] = {}
+        self._cut = ""
         self.stop: TurnEnd | None = None  # set when the turn must end after these calls
 
-    def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
+    def run(self, calls: Sequence[ToolCall], *, cut: str = "") -> AsyncGenerator[Event, None]:
+        """`cut` is the id of a call that the model was stopped in the middle of: it is answered, never run."""
+        self._cut = cut
         return self._pump.events(self._serve(calls))
 
     def closing_outcome(self, call: ToolCall) -> Outcome:
@@ -79,6 +82,9 @@ class Dispatcher:
                 await self._finalise(item)
 
     def _prepare(self, call: ToolCall) -> Prepared | Rejected:
+        if call.id == self._cut:
+            text = "the call was cut off at the token limit. Make it again, shorter."
+            return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
         spec = self._offer.find(call.name)
         if spec is None:
             return self._reject(call, self._no_such_tool(call.name))
@@ -126,7 +132,7 @@ class Dispatcher:
             return None
         reason = f"the model makes this same call for the {count}. time in this turn"
         question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
-        if (await self._consent(question)).choice is not Choice.NO:
+        if (await self._consent(question)).choice in (Choice.YES, Choice.TURN):
             return None
         self.stop = TurnEnd.REPEATED
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
@@ -157,15 +163,16 @@ class Dispatcher:
     async def _consent(self, question: Question) -> Answer:
         if self._ask is None:
             return Answer(Choice.NO)
-        if question.kind is QuestionKind.EFFECT and question.tool in self._for_turn and not question.insist:
+        if question.like and question.like in self._for_turn and not question.insist:
             return Answer(Choice.YES)
         await self._pump.say(DecisionAsked(question), question.call)
         try:
-            answer = await self._ask(question)
+            with self._meter.paused():  # a person's time to think is not the turn's
+                answer = await self._ask(question)
         except Exception as exc:
             return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
-        if answer.choice is Choice.TURN and question.kind is QuestionKind.EFFECT:
-            self._for_turn.add(question.tool)
+        if answer.choice is Choice.TURN and question.like:
+            self._for_turn.add(question.like)
         return answer
 
     async def _execute(self, admitted: Sequence[Prepared]) -> None:
@@ -176,6 +183,9 @@ class Dispatcher:
 
     async def _run(self, item: Prepared) -> None:
         call = item.call.id
+        if self._meter.remaining_s <= 0:
+            self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
+            return
         outcome = await self._executor.run(
             item.spec,
             item.arguments,

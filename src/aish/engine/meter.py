@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aish.ports import Clock
 from aish.types.events import TurnEnd
 from aish.types.limits import Limits
@@ -20,6 +23,15 @@ class Meter:
     @property
     def remaining_s(self) -> float:
         return max(0.0, self._deadline_s - self._monotonic_s())
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The deadline moves back by what passes inside."""
+        began_s = self._monotonic_s()
+        try:
+            yield
+        finally:
+            self._deadline_s += self._monotonic_s() - began_s
 
     def spend(self, usage: Usage) -> None:
         self.usage = self.usage + usage

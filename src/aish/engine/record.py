@@ -31,6 +31,7 @@ class Recorder:
         line = self._redactor.line(encode_event(event)) + b"\n"
         self._store.append_events(event.turn, event.seq, event.seq, line)
         if isinstance(event.body, TurnFinished):
+            turn.finished()
             await self._store.finish_turn(
                 event.turn,
                 end=event.body.reason,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from aish.engine.dispatch import result_event
@@ -10,15 +12,18 @@ from aish.engine.scribe import Scribe
 from aish.engine.transcript import Transcript
 from aish.ports import Clock, Store
 from aish.types.events import Event, TurnEnd, TurnFinished, UsageReported, decode_event, encode_event
+from aish.types.messages import Message
 from aish.types.records import TurnRecord
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
+
+Redact = Callable[[tuple[Message, ...]], tuple[Message, ...]]
 
 _SAYING = "interrupted: aish ended before this turn did"
 _UNKNOWN = "interrupted: aish ended while this was under way; it may or may not have had its effect."
 
 
-async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock) -> TurnRecord:
+async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redacted: Redact) -> TurnRecord:
     recorded = [decode_event(line) for line in (await store.read_events(turn.id)).splitlines()]
     transcript = Transcript()
     usage = Usage()
@@ -29,7 +34,7 @@ async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock) -> Tur
     for event in _owed(turn, recorded, transcript, usage, clock):
         transcript.apply(event)
         store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")
-    messages, now_ms = transcript.history(f"[aish] {_SAYING}"), clock.now_ms()
+    messages, now_ms = redacted(transcript.history(f"[aish] {_SAYING}")), clock.now_ms()
     await store.finish_turn(turn.id, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
     return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
 

@@ -8,8 +8,9 @@ is closed when its session is next opened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,7 +25,7 @@ from aish.engine.recovery import close_interrupted
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
 from aish.engine.turn import Turn
-from aish.errors import SessionBusy, SessionNotFound
+from aish.errors import AishError, SessionBusy, SessionNotFound
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
 from aish.types.events import Event, Status, ToolResult, TurnEnd
@@ -36,6 +37,8 @@ from aish.types.requests import Sampling, TurnRequest
 from aish.types.tools import ToolSpec
 
 _TITLE_CHARS = 80
+# For the last writes of a turn that is being cancelled; a commit takes milliseconds.
+_CLOSING_S = 5.0
 
 
 class Engine:
@@ -62,6 +65,7 @@ class Engine:
         self._system = system
         self._recorder = Recorder(store, redactor, write_through=write_through)
         self._lanes = Lanes()
+        self._running: set[str] = set()  # turns under way in this engine
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -75,9 +79,14 @@ class Engine:
         async with self._alone_in(session, wait_s=request.limits.wall_s):
             history = await self._open_session(session, request, route)
             turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
-            await self._start(turn, request, route)
-            async with aclosing(self._recorded(turn)) as events:
-                yield events
+            self._running.add(turn.id)
+            try:
+                await self._start(turn, request, route)
+                async with aclosing(self._recorded(turn)) as events:
+                    yield events
+            finally:
+                await _surely(self._close(turn))
+                self._running.discard(turn.id)
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""
@@ -154,12 +163,13 @@ class Engine:
         """The turn, closed first if its process died before it could."""
         if turn.end is not None:
             return turn
-        if self._owners.is_alive(turn.owner):
+        mine = turn.owner == self._owners.me
+        if turn.id in self._running if mine else self._owners.is_alive(turn.owner):
             raise SessionBusy(
                 f"another aish ({turn.owner}) is still answering in session {turn.session}",
                 hint="wait for it to finish, or start a new session",
             )
-        return await close_interrupted(turn, self.store, self._clock)
+        return await close_interrupted(turn, self.store, self._clock, self._recorder.redacted)
 
     def _make_turn(
         self, session: str, turn: str, request: TurnRequest, route: Route, history: tuple[Message, ...], ask: Ask | None
@@ -208,9 +218,25 @@ class Engine:
                 async for event in events:
                     await self._recorder.record(turn, event)
                     yield event
-        finally:
-            for event in turn.close(TurnEnd.CANCELLED):
+        except Exception:
+            turn.broken = True  # by a defect or the store, not by whoever listens
+            raise
+
+    async def _close(self, turn: Turn) -> None:
+        """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
+        with suppress(AishError):
+            for event in turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
                 await self._recorder.record(turn, event)
+
+
+async def _surely(work: Coroutine[Any, Any, None]) -> None:
+    """To its end, also while being cancelled, but not for ever."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=_CLOSING_S)
+        raise
 
 
 def _merge(preset: Sampling, request: Sampling) -> Sampling:

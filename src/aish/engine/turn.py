@@ -44,7 +44,8 @@ _SAYINGS = {
     TurnEnd.LENGTH: "the answer was cut at the model's token limit",
     TurnEnd.CANCELLED: "stopped by the user",
     TurnEnd.INTERRUPTED: "interrupted",
-    TurnEnd.FAILED: "the model could not be asked further",
+    TurnEnd.FAILED: "the turn failed",
+    TurnEnd.ANSWERED: "the model gave no answer",
 }
 
 
@@ -76,6 +77,7 @@ class Turn:
         self._transcript = Transcript()
         self._call_ids = {message.tool_call_id for message in history if isinstance(message, ToolMessage)}
         self._finished = False
+        self.broken = False
         self.end: TurnEnd | None = None
 
     @property
@@ -132,7 +134,8 @@ class Turn:
             if not assembler.said_anything:
                 yield self._emit(Status("the model gave an empty answer"))
             return
-        async with aclosing(self._dispatcher.run(assembler.calls)) as events:
+        cut = assembler.calls[-1].id if assembler.end is StepEnd.LENGTH else ""
+        async with aclosing(self._dispatcher.run(assembler.calls, cut=cut)) as events:
             async for event in events:
                 self._transcript.apply(event)
                 yield event
@@ -196,17 +199,22 @@ class Turn:
 
     def _estimate(self) -> Usage:
         """Four characters a token, where the backend says nothing."""
-        sent = sum(len(getattr(message, "text", "")) for message in (*self._history, *self._input)) + len(self._system)
-        return Usage(sent // 4, len(self._transcript.step_text) // 4, estimated=True)
+        said = len(self._transcript.step_text)
+        whole = sum(len(getattr(message, "text", "")) for message in self._conversation()) + len(self._system)
+        return Usage((whole - said) // 4, said // 4, estimated=True)
 
     def _last_words(self) -> list[Event]:
         end = self.end or TurnEnd.FAILED
         words: list[Event] = []
         if end not in (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED):
             words.append(self._emit(Status(self._saying())))
-        words.append(self._emit(TurnFinished(end, self._meter.usage, self._saying())))
-        self._finished = True
+        detail = "" if end is TurnEnd.ANSWERED else self._saying()
+        words.append(self._emit(TurnFinished(end, self._meter.usage, detail)))
         return words
+
+    def finished(self) -> None:
+        """Its end is recorded: nothing is owed any more."""
+        self._finished = True
 
     def _saying(self) -> str:
         return _SAYINGS.get(self.end or TurnEnd.FAILED, "").format(limits=self._meter.limits)

@@ -17,12 +17,14 @@ from aish.safety.commands.parse import parse
 from aish.safety.rules import Words
 
 _PLAIN = frozenset({Kind.SEQUENCE, Kind.PIPELINE})
-_HARMLESS_TARGETS = frozenset({"/dev/null", "1", "2"})
 
 
 class CommandLine(msgspec.Struct, frozen=True):
+    """`is_readable`: every command in it can be told by its name before it runs."""
+
     parts: tuple[Words, ...]
     is_plain: bool
+    is_readable: bool = False
 
 
 def read_line(line: str, context: ShellContext) -> CommandLine:
@@ -34,7 +36,7 @@ def read_line(line: str, context: ShellContext) -> CommandLine:
     parts = tuple(tuple(word.literal for word in simple.words) for simple in found if simple.words)
     shadowed = any(words[0] in context.aliases or words[0] in context.functions for words in parts)
     plain = parsed.sound and not shadowed and _is_plain(parsed.script) and all(_is_literal(s) for s in found)
-    return CommandLine(parts, is_plain=plain)
+    return CommandLine(parts, is_plain=plain, is_readable=parsed.sound and all(words[0] for words in parts))
 
 
 def _simple(node: Node) -> Iterator[Simple]:
@@ -78,4 +80,5 @@ def _is_literal(simple: Simple) -> bool:
 
 
 def _is_harmless(redirect: Redirect) -> bool:
-    return redirect.target is not None and redirect.target.literal in _HARMLESS_TARGETS
+    target = redirect.target.literal if redirect.target is not None else None
+    return target == "/dev/null" or (redirect.operator in (">&", "<&") and target in ("1", "2"))

@@ -7,7 +7,8 @@ destructive one is not covered by a rule that names no command, and a catastroph
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -16,7 +17,8 @@ from aish.safety.always import rule_for_command, rule_for_tool
 from aish.safety.commands import Level, ShellContext, classify
 from aish.safety.commands.verdict import Verdict as Finding
 from aish.safety.lines import CommandLine, read_line
-from aish.safety.rules import Rule, matches_command, matches_effect, matches_path, matches_tool
+from aish.safety.paths import BadPath, relative_path
+from aish.safety.rules import ANY_WORD, Rule, Words, matches_command, matches_effect, matches_path, matches_tool
 from aish.types.decisions import Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.tools import Arguments, Effect, ToolSpec
 
@@ -33,7 +35,9 @@ _PHRASES = {
     Effect.EXEC: "run programs",
     Effect.NETWORK: "reach the network",
 }
-_PATH_ARGUMENTS = ("path", "file", "file_path", "filename", "uri", "directory", "source", "destination")
+_PATH_ARGUMENTS = frozenset({
+    "path", "paths", "file", "files", "file_path", "filename", "uri", "directory", "source", "destination", "target",
+})  # fmt: skip
 _MAX_REASONS = 5
 
 
@@ -46,6 +50,7 @@ class Judgement(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     insist: bool = False
     always: Rule | None = None
+    like: str = ""  # what a yes for the rest of the turn covers
 
 
 class PolicyGate:
@@ -60,6 +65,7 @@ class PolicyGate:
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
         self._shell = shell
+        self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
 
     def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
@@ -81,9 +87,9 @@ class PolicyGate:
                 return Decision(Verdict.DENY, "the user", answer.note or "the user said no")
             case Choice.EDIT:
                 return self._edited(effect.tool, answer.arguments)
-            case Choice.ALWAYS if judged.always is not None:
-                self._rules.append(judged.always)
+            case Choice.ALWAYS if judged.always is not None and judged.always not in self._rules:
                 self._remember(judged.always)
+                self._rules.append(judged.always)
             case Choice.YES | Choice.TURN | Choice.ALWAYS:
                 pass
         return Decision(Verdict.ALLOW, "the user")
@@ -91,7 +97,7 @@ class PolicyGate:
     def judge(self, tool: ToolSpec, arguments: Arguments) -> Judgement:
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
             return self._judge_command(tool, command)
-        return self._judge_tool(tool, _paths_in(arguments))
+        return self._judge_tool(tool, _paths_in(arguments, self._root))
 
     def _edited(self, tool: ToolSpec, arguments: Arguments | None) -> Decision:
         """What the person wrote themselves they have also agreed to; only a denial stands above it."""
@@ -100,50 +106,50 @@ class PolicyGate:
             return Decision(Verdict.DENY, judged.rule, judged.reason or "the edit was empty")
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
 
-    def _judge_tool(self, tool: ToolSpec, paths: Sequence[str]) -> Judgement:
+    def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None]) -> Judgement:
         matching = [rule for rule in self._about(tool) if not rule.commands and _fits_paths(rule, paths)]
         if rule := _strictest(matching):
-            return Judgement(
-                rule.verdict, rule.title, rule.why or f"{tool.name}: {rule.title}", always=rule_for_tool(tool)
-            )
+            return Judgement(rule.verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
         verdict = self._verdicts.get(tool.effect, Verdict.DENY)
         reason = f"{tool.name} can {_PHRASES[tool.effect]}"
-        return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool))
+        return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
 
     def _judge_command(self, tool: ToolSpec, command: str) -> Judgement:
         line, finding = read_line(command, self._shell), classify(command, self._shell)
+        judged = self._by_rules(tool, line, finding) or self._by_finding(tool, line, finding)
         reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
-        always = rule_for_command(line.parts[0]) if line.is_plain and len(line.parts) == 1 else None
-        judged = self._by_rules(tool, line, finding) or self._by_finding(tool, finding)
-        return msgspec.structs.replace(judged, reasons=reasons, always=always)
+        return msgspec.structs.replace(judged, reasons=reasons)
 
     def _by_rules(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement | None:
-        """None where the rules leave it open."""
-        about = self._about(tool)
-        touching = [rule for rule in about if not rule.commands or any(matches_command(rule, p) for p in line.parts)]
+        """None where the rules leave it open. Rules about paths say nothing of commands, whose paths are not theirs."""
+        about = [rule for rule in self._about(tool) if not rule.paths]
         for verdict in (Verdict.DENY, Verdict.ASK):
-            if rule := next((rule for rule in touching if rule.verdict is verdict), None):
-                return Judgement(verdict, rule.title, rule.why or f"the rule '{rule.title}' applies")
+            for rule in about:
+                if rule.verdict is verdict and (not rule.commands or _touches(rule, line, finding)):
+                    return Judgement(verdict, rule.title, rule.why or f"the rule '{rule.title}' applies")
         if finding.catastrophe:
             return Judgement(Verdict.ASK, "catastrophe", _first_reason(finding), insist=True)
         allowing = [rule for rule in about if rule.verdict is Verdict.ALLOW and rule.commands]
         if line.is_plain and line.parts and all(any(matches_command(r, p) for r in allowing) for p in line.parts):
             named = next(rule for rule in allowing if matches_command(rule, line.parts[0]))
             return Judgement(Verdict.ALLOW, named.title, "")
-        blanket = next((rule for rule in touching if rule.verdict is Verdict.ALLOW and not rule.commands), None)
-        if blanket is not None and finding.level is not Level.DESTRUCTIVE:
+        blanket = next((rule for rule in about if rule.verdict is Verdict.ALLOW and not rule.commands), None)
+        hidden = not line.is_readable and any(rule.commands and rule.verdict is not Verdict.ALLOW for rule in about)
+        if blanket is not None and finding.level is not Level.DESTRUCTIVE and not hidden:
             return Judgement(Verdict.ALLOW, blanket.title, "")
         return None
 
-    def _by_finding(self, tool: ToolSpec, finding: Finding) -> Judgement:
+    def _by_finding(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement:
         verdict = self._verdicts.get(tool.effect, Verdict.DENY)
         if verdict is Verdict.DENY:
             return Judgement(verdict, f"gate.{tool.effect}", "commands are denied by gate.exec")
         if finding.level is Level.SAFE:
             return Judgement(Verdict.ALLOW, "proved read-only", "")
+        always = rule_for_command(line.parts[0]) if line.is_plain and len(line.parts) == 1 else None
         if finding.level is Level.DESTRUCTIVE:
-            return Judgement(Verdict.ASK, "destructive", _first_reason(finding))
-        return Judgement(verdict, f"gate.{tool.effect}", _first_reason(finding))
+            return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
+        like = always.title if always else ""
+        return Judgement(verdict, f"gate.{tool.effect}", _first_reason(finding), always=always, like=like)
 
     def _about(self, tool: ToolSpec) -> list[Rule]:
         return [rule for rule in self._rules if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
@@ -154,16 +160,57 @@ def _strictest(rules: Iterable[Rule]) -> Rule | None:
     return min(rules, key=lambda rule: order.index(rule.verdict), default=None)
 
 
-def _fits_paths(rule: Rule, paths: Sequence[str]) -> bool:
-    """An allowing rule must cover every path, any other is touched by one."""
+def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
+    """For rules that forbid: the command may stand anywhere, also behind a wrapper, a path or options of its own."""
+    if any(matches_command(rule, _by_basename(words)) for words in line.parts):
+        return True
+    words = {word for part in line.parts for field in part if field for word in field.split()}
+    for prefix in rule.commands:
+        program, *rest = prefix.split() or [""]
+        if program in finding.programs and all(word in words or word == ANY_WORD for word in rest):
+            return True
+    return False
+
+
+def _by_basename(words: Words) -> Words:
+    return (words[0].rpartition("/")[2], *words[1:]) if words and words[0] else words
+
+
+def _fits_paths(rule: Rule, paths: Sequence[str | None]) -> bool:
+    """An allowing rule must cover every path, any other is touched by one. None is a path that cannot be told."""
     if not rule.paths:
         return True
-    fits = [matches_path(rule, path) for path in paths]
-    return bool(fits) and (all(fits) if rule.verdict is Verdict.ALLOW else any(fits))
+    if rule.verdict is Verdict.ALLOW:
+        inside = [path for path in paths if path is not None and not path.startswith("/")]
+        return bool(paths) and len(inside) == len(paths) and all(matches_path(rule, path) for path in inside)
+    return any(path is None or matches_path(rule, path.lstrip("/")) for path in paths)
 
 
-def _paths_in(arguments: Arguments) -> list[str]:
-    return [value for name, value in arguments.items() if name in _PATH_ARGUMENTS and isinstance(value, str)]
+def _paths_in(arguments: Arguments, root: PurePosixPath) -> list[str | None]:
+    """Every text that names a file, or may: relative below the root, else absolute, or None if it cannot be told."""
+    return [
+        _below(text, root)
+        for name, text in _texts(arguments)
+        if name in _PATH_ARGUMENTS or "/" in text or text[:1] == "."
+    ]
+
+
+def _texts(value: object, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, str(key))
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _texts(item, name)
+
+
+def _below(text: str, root: PurePosixPath) -> str | None:
+    try:
+        return str(relative_path(text, root))
+    except BadPath:
+        return text if text.startswith("/") and ".." not in text.split("/") else None
 
 
 def _first_reason(finding: Finding) -> str:
@@ -181,4 +228,5 @@ def _question(effect: EffectRequest, judged: Judgement) -> Question:
         reasons=judged.reasons,
         insist=judged.insist,
         always=judged.always.title if judged.always else "",
+        like=judged.like,
     )

@@ -31,7 +31,9 @@ class Redactor:
         long_enough = {value for value in values if len(value) >= MIN_SECRET_CHARS}
         # Longest first, so that a secret which contains another goes as a whole.
         self._values = sorted(long_enough, key=lambda value: (-len(value), value))
-        self._escaped = [json.dumps(value, ensure_ascii=False)[1:-1] for value in self._values]
+        # In a line of JSON a value stands escaped, and within the JSON text of a call's arguments twice.
+        once = [_escaped(value) for value in self._values]
+        self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
 
     def text(self, text: str) -> str:
         return self.replace(text, lambda secret: MARK)
@@ -57,6 +59,10 @@ class Redactor:
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._values)} values)"
+
+
+def _escaped(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
 class Vault:

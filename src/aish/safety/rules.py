@@ -61,6 +61,8 @@ def example_errors(rules: Iterable[Rule]) -> list[str]:
 def _errors_of(rule: Rule) -> Iterator[str]:
     if not (rule.tools or rule.effects or rule.commands or rule.paths):
         yield f"the rule '{rule.title}' matches everything; say what it is for"
+    if rule.commands and rule.paths:
+        yield f"the rule '{rule.title}' names commands and paths; which paths a command touches is not known"
     for example in rule.match:
         if not _example_matches(rule, example):
             yield f"the rule '{rule.title}' should match '{example}' and does not"

@@ -15,8 +15,12 @@ class Format(NamedTuple):
     pattern: re.Pattern[str]
 
 
+# Where a key may begin: after no letter or digit, or, inside JSON, after the letter of an escaped line end or tab.
+_BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"
+
+
 def _format(marker: str, pattern: str) -> Format:
-    return Format(marker, re.compile(pattern))
+    return Format(marker, re.compile(pattern.replace(r"\b", _BEGIN, 1)))
 
 
 # Bounded on both ends, so that a match cannot run away; the looks are those the issuers document.
@@ -45,7 +49,9 @@ FORMATS: tuple[Format, ...] = (
     _format("://", r"(?<=://)[^\s/@:\"']{1,100}:[^\s/@\"']{1,200}(?=@)"),
 )
 
-_SECRET_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(?:_|$)")
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|AUTH)(?:_|$)|PASSWORD|PASSWD|_PWD$|_PASS$"
+)
 _NOT_SECRET_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|NAME|ID|SOCK|ENV)$")
 
 

@@ -41,7 +41,10 @@ class QuestionKind(StrEnum):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`insist`: a blanket yes is no answer to this one. `always` is the rule that "always" would add, "" if none."""
+    """`insist`: a blanket yes is no answer to this one. `always` is the rule that "always" would add, "" if none.
+
+    `like` names the calls that a yes for the rest of the turn covers, "" if only this one.
+    """
 
     call: str
     kind: QuestionKind
@@ -52,6 +55,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: tuple[str, ...] = ()
     insist: bool = False
     always: str = ""
+    like: str = ""
 
 
 class Choice(StrEnum):

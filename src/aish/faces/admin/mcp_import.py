@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from aish.config import paths
+from aish.config.load import check_config
 from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
@@ -21,17 +23,30 @@ def import_servers(file: Path, here: Surroundings) -> int:
     servers = _read(file)
     target = paths.user_file(here.env)
     present = target.read_text("utf-8") if target.exists() else ""
-    added = []
+    added: dict[str, str] = {}
     for name, entry in servers.items():
         alias = _alias(name)
-        if re.search(rf"^\[mcp\.servers\.\"?{re.escape(alias)}\"?\]", present, re.MULTILINE):
-            print(visible(f"{alias}: already configured, left as it is"))
+        if alias in added or re.search(rf"^\[mcp\.servers\.\"?{re.escape(alias)}\"?\]", present, re.MULTILINE):
+            print(visible(f"{name}: there is a server {alias} already, left as it is"))
             continue
-        added.append(_table(alias, entry))
+        added[alias] = _table(alias, entry)
         print(visible(f"{alias}: imported"))
     if added:
-        _append(target, "".join(added))
+        text = "".join(added.values())
+        _check(present + text, here)
+        _append(target, text)
     return 0
+
+
+def _check(text: str, here: Surroundings) -> None:
+    """The file as it will be, before it is: an import must not break what works."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "aish" / "config.toml"
+        file.parent.mkdir()
+        file.write_text(text, "utf-8")
+        problems = check_config(cwd=Path(folder), env={**here.env, "XDG_CONFIG_HOME": folder})
+    if problems:
+        raise ConfigError(f"nothing was imported: {problems[0]}", hint="mend the entry in the file, or add it by hand")
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:
@@ -59,7 +74,8 @@ def _table(alias: str, entry: dict[str, Any]) -> str:
         value = entry.get(theirs)
         if value not in (None, "", [], {}):
             lines.append(f"{ours} = {_toml(value)}")
-    token = str((entry.get("headers") or {}).get("Authorization", ""))
+    headers = entry.get("headers")
+    token = str(headers.get("Authorization", "")) if isinstance(headers, dict) else ""
     if token.startswith("Bearer "):
         lines.append(f"auth_token = {_toml(token.removeprefix('Bearer '))}")
     if entry.get("disabled") is True:

@@ -96,6 +96,7 @@ def _limits(arguments: argparse.Namespace, runtime: Runtime) -> Limits:
 def _question(arguments: argparse.Namespace) -> str:
     """The words given, then what is piped in. Either may be missing."""
     words = " ".join(word for word in arguments.question if word != "-").strip()
+    words = words.encode("utf-8", "replace").decode()  # a word that is not UTF-8 arrives as lone surrogates
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin(arguments)
     if arguments.sample and not words and not piped.strip() and not _is_terminal():
         return SAMPLE_QUESTION

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from aish.engine.session import Engine
 from aish.errors import AishError
+from aish.faces import signals
 from aish.faces.shell.answer import answer
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import Narrator
@@ -68,7 +69,7 @@ async def _meta(engine: Engine, request: TurnRequest, text: str, output: Output)
             case ":model":
                 route = await engine.router.resolve(rest.strip())
                 output.note(f"model: {route.name}")
-                return msgspec.structs.replace(request, model=route.name)
+                return msgspec.structs.replace(request, model=rest.strip())
             case ":models":
                 for info in await engine.router.list_models():
                     output.note(info.name)
@@ -84,15 +85,19 @@ async def _meta(engine: Engine, request: TurnRequest, text: str, output: Output)
 
 
 @contextlib.contextmanager
-def _on_interrupt(react: object) -> Iterator[None]:
-    """While inside, Ctrl-C does this instead of ending aish."""
+def _on_interrupt(react: Callable[[], object]) -> Iterator[None]:
+    """While inside, Ctrl-C does this instead of ending aish; after it, what it did before."""
     loop = asyncio.get_running_loop()
+    before = signals.interrupt_handler()
     try:
-        loop.add_signal_handler(signal.SIGINT, react)  # type: ignore[arg-type]
+        loop.add_signal_handler(signal.SIGINT, react)
     except NotImplementedError:
         yield
         return
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        if before is None:
+            loop.remove_signal_handler(signal.SIGINT)
+        else:
+            loop.add_signal_handler(signal.SIGINT, before)

@@ -16,7 +16,7 @@ _WORDS = {
 
 async def always_yes(question: Question) -> Answer:
     """For `--yes`. It covers what is asked as a matter of course, not what the gate insists on."""
-    if question.insist:
+    if question.insist or question.kind is QuestionKind.REPEAT:
         return Answer(Choice.NO, f"--yes does not cover this: {question.reason}")
     return Answer(Choice.YES)
 
@@ -35,6 +35,8 @@ class TerminalConsent:
             word = "" if line is None else line.strip().lower()
             if not word:
                 return Answer(Choice.NO, "the user did not say yes")
+            if question.kind is QuestionKind.REPEAT and word not in ("y", "yes", "n", "no"):
+                continue
             if word in ("x", "explain"):
                 self._explain(question)
                 continue

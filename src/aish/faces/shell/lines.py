@@ -1,31 +1,44 @@
 """Lines typed by a person, read without blocking the loop.
 
-The reading thread is a daemon: a person who never presses return must not keep aish from ending.
+The reading thread is a daemon: a person who never presses return must not keep aish from ending. A read that was given
+up (Ctrl-C at a question) leaves its thread waiting for a line; the next read takes that line over instead of losing it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 
 
 class LineSource:
+    def __init__(self) -> None:
+        self._pending: asyncio.Future[str | None] | None = None
+
     async def read(self, prompt: str) -> str | None:
         """One line without its end; None when there are no more."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[str | None] = loop.create_future()
-        threading.Thread(target=self._read, args=(prompt, loop, future), name="aish-input", daemon=True).start()
-        return await future
+        if self._pending is None:
+            loop = asyncio.get_running_loop()
+            self._pending = loop.create_future()
+            reading = threading.Thread(target=_read, args=(prompt, loop, self._pending), name="aish-input", daemon=True)
+            reading.start()
+        else:
+            sys.stdout.write(prompt)
+            sys.stdout.flush()
+        line = await asyncio.shield(self._pending)
+        self._pending = None
+        return line
 
-    def _read(self, prompt: str, loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
-        try:
-            line: str | None = input(prompt)
-        except (EOFError, UnicodeDecodeError, OSError):
-            line = None
-        # The loop may be gone by the time a line comes: then nobody waits for it.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, future, line)
+
+def _read(prompt: str, loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
+    try:
+        line: str | None = input(prompt)
+    except (EOFError, UnicodeDecodeError, OSError):
+        line = None
+    # The loop may be gone by the time a line comes: then nobody waits for it.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, future, line)
 
 
 def _settle(future: asyncio.Future[str | None], line: str | None) -> None:
