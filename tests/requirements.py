@@ -21,6 +21,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§2 nothing lost: what the user saw survives kill -9": (
         "e2e/test_command_line.py::test_kill_9_in_mid_stream*",
         "e2e/test_command_line.py::test_a_signal_in_mid_stream*",
+        "e2e/test_command_line.py::test_what_was_said_before_a_kill*",
         "engine/test_recovery.py::*",
         "store/test_crash.py::*",
     ),
@@ -102,6 +103,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_provider_that_is_down*",
         "e2e/test_command_line.py::test_bad_usage*",
         "e2e/test_command_line.py::test_a_reader_that_goes_away*",
+        "e2e/test_command_line.py::test_closed_and_full_streams*",
     ),
     "§21 doctor says what is wrong and how to mend it": ("e2e/test_command_line.py::test_doctor*",),
     "§23 configuration: layered, checked, trusted": (

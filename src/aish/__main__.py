@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 
 def main() -> None:
-    from aish.cli import run
+    try:
+        _open_streams()
+        from aish.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except OSError as exc:
+        code = 141 if isinstance(exc, BrokenPipeError) else _cannot_write(exc)
+    _leave(code)
+
+
+def _open_streams() -> None:
+    """A stream that was closed before we began leads nowhere, rather than into errors."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def _cannot_write(exc: OSError) -> int:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"aish: cannot read or write: {exc.strerror or exc}\n")
+    return 1
+
+
+def _leave(code: int) -> None:
+    """Python flushes stdout once more at exit; where that fails, what was to be said has been said."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

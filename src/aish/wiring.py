@@ -191,8 +191,15 @@ class Wired:
         shell = shutil.which("bash") or shutil.which("sh") or "sh"
         return {
             "runtime": RuntimeTools(self._clock),
-            "shell": ShellTools(cwd=self.surroundings.cwd, shell=shell, sandbox=self._sandbox),
+            "shell": ShellTools(
+                cwd=self.surroundings.cwd, shell=shell, sandbox=self._sandbox, env=self._command_environment()
+            ),
         }
+
+    def _command_environment(self) -> dict[str, str]:
+        """For commands of a model: without the variables that hold secrets, unless the config says otherwise."""
+        env = self.surroundings.env
+        return dict(env) if self.config.safety.secrets_in_env else {k: v for k, v in env.items() if not looks_secret(k)}
 
     def _make_engine(self, tools: Registry) -> Engine:
         providers = self._providers()

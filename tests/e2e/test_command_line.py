@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,8 +29,6 @@ def test_version_imports_neither_asyncio_nor_anything_from_outside(aish):
         "print(sorted(foreign - {name for name in foreign if name.startswith('__editable__')}))\n"
         "print('asyncio' in sys.modules)\n"
     )
-    import subprocess
-
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=30, check=True)
     version, foreign, has_asyncio = done.stdout.splitlines()
     assert version.startswith("aish ")
@@ -342,3 +341,19 @@ def test_mcp_servers_are_imported_from_the_common_form_and_a_bad_entry_breaks_no
 def test_a_question_that_is_not_utf_8_is_asked_all_the_same(aish):
     done = aish.run("-m", "fake-tool", os.fsdecode(b"echo caf\xe9"))
     assert done.code == 0 and "caf?" in done.out
+
+
+@pytest.mark.parametrize("redirect", [">&-", ">/dev/full", "2>&-", "2>/dev/full"])
+def test_closed_and_full_streams_end_without_a_traceback(aish, redirect):
+    command = f"{sys.executable} -m aish -m fake-tool 'add 1 and 2' {redirect}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, env=aish.environment(), check=False)
+    assert done.returncode in (0, 1)
+    assert b"Traceback" not in done.stdout + done.stderr and b"internal error" not in done.stdout + done.stderr
+
+
+def test_what_was_said_before_a_kill_is_shown_at_once(aish):
+    process = aish.start("-m", aish.write_script("slow", [WAIT]), "--json", "go")
+    _read_until(process, "two ")
+    ended(process)
+    shown = aish.run("sessions", "show", "latest").out
+    assert "one two" in shown and "[unfinished]" in shown

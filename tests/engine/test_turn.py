@@ -364,3 +364,18 @@ async def test_a_persons_time_to_think_is_not_the_turns():
 
     events = await bench.run(ask=slow, limits={"wall_s": 10.0})
     assert results(events)[0].status is ResultStatus.OK
+
+
+async def test_an_answer_without_end_is_cut(monkeypatch):
+    monkeypatch.setattr("aish.engine.assemble.MAX_TEXT_CHARS", 100)
+    bench = Bench([TextDelta("x" * 30)] * 50)
+    events = await bench.run()
+    assert finish(events).reason is TurnEnd.LENGTH
+    assert sum(len(body.text) for body in bodies(events, TextDelta)) == 120
+
+
+async def test_a_key_in_a_backends_complaint_is_not_shown():
+    key = "sk-" + "proj-" + "Ab1" * 12
+    events = await Bench([ProviderRejected(f"Incorrect API key provided: {key}", status=401)]).run()
+    assert key not in str(events)
+    assert "Incorrect API key" in bodies(events, Failed)[0].message

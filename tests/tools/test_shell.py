@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -23,7 +24,8 @@ class Context:
 
 
 def tools(cwd: Path, sandbox=None) -> ShellTools:
-    return ShellTools(cwd=cwd, shell=shutil.which("bash") or "sh", sandbox=sandbox or NoSandbox())
+    env = {"PATH": os.environ["PATH"], "GREETING": "hello"}
+    return ShellTools(cwd=cwd, shell=shutil.which("bash") or "sh", sandbox=sandbox or NoSandbox(), env=env)
 
 
 async def run(cwd: Path, command: str, **arguments):
@@ -35,6 +37,12 @@ async def run(cwd: Path, command: str, **arguments):
 async def test_output_and_errors_come_in_the_order_they_were_written(tmp_path):
     text, is_error = await run(tmp_path, "echo one; echo two >&2; echo three")
     assert (text, is_error) == ("one\ntwo\nthree\n", False)
+
+
+async def test_a_command_sees_the_environment_it_was_given_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "not-for-models")
+    text, _ = await run(tmp_path, "env")
+    assert "GREETING=hello" in text and "not-for-models" not in text
 
 
 async def test_the_exit_code_of_a_failure_is_told(tmp_path):

@@ -58,6 +58,10 @@ class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
         Meta(description="Run commands of the model inside bubblewrap: where it works, always, or never."),
     ] = "auto"
     network: Annotated[bool, Meta(description="Whether commands in the sandbox may use the network.")] = False
+    secrets_in_env: Annotated[
+        bool,
+        Meta(description="Whether commands of the model see variables named like secrets, such as `GITHUB_TOKEN`."),
+    ] = False
 
 
 class McpServerConfig(Section, frozen=True, forbid_unknown_fields=True):

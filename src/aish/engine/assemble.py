@@ -28,6 +28,8 @@ from aish.types.usage import Usage
 MAX_CALLS = 128
 # A megabyte of arguments is legal, if odd; a model in a loop must not eat memory.
 MAX_ARGUMENTS_CHARS = 4 * 1024 * 1024
+# An answer longer than any window; a backend that never ends one is cut off here.
+MAX_TEXT_CHARS = 8 * 1024 * 1024
 NAMELESS = "nameless_tool"
 
 
@@ -55,10 +57,17 @@ class Assembler:
         self.end: StepEnd | None = None
         self.usage: Usage | None = None
         self.said_anything = False
+        self._text_chars = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the answer has reached a length at which it is cut."""
+        return self._text_chars >= MAX_TEXT_CHARS
 
     def feed(self, chunk: Chunk) -> Iterator[Event]:
         if isinstance(chunk, TextDelta | ReasoningDelta):
             self.said_anything = True
+            self._text_chars += len(chunk.text)
             yield self._scribe.event(chunk)
         elif isinstance(chunk, CallFragment):
             self.said_anything = True

@@ -11,7 +11,7 @@ from aish.engine.turn import Turn
 from aish.ports import Store
 from aish.safety.redact import Redactor
 from aish.types.decisions import Verdict
-from aish.types.events import DecisionMade, Event, ToolResult, TurnFinished, encode_event
+from aish.types.events import Body, DecisionMade, Event, Failed, Status, ToolResult, TurnFinished, encode_event
 from aish.types.messages import Message
 from aish.types.tools import Effect
 
@@ -43,6 +43,17 @@ class Recorder:
             await self._store.flush()
         elif self._write_through:
             await self._store.flush(durable=False)
+
+    def presentable(self, event: Event) -> Event:
+        """What others said of a failure may hold a key; what is shown of it does not."""
+        body = event.body
+        if isinstance(body, Status):
+            shown: Body = Status(self._redactor.text(body.text))
+        elif isinstance(body, Failed):
+            shown = msgspec.structs.replace(body, message=self._redactor.text(body.message))
+        else:
+            return event
+        return event if shown == body else msgspec.structs.replace(event, body=shown)
 
     def redacted(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """What is kept of a conversation holds no known secret, and neither does what the next turn sees of it."""

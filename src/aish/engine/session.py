@@ -216,6 +216,7 @@ class Engine:
         try:
             async with aclosing(turn.events()) as events:
                 async for event in events:
+                    event = self._recorder.presentable(event)
                     await self._recorder.record(turn, event)
                     yield event
         except Exception:

@@ -149,6 +149,9 @@ class Turn:
                     for event in assembler.feed(chunk):
                         self._transcript.apply(event)
                         yield event
+                    if assembler.is_full:
+                        assembler.end = StepEnd.LENGTH
+                        break
             for event in assembler.finish():
                 self._transcript.apply(event)
                 yield event

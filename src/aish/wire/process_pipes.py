@@ -129,6 +129,23 @@ class ByteStream:
             self._source.resume_reading()
 
 
+class _Straight(asyncio.Protocol):
+    """Hears a pipe without the turn of the loop that asyncio's own protocol takes for every piece.
+
+    What came before it took over is already queued, and the loop runs that before it reads again: order is kept.
+    """
+
+    def __init__(self, before: asyncio.BaseProtocol, pipes: ChildPipes) -> None:
+        self._before = before
+        self._pipes = pipes
+
+    def data_received(self, data: bytes) -> None:
+        self._pipes.pipe_data_received(STDOUT, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._before.connection_lost(exc)
+
+
 class ChildPipes(asyncio.SubprocessProtocol):
     """asyncio's callbacks turned into things to wait for."""
 
@@ -156,6 +173,7 @@ class ChildPipes(asyncio.SubprocessProtocol):
         else:
             assert isinstance(source, asyncio.ReadTransport)
             self.stdout.attach(source)
+            source.set_protocol(_Straight(source.get_protocol(), self))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._heard = True

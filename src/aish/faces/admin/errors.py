@@ -36,6 +36,8 @@ def guarded(work: Callable[[], int]) -> int:
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError:
+        raise  # of our own streams; the top of the program tells it
     except Exception as exc:
         return _tell_bug(exc)
 

@@ -6,14 +6,17 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
+from aish.engine.transcript import Transcript
 from aish.errors import SessionNotFound, UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import visible
 from aish.ports import Store
+from aish.types.events import decode_event
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 
+_MOST = 100_000
 _HINT = "`aish sessions list` shows what there is"
 
 
@@ -32,8 +35,8 @@ async def _run(arguments: argparse.Namespace, store: Store) -> int:
 
 
 async def _list(store: Store, *, limit: int, search: str) -> int:
-    if limit < 1:
-        raise UsageError("--limit must be at least 1")
+    if not 1 <= limit <= _MOST:
+        raise UsageError(f"--limit must be between 1 and {_MOST}")
     sessions = await store.list_sessions(limit=limit, search=search)
     for session in sessions:
         print(_session_line(session))
@@ -44,12 +47,20 @@ async def _list(store: Store, *, limit: int, search: str) -> int:
 
 async def _show(store: Store, name: str) -> int:
     for turn in await _turns(store, name):
-        for message in turn.messages or turn.input:
+        for message in turn.messages or await _so_far(store, turn):
             print(visible(_message_text(message)))
         if turn.end is None or turn.end != "answered":
             print(f"[{turn.end or 'unfinished'}]")
         print()
     return 0
+
+
+async def _so_far(store: Store, turn: TurnRecord) -> tuple[Message, ...]:
+    """Of a turn that has not finished, or left nothing: what its events say."""
+    transcript = Transcript()
+    for line in (await store.read_events(turn.id)).splitlines():
+        transcript.apply(decode_event(line))
+    return transcript.messages() or turn.input
 
 
 async def _replay(store: Store, name: str) -> int:

@@ -67,7 +67,10 @@ async def _meta(engine: Engine, request: TurnRequest, text: str, output: Output)
     try:
         match command:
             case ":model":
-                route = await engine.router.resolve(rest.strip())
+                route = await engine.router.resolve(rest.strip() or request.model)
+                if not rest.strip():
+                    output.note(f"model: {route.name}")
+                    return request
                 output.note(f"model: {route.name}")
                 return msgspec.structs.replace(request, model=rest.strip())
             case ":models":

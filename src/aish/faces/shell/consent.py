@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aish.faces.shell.lines import LineSource
+from aish.faces.shell.lines import LineSource, drop_typed_ahead
 from aish.faces.terminal import Output
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
@@ -28,6 +28,7 @@ class TerminalConsent:
 
     async def __call__(self, question: Question) -> Answer:
         """Anything but a clear yes is a no; so is the end of input."""
+        drop_typed_ahead()  # what was typed before the question was seen is no answer to it
         self._output.note(f"{question.tool} wants to run: {question.reason}")
         self._output.note(_what(question))
         while True:

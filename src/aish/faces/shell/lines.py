@@ -31,6 +31,16 @@ class LineSource:
         return line
 
 
+def drop_typed_ahead() -> None:
+    """Forget what is waiting to be read from the terminal."""
+    try:
+        import termios
+    except ImportError:  # Windows
+        return
+    with contextlib.suppress(OSError, ValueError, termios.error):  # not a terminal
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
 def _read(prompt: str, loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
     try:
         line: str | None = input(prompt)

@@ -27,6 +27,8 @@ _PLAIN_OPERATORS = frozenset(
 )
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
+# A number, or an operator of a test.
+_NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
 _SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 # An interactive shell replaces these by earlier commands before it parses anything.
 _HISTORY = re.compile(r"!(?![\s=(\"']|$)")
@@ -200,7 +202,8 @@ class _Prover:
         dynamic = any(word.literal is None and not _is_count(word) for word in node.words)
         if "-v" in operators or "-R" in operators:
             self.doubt("tests a name that may run a command", node.span, "test")
-        elif node.name == "[[" and dynamic and operators & _ARITHMETIC_TESTS:
+        elif node.name == "[[" and operators & _ARITHMETIC_TESTS and (dynamic or not all(map(_is_numeric, node.words))):
+            # A name, or a text such as 'a[$(…)]', is evaluated as arithmetic, which runs what is in it.
             self.doubt("compares as numbers what may run a command", node.span, "test")
 
 
@@ -209,6 +212,10 @@ def _is_count(word: Word) -> bool:
     return all(
         isinstance(part, Text) or (isinstance(part, Param) and part.name in ("#", "?", "$", "!")) for part in word.parts
     )
+
+
+def _is_numeric(word: Word) -> bool:
+    return _is_count(word) and (word.literal is None or _NUMERIC.fullmatch(word.literal) is not None)
 
 
 def _is_own_name(name: str) -> bool:

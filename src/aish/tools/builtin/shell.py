@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aish.errors import ProcessError, ToolError
@@ -31,6 +31,10 @@ _QUIET_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
     "NO_COLOR": "1",
+    # A repository may name a program for git to run at every status; reading one must not run it.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
 }
 
 _SPEC = ToolSpec(
@@ -53,7 +57,10 @@ _SPEC = ToolSpec(
 
 
 class ShellTools:
-    def __init__(self, *, cwd: Path, shell: str, sandbox: Sandbox) -> None:
+    """`env` is all that commands get of the environment: what they print reaches the model."""
+
+    def __init__(self, *, cwd: Path, shell: str, sandbox: Sandbox, env: Mapping[str, str]) -> None:
+        self._env = {**env, **_QUIET_ENVIRONMENT}
         self._cwd = cwd
         self._shell = shell
         self._sandbox = sandbox
@@ -78,8 +85,7 @@ class ShellTools:
         spec = ProcessSpec(
             await self._sandbox.wrap(argv),
             name="shell__run",
-            env=_QUIET_ENVIRONMENT,
-            inherit=("*",),
+            env=self._env,
             cwd=self._cwd,
             close_wait_s=0.2,
             term_wait_s=1.0,

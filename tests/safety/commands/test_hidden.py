@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from aish.safety.commands import Level, ShellContext, classify
+
+CONTEXT = ShellContext(cwd="/work", home="/home/u")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[[ 'a[$(touch c)]' -eq 1 ]]",
+        "x='a[$(touch c)]'; [[ x -eq 1 ]]",
+        "x='a[$(touch c)]'; [[ 1 -lt x ]]",
+        "x='a[$(touch c)]'; echo $((x))",
+        "x='a[$(touch c)]'; (( x ))",
+        "[ -v 'a[$(touch c)]' ]",
+        "[[ -v 'a[$(touch c)]' ]]",
+        "sleep 0 & wait -n -p 'a[$(touch c)]'",
+        "echo $'a\\\\'; touch c #'",
+        "echo ${x:-`touch c`}",
+        "jobs -x touch c",
+        "i='a[$(touch c)]'; echo ${PATH:i}",
+        "printf -v 'a[$(touch c)]' x",
+        "unset 'a[$(touch c)]'",
+    ],
+)
+def test_what_bash_runs_out_of_a_text_is_not_proved_harmless(line):
+    assert classify(line, CONTEXT).level is not Level.SAFE
+
+
+def test_what_the_grammar_reads_as_quoted_is_read_again_as_bash_does():
+    verdict = classify("echo $'a\\\\'; rm -rf / #'", CONTEXT)
+    assert verdict.level is Level.DESTRUCTIVE and verdict.catastrophe
+
+
+@pytest.mark.parametrize("line", ["[[ 3 -eq 3 ]]", "[[ $# -gt 0 ]]", "[ $x -eq 1 ]", "echo $((1+2))", "echo $'a\\tb'"])
+def test_plain_numbers_and_plain_escapes_stay_provable(line):
+    assert classify(line, CONTEXT).level is Level.SAFE
