@@ -35,11 +35,12 @@ def _cannot_write(exc: OSError) -> int:
 
 
 def _leave(code: int) -> None:
-    """Python flushes stdout once more at exit; where that fails, what was to be said has been said."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    """Python flushes once more at exit; where that fails, what was to be said has been said."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
 
 
