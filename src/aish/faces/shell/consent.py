@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from aish.faces.shell.lines import LineSource, drop_typed_ahead
-from aish.faces.terminal import Output
+from aish.faces.terminal import Output, visible
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
 _WORDS = {
@@ -82,5 +82,5 @@ def _what(question: Question) -> str:
 def _prompt(question: Question) -> str:
     if question.kind is QuestionKind.REPEAT:
         return "go on? [y]es, [n]o: "
-    always = ", [a]lways" if question.always else ""
+    always = f", [a]lways for {visible(question.always.removeprefix('always '))}" if question.always else ""
     return f"run it? [y]es, [n]o, [e]dit, e[x]plain, yes for this [t]urn{always}: "
