@@ -27,7 +27,7 @@ from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
 from aish.types.chunks import Chunk
 from aish.types.events import Status
 from aish.types.models import ModelInfo
-from aish.types.requests import StepRequest
+from aish.types.requests import Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "Models"]
 
@@ -36,6 +36,7 @@ _CRASH_WINDOW_S = 60.0
 _QUIET_S = 0.3  # a start shorter than this is not worth a word
 _CALL_TIMEOUT_S = 180.0  # for calls that carry no deadline of their own: a slow start and a slow answer
 _CRASH_SEEN_WITHIN_S = 1.0
+_TEMPERATURE = 0.1
 _DEFAULT_SETTINGS = EmbeddedSettings()
 
 
@@ -117,7 +118,9 @@ class EmbeddedProvider:
                 await self._until_ready(engine, deadline_s - time.monotonic())
                 yield Status(f"loaded in {engine.load_s:.1f} s")
             inner = await self._until_ready(engine, deadline_s - time.monotonic())
-            left = msgspec.structs.replace(request, deadline_s=max(0.0, deadline_s - time.monotonic()))
+            left = msgspec.structs.replace(
+                request, sampling=_steadied(request.sampling), deadline_s=max(0.0, deadline_s - time.monotonic())
+            )
             async with inner.stream(left) as chunks:
                 async for chunk in chunks:
                     yield chunk
@@ -224,6 +227,11 @@ class EmbeddedProvider:
             return ModelNotFound(f"there is no model file {path}", hint="aish models list")
         hint = f"aish models pull {model if self._models.can_pull(model) else 'smollm2'}"
         return ModelNotFound(f"the model {model} is not in the cache", hint=hint)
+
+
+def _steadied(sampling: Sampling) -> Sampling:
+    """llama.cpp's own default is made for large models; a small one wanders off at it."""
+    return sampling if sampling.temperature is not None else msgspec.structs.replace(sampling, temperature=_TEMPERATURE)
 
 
 def _as_path(model: str) -> Path | None:
