@@ -323,6 +323,8 @@ def test_a_rule_that_does_not_do_what_its_examples_say_is_an_error(aish):
     done = aish.run("-m", "fake-tool", "hello")
     assert done.code == 2
     assert "should not match 'git push'" in done.err
+    checked = aish.run("config", "check")
+    assert checked.code == 2 and "should not match 'git push'" in checked.out
 
 
 def test_mcp_servers_are_imported_from_the_common_form_and_a_bad_entry_breaks_nothing(aish):

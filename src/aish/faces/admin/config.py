@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 
+import msgspec
+
 from aish.config import paths
 from aish.config.load import check_config, load_config
+from aish.config.schema import Config
 from aish.config.show import show_rows
 from aish.config.starter import init_config
 from aish.config.trust import content_hash, trust
 from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
+from aish.safety.rules import Rule, example_errors
 
 
 def run(action: str, here: Surroundings) -> int:
@@ -37,12 +41,20 @@ def _show(here: Surroundings) -> int:
 
 
 def _check(here: Surroundings) -> int:
-    problems = check_config(cwd=here.cwd, env=here.env)
+    problems = [str(problem) for problem in check_config(cwd=here.cwd, env=here.env)]
+    problems = problems or _mistakes(load_config(cwd=here.cwd, env=here.env).config)
     for problem in problems:
-        print(visible(str(problem)))
+        print(visible(problem))
     if not problems:
         print("the configuration is fine")
     return 2 if problems else 0
+
+
+def _mistakes(config: Config) -> list[str]:
+    """What is well formed and still wrong."""
+    rules = [Rule(**msgspec.structs.asdict(rule)) for rule in config.gate.rules]
+    unclear = [name for name, server in config.mcp.servers.items() if bool(server.command) == bool(server.url)]
+    return [*example_errors(rules), *(f"mcp.servers.{name} needs either a command or a url" for name in unclear)]
 
 
 def _path(here: Surroundings) -> int:

@@ -45,6 +45,8 @@ class TerminalConsent:
             if choice is Choice.EDIT:
                 if answer := await self._edited(question):
                     return answer
+            elif choice is Choice.TURN and not question.like:
+                self._output.note("this is asked about each time")
             elif choice is Choice.ALWAYS and not question.always:
                 self._output.note("no rule would be narrow enough to allow this always")
             elif choice is not None:
@@ -83,4 +85,5 @@ def _prompt(question: Question) -> str:
     if question.kind is QuestionKind.REPEAT:
         return "go on? [y]es, [n]o: "
     always = f", [a]lways for {visible(question.always.removeprefix('always '))}" if question.always else ""
-    return f"run it? [y]es, [n]o, [e]dit, e[x]plain, yes for this [t]urn{always}: "
+    turn = ", yes for this [t]urn" if question.like else ""
+    return f"run it? [y]es, [n]o, [e]dit, e[x]plain{turn}{always}: "

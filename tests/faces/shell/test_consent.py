@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from aish.faces.shell.consent import TerminalConsent, always_yes
+from aish.faces.terminal import Output
+from aish.types.decisions import Choice, Question, QuestionKind
+
+
+class Typed:
+    """A person who types these lines, then leaves. `.prompts` keeps what they were shown."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+        self.prompts: list[str] = []
+
+    async def read(self, prompt: str) -> str | None:
+        self.prompts.append(prompt)
+        return self._lines.pop(0) if self._lines else None
+
+
+def question(kind: QuestionKind = QuestionKind.EFFECT, **fields) -> Question:
+    return Question("c", kind, "shell__run", "exec", {"command": "make"}, "why", **fields)
+
+
+async def answer(asked: Question, *lines: str):
+    typed, shown = Typed(*lines), io.StringIO()
+    consent = TerminalConsent(Output(io.StringIO(), shown, color=False), typed)
+    return await consent(asked), typed.prompts, shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("lines", "choice"),
+    [(["y"], Choice.YES), (["n"], Choice.NO), ([""], Choice.NO), ([], Choice.NO), (["huh", "YES"], Choice.YES)],
+)
+async def test_only_a_clear_yes_is_a_yes(lines, choice):
+    assert (await answer(question(), *lines))[0].choice is choice
+
+
+async def test_what_will_run_is_shown_in_full():
+    assert "$ make" in (await answer(question()))[2]
+
+
+async def test_turn_and_always_are_offered_only_where_they_mean_something():
+    given, prompts, _ = await answer(question(), "t", "a", "n")
+    assert given.choice is Choice.NO
+    assert "[t]urn" not in prompts[0] and "[a]lways" not in prompts[0]
+    given, prompts, _ = await answer(question(like="make", always="always make"), "t")
+    assert given.choice is Choice.TURN
+    assert "[t]urn" in prompts[0] and "[a]lways for make" in prompts[0]
+
+
+async def test_an_edited_command_is_the_answer():
+    assert (await answer(question(), "e", "make test"))[0].arguments == {"command": "make test"}
+
+
+async def test_explaining_asks_again():
+    given, prompts, shown = await answer(question(reasons=("because",)), "x", "y")
+    assert (given.choice, len(prompts)) == (Choice.YES, 2)
+    assert "- because" in shown
+
+
+async def test_a_repeated_call_takes_only_yes_or_no():
+    assert (await answer(question(QuestionKind.REPEAT), "e", "a", "n"))[0].choice is Choice.NO
+
+
+@pytest.mark.parametrize(
+    ("asked", "choice"),
+    [
+        (question(), Choice.YES),
+        (question(insist=True), Choice.NO),
+        (question(QuestionKind.REPEAT), Choice.NO),
+    ],
+)
+async def test_a_blanket_yes_does_not_cover_what_the_gate_insists_on(asked, choice):
+    assert (await always_yes(asked)).choice is choice
