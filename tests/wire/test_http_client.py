@@ -11,6 +11,7 @@ import pytest
 
 from aish.errors import ConnectFailed, ConnectionLost, TooLarge, UsageError, WireTimeout
 from aish.wire.http import HttpBounds, HttpClient, Timeouts
+from aish.wire.reads import READ_BYTES
 from support.eventually import eventually
 from support.raw_server import DEADLINE_S, Peer, nothing_left, open_sockets, raw_server
 
@@ -561,6 +562,19 @@ async def test_the_peer_has_to_wait_while_nobody_reads() -> None:
         async for data in response:
             size += len(data)
         assert size == total
+
+
+async def test_a_body_is_read_in_pieces_that_memory_at_hand_can_hold() -> None:
+    big = bytes(4 * 1024 * 1024)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(big) + big)
+
+    async with raw_server(script) as server, HttpClient() as client, client.request("GET", server.url) as response:
+        sizes = [len(piece) async for piece in response]
+    assert sum(sizes) == len(big)
+    assert max(sizes) <= READ_BYTES
 
 
 async def test_a_connection_left_while_reading_was_paused_serves_again() -> None:

@@ -16,6 +16,7 @@ from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, Wire
 from aish.wire import process_guard
 from aish.wire.process import ChildProcess, ProcessSpec, run
 from aish.wire.process_pipes import StderrRing
+from aish.wire.reads import READ_BYTES
 from support.eventually import eventually
 from support.processes import is_running
 
@@ -78,6 +79,15 @@ async def test_a_slow_reader_holds_the_child_back_and_loses_nothing() -> None:
         await eventually(lambda: child.stdout.paused)
         assert "done" not in child.stderr_tail()
         assert sum([len(piece) async for piece in child.stdout]) == 4_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes of other sizes are Linux's")
+async def test_stdout_is_read_in_pieces_that_memory_at_hand_can_hold() -> None:
+    code = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20); os.write(1, bytes(1 << 19))"
+    async with ChildProcess.start(python(code)) as child:
+        pieces = [piece async for piece in child.stdout]
+    assert sum(map(len, pieces)) == 1 << 19
+    assert max(map(len, pieces)) <= READ_BYTES
 
 
 async def test_stderr_is_drained_into_a_bounded_ring() -> None:

@@ -14,6 +14,7 @@ from typing import cast
 from aish.errors import ConnectFailed
 from aish.wire.http_exchange import Exchange
 from aish.wire.http_target import Target
+from aish.wire.reads import read_little
 
 
 class Connection(asyncio.Protocol):
@@ -57,6 +58,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        read_little(transport)
 
     def data_received(self, data: bytes) -> None:
         if self.exchange is not None:

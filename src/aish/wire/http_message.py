@@ -37,7 +37,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
     max_body_bytes: int = 64 * 1024 * 1024  # for read(): long embeddings fit, a runaway answer cannot fill memory
     max_connections_per_origin: int = 1024  # a thousand streams to one model server must not queue behind each other
     idle_expiry_s: float = 30  # longer than the pause between two steps of a turn, shorter than most NATs forget
-    high_water_bytes: int = 256 * 1024  # one full socket read; past it the peer has to wait for our caller
+    high_water_bytes: int = 256 * 1024  # a few full reads; past it the peer has to wait for our caller
 
 
 class Headers:

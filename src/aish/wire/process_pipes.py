@@ -9,6 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from aish.wire.reads import read_little
+
 STDIN, STDOUT, STDERR = 0, 1, 2
 # A line this long is cut before it is redacted; far past what is shown, so that no secret is cut in half on display.
 _LINE_MAX_BYTES = 16 * 1024
@@ -172,6 +174,7 @@ class ChildPipes(asyncio.SubprocessProtocol):
             self.pipe_connection_lost(STDOUT, None)
         else:
             assert isinstance(source, asyncio.ReadTransport)
+            read_little(source)
             self.stdout.attach(source)
             source.set_protocol(_Straight(source.get_protocol(), self))
 
