@@ -28,13 +28,13 @@ NO_RAW = msgspec.Raw(b"")
 _NULL = msgspec.Raw(b"null")
 
 # An answer has its id right at its start or at its very end: a quote inside a string would be escaped, and a value
-# further in would be followed by more than one closing brace.
+# further in would be followed by more than one closing brace. Compiled by `re` when first used: few need them.
 _VERSION = rb'"jsonrpc"\s*:\s*"[^"]{0,8}"\s*'
 _ID = rb'"id"\s*:\s*("[^"\\]{1,64}"|-?\d{1,18}(?:\.0)?)\s*'
 _ANSWER = rb'"(?:result|error)"\s*:'
-_ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",\s*(?:" + _VERSION + rb",\s*)?" + _ANSWER)
-_ANSWER_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ANSWER)
-_ID_LAST = re.compile(rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z")
+_ID_FIRST = rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ID + rb",\s*(?:" + _VERSION + rb",\s*)?" + _ANSWER
+_ANSWER_FIRST = rb"\s*\{\s*(?:" + _VERSION + rb",\s*)?" + _ANSWER
+_ID_LAST = rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z"
 
 
 class RpcError(WireError):
@@ -167,9 +167,9 @@ def integer(value: object) -> int | None:
 
 def guess_answered(head: bytes, tail: bytes) -> int | None:
     """Which request an answer belongs to that cannot be decoded, from its two ends; None if that is not certain."""
-    found = _ID_FIRST.match(head[:END_BYTES])
-    if found is None and _ANSWER_FIRST.match(head[:END_BYTES]):
-        found = _ID_LAST.search(tail[-END_BYTES:])
+    found = re.match(_ID_FIRST, head[:END_BYTES])
+    if found is None and re.match(_ANSWER_FIRST, head[:END_BYTES]):
+        found = re.search(_ID_LAST, tail[-END_BYTES:])
     if found is None:
         return None
     return integer(found.group(1).strip(b'"').removesuffix(b".0").decode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from aish.errors import UsageError
 from aish.tools.mcp.errors import FaultKind, Faults, McpError
@@ -17,7 +18,9 @@ from aish.tools.mcp.session import Session
 from aish.tools.mcp.text import Discretion
 from aish.tools.mcp.transport import Inbox, Transport
 from aish.tools.mcp.types import OnEvent, ServerSpec
-from aish.wire.http import HttpClient
+
+if TYPE_CHECKING:
+    from aish.wire.http import HttpClient
 
 # How a server of the stateless era may answer `initialize` over HTTP.
 _REFUSALS = frozenset({400, 404, 405, 406})

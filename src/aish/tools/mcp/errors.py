@@ -24,7 +24,7 @@ from aish.errors import (
 from aish.tools.mcp.text import Discretion
 from aish.tools.mcp.types import Phase
 from aish.types.tools import ResultStatus
-from aish.wire.jsonrpc import RpcError
+from aish.wire.jsonrpc_message import RpcError
 
 _DETAIL_CHARS = 500
 _BODY_CHARS = 4000

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
@@ -135,6 +134,8 @@ def _target(reference: Any) -> Path | None:
         return ()
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
+    from urllib.parse import unquote  # late: few schemas have references
+
     return tuple(unquote(step).replace("~1", "/").replace("~0", "~") for step in reference[2:].split("/"))
 
 

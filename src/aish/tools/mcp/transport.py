@@ -14,8 +14,7 @@ import msgspec
 from aish.errors import AishError
 from aish.tools.mcp.text import Discretion, clean
 from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerLog, Warned
-from aish.wire.jsonrpc import RpcError
-from aish.wire.jsonrpc_message import METHOD_NOT_FOUND
+from aish.wire.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 
 _STATUS_CHARS = 200
 _STATUS_EVERY_S = 0.1  # a person cannot read faster, and a server may report every byte

@@ -6,13 +6,15 @@ Frozen data. Reprs never show values of the environment, headers or tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from aish.types.tools import JsonSchema
 from aish.wire.framing import DEFAULT_MAX_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
 Phase = Literal["spawn", "initialize", "list", "call", "shutdown"]
