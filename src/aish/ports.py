@@ -5,16 +5,16 @@ Adapters implement these Protocols, `wiring` chooses them, and the suites in tes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from aish.types.chunks import Chunk
+from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.models import ModelInfo
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 from aish.types.usage import Usage
@@ -52,11 +52,11 @@ class Provider(Tokenizer, Protocol):
     async def describe(self, model: str) -> ModelInfo:
         """What is known of one model; ModelNotFound if the backend says there is no such one."""
 
-    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Chunk, None]]:
-        """One model call. Leaving the context ends the upstream request at once, whether or not it had finished.
+    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        """One model call, in batches of chunks.
 
-        Entering does no I/O; the first `anext` does. The last chunk is StepFinished. Nothing takes longer than
-        `request.deadline_s`.
+        Leaving the context ends the upstream request at once, whether or not it had finished. Entering does no I/O;
+        the first `anext` does. The last chunk is StepFinished. Nothing takes longer than `request.deadline_s`.
         """
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
@@ -105,7 +105,9 @@ class Store(Protocol):
 
     `append_events` returns at once and is written soon; `flush` returns when all that was appended before is. Durable
     means that it survives the machine's power going; not durable, that it survives `kill -9` of this process. The
-    other writes are durable when they return.
+    other writes are durable when they return, unless they are told not to `wait`: then they are written soon.
+
+    A turn whose session is "" belongs to none: it can be looked at by its id, and is listed nowhere.
     """
 
     async def create_session(self, session: SessionRecord) -> None: ...
@@ -117,7 +119,7 @@ class Store(Protocol):
 
     async def delete_session(self, session: str) -> bool: ...
 
-    async def start_turn(self, turn: TurnRecord) -> int:
+    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
         """Record a running turn; returns its number within the session (the record's own number is ignored)."""
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
@@ -126,7 +128,14 @@ class Store(Protocol):
     async def flush(self, *, durable: bool = True) -> None: ...
 
     async def finish_turn(
-        self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+        self,
+        turn: str,
+        *,
+        end: TurnEnd,
+        finished_ms: int,
+        messages: Sequence[Message],
+        usage: Usage,
+        wait: bool = True,
     ) -> None: ...
 
     async def find_turn(self, turn: str) -> TurnRecord | None: ...
@@ -136,5 +145,26 @@ class Store(Protocol):
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """The recorded lines, byte for byte."""
+
+    async def delete_turns(self, session: str, *, before_ms: int) -> int:
+        """Those that started before; how many they were."""
+
+    async def put(self, document: Document, *, wait: bool = True) -> None:
+        """In place of the one of that kind and id, if there is one."""
+
+    async def put_new(self, document: Document) -> bool:
+        """False, and nothing is written, if there is one of that kind and id already."""
+
+    async def swap(self, document: Document, *, old: bytes) -> bool:
+        """Replace the body, if it still is `old`."""
+
+    async def find(self, kind: str, id: str) -> Document | None: ...
+
+    async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]: ...
+
+    async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
+        """Newest first; None means everybody's."""
+
+    async def delete(self, kind: str, id: str) -> bool: ...
 
     async def aclose(self) -> None: ...

@@ -17,6 +17,7 @@ from aish.config import paths
 from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.load import Loaded, load_config
 from aish.config.schema import Config, ProviderConfig, ServerConfig
+from aish.engine.context import BASE, compose_system
 from aish.engine.route import Router
 from aish.engine.session import Engine
 from aish.errors import ConfigError, UsageError
@@ -111,9 +112,9 @@ class Wired:
         return await self.shelf.pull(name_or_url, report=report, fetch=self.http)
 
     @asynccontextmanager
-    async def engine(self, *, mcp: Sequence[str] | None = None) -> AsyncIterator[Engine]:
+    async def engine(self, *, mcp: Sequence[str] | None = None, serving: bool = False) -> AsyncIterator[Engine]:
         tools = Registry()
-        engine = self._make_engine(tools)
+        engine = self._make_engine(tools, serving=serving)
         try:
             self._add_tools(tools, mcp)
             yield engine
@@ -201,7 +202,7 @@ class Wired:
         env = self.surroundings.env
         return dict(env) if self.config.safety.secrets_in_env else {k: v for k, v in env.items() if not looks_secret(k)}
 
-    def _make_engine(self, tools: Registry) -> Engine:
+    def _make_engine(self, tools: Registry, *, serving: bool) -> Engine:
         providers = self._providers()
         return Engine(
             router=Router(
@@ -218,8 +219,8 @@ class Wired:
             clock=self._clock,
             owners=ProcessOwners(),
             redactor=self._redactor,
-            system=self.config.system,
-            write_through=True,
+            system=self.config.system if serving else compose_system(BASE, self.config.system),
+            write_through=not serving,
         )
 
     def _providers(self) -> dict[str, Provider]:

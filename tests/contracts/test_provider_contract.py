@@ -133,7 +133,7 @@ async def http_backends(request: pytest.FixtureRequest) -> AsyncIterator[Backend
 
 async def say(provider: Provider, request: StepRequest) -> list[Chunk]:
     async with asyncio.timeout(100), provider.stream(request) as chunks:
-        return [chunk async for chunk in chunks]
+        return [chunk async for batch in chunks for chunk in batch]
 
 
 async def test_the_last_chunk_and_no_other_says_that_the_step_has_finished(backends: Backends):
@@ -166,7 +166,7 @@ async def test_entering_a_stream_of_a_backend_that_is_gone_fails_only_when_read(
 async def test_leaving_early_ends_the_request_at_the_backend(http_backends: Backends):
     provider = await http_backends.stalling()
     async with provider.stream(http_backends.request()) as chunks:
-        assert await anext(chunks) == TextDelta("The ")
+        assert await anext(chunks) == [TextDelta("The ")]
     await http_backends.servers[0].scripts_ended()
 
 

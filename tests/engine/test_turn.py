@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
+from aish.engine.session import flattened
 from aish.errors import (
     ModelNotFound,
     ProviderBusy,
@@ -64,7 +65,6 @@ async def test_the_second_step_sees_the_result_of_the_first():
     bench = Bench([call("t__x", id="c1")], [TextDelta("ok")], tools=Tools().add("t__x"))
     await bench.run()
     assert [type(message) for message in bench.scripted.requests[1].messages] == [
-        SystemMessage,
         UserMessage,
         AssistantMessage,
         ToolMessage,
@@ -245,7 +245,7 @@ async def test_use_tool_role_false_renders_results_as_user_text_from_the_start()
 async def test_leaving_in_the_middle_of_text_keeps_it_and_records_the_cancellation():
     bench = Bench([TextDelta("half "), TextDelta("said"), 30.0])
     async with bench.engine.turn(bench.request()) as events:
-        async for event in events:
+        async for event in flattened(events):
             if isinstance(event.body, TextDelta) and event.body.text == "said":
                 break
     (turn,) = await bench.store.list_turns(event.session)
@@ -270,7 +270,7 @@ async def test_cancelling_a_running_tool_stops_it_and_leaves_a_result_for_every_
 
     async def consume():
         async with bench.engine.turn(bench.request()) as events:
-            return [event async for event in events]
+            return [event async for event in flattened(events)]
 
     consumer = asyncio.create_task(consume())
     async with asyncio.timeout(10):
@@ -303,7 +303,7 @@ async def test_no_task_is_left_after_a_turn_however_it_ends():
     before = asyncio.all_tasks()
     bench = Bench([call("t__x")], [TextDelta("x"), 30.0], tools=Tools().add("t__x"))
     async with bench.engine.turn(bench.request()) as events:
-        async for event in events:
+        async for event in flattened(events):
             if isinstance(event.body, StepStarted) and event.step == 2:
                 break
     assert asyncio.all_tasks() == before

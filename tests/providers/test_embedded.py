@@ -78,7 +78,7 @@ def ask(text: str, *, model: str = "smollm2", max_tokens: int = 24, deadline_s: 
 
 async def answer(provider: Provider, request: StepRequest) -> str:
     async with provider.stream(request) as chunks:
-        return "".join([chunk.text async for chunk in chunks if isinstance(chunk, TextDelta)])
+        return "".join([chunk.text async for batch in chunks for chunk in batch if isinstance(chunk, TextDelta)])
 
 
 def read_proc(pid: int, name: str) -> bytes:
@@ -90,7 +90,7 @@ def read_proc(pid: int, name: str) -> bytes:
 
 async def test_it_answers_and_says_once_that_it_loads(bench: Bench) -> None:
     async with bench.provider.stream(ask(FRANCE)) as stream:
-        chunks = [chunk async for chunk in stream]
+        chunks = [chunk async for batch in stream for chunk in batch]
     text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
     assert "Paris" in text
     assert chunks[-1] == StepFinished(StepEnd.STOP)
@@ -107,7 +107,7 @@ async def test_entering_a_stream_starts_nothing_and_a_second_request_uses_the_sa
     assert all("Paris" in text for text in both)
     assert len(bench.addresses) == 1
     async with bench.provider.stream(ask(FRANCE)) as stream:
-        assert not [chunk async for chunk in stream if isinstance(chunk, Status)]
+        assert not [chunk async for batch in stream for chunk in batch if isinstance(chunk, Status)]
 
 
 async def test_describe_count_and_embed_ask_the_real_model(model_cache: ModelCache) -> None:  # noqa: F811
@@ -143,7 +143,7 @@ async def test_only_the_one_who_knows_the_key_is_answered(bench: Bench) -> None:
 
 async def test_leaving_a_stream_early_stops_the_generation_at_the_server(bench: Bench) -> None:
     async with bench.provider.stream(ask(LONG, max_tokens=3000)) as stream:
-        async for chunk in stream:
+        async for chunk, *_ in stream:
             if isinstance(chunk, TextDelta):
                 break
         assert await bench.is_generating()
@@ -161,7 +161,7 @@ async def test_leaving_a_stream_early_stops_the_generation_at_the_server(bench: 
 async def test_a_crash_fails_the_request_and_the_next_one_starts_it_again(bench: Bench) -> None:
     with pytest.raises(ProviderUnavailable, match=r"stopped: llama.cpp was killed by signal 9"):
         async with bench.provider.stream(ask(LONG, max_tokens=3000)) as stream:
-            async for chunk in stream:
+            async for chunk, *_ in stream:
                 if isinstance(chunk, TextDelta):
                     os.kill(bench.child_pid, signal.SIGKILL)
     assert "Paris" in await answer(bench.provider, ask(FRANCE))
@@ -245,14 +245,14 @@ async def test_two_models_take_turns_with_one_child_at_a_time(bench: Bench, tmp_
     other = tmp_path / "other.gguf"
     other.symlink_to(found)
     async with bench.provider.stream(ask(LONG, max_tokens=60)) as stream:
-        async for chunk in stream:
+        async for chunk, *_ in stream:
             if isinstance(chunk, TextDelta):
                 break
         first = bench.child_pid
         with pytest.raises(ProviderTimeout, match="had to wait too long"):
             await answer(bench.provider, ask(FRANCE, model=str(other), deadline_s=0.2))
         waiting = asyncio.create_task(answer(bench.provider, ask(FRANCE, model=str(other))))
-        rest = [chunk async for chunk in stream]
+        rest = [chunk async for batch in stream for chunk in batch]
         assert isinstance(rest[-1], StepFinished)
         assert not waiting.done()
     assert "Paris" in await waiting
@@ -273,7 +273,7 @@ async def test_closing_ends_the_child_whatever_it_does_and_stays_closed(bench: B
     started = time.monotonic()
     with pytest.raises(ProviderError):
         async with bench.provider.stream(ask(LONG, max_tokens=3000)) as stream:
-            async for chunk in stream:
+            async for chunk, *_ in stream:
                 if isinstance(chunk, TextDelta):
                     pid = bench.child_pid
                     await bench.provider.aclose()

@@ -35,7 +35,7 @@ def provider_at(url: str, http: HttpClient, **settings) -> OllamaProvider:
 
 async def say(provider: OllamaProvider, *messages, **fields) -> list:
     async with provider.stream(StepRequest(MODEL, messages or (user("hi"),), **fields)) as chunks:
-        return [chunk async for chunk in chunks]
+        return [chunk async for batch in chunks for chunk in batch]
 
 
 async def say_raw(http: HttpClient, *lines: bytes, whole: bool = False, **settings) -> list:
@@ -80,7 +80,7 @@ async def test_lines_are_handed_on_as_they_come_and_not_at_the_end(http):
     async with raw_server(script) as server:
         request = StepRequest(MODEL, (user("hi"),), deadline_s=10)
         async with provider_at(server.url, http).stream(request) as chunks:
-            assert await anext(chunks) == TextDelta("first")
+            assert await anext(chunks) == [TextDelta("first")]
 
 
 @pytest.mark.parametrize("parameters", ["", "stop  x\nnum_ctx    16384\ntemperature 1"])

@@ -47,7 +47,7 @@ def provider_at(url: str, http: HttpClient, **settings) -> OpenAIProvider:
 
 async def say(provider: OpenAIProvider, request: StepRequest) -> list:
     async with provider.stream(request) as chunks:
-        return [chunk async for chunk in chunks]
+        return [chunk async for batch in chunks for chunk in batch]
 
 
 @pytest.mark.parametrize("fake", ALL)

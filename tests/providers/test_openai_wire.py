@@ -38,7 +38,7 @@ async def http() -> AsyncIterator[HttpClient]:
 async def say(provider: OpenAIProvider, **fields) -> list[Chunk]:
     request = StepRequest(MODEL, (user("hi"),), **{"deadline_s": 5, **fields})
     async with asyncio.timeout(10), provider.stream(request) as chunks:
-        return [chunk async for chunk in chunks]
+        return [chunk async for batch in chunks for chunk in batch]
 
 
 class Picky(Vllm):

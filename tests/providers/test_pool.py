@@ -64,7 +64,7 @@ def make(*members: Provider, clock: Clock | None = None) -> PoolProvider:
 
 async def say(pool: PoolProvider, request: StepRequest = REQUEST) -> str:
     async with asyncio.timeout(10), pool.stream(request) as chunks:
-        return "".join([chunk.text async for chunk in chunks if isinstance(chunk, TextDelta)])
+        return "".join([chunk.text async for batch in chunks for chunk in batch if isinstance(chunk, TextDelta)])
 
 
 async def test_the_least_busy_one_is_asked():
@@ -74,7 +74,7 @@ async def test_the_least_busy_one_is_asked():
         said = []
         for _ in range(4):
             chunks = await stack.enter_async_context(pool.stream(REQUEST))
-            said.append((await anext(chunks)).text)
+            said.append((await anext(chunks))[0].text)
         assert said == ["a", "b", "c", "a"]
     assert await say(pool) == "a"
 
@@ -92,7 +92,7 @@ async def test_one_that_fails_before_its_first_chunk_is_passed_over(error):
 async def test_one_that_fails_after_its_first_chunk_is_the_failure_of_the_answer():
     a, b = Member("a", TextDelta("half"), ProviderUnavailable("lost")), Member("b")
     async with make(a, b).stream(REQUEST) as chunks:
-        assert await anext(chunks) == TextDelta("half")
+        assert await anext(chunks) == [TextDelta("half")]
         with pytest.raises(ProviderUnavailable, match="lost"):
             await anext(chunks)
     assert b.requests == []

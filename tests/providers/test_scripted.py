@@ -28,7 +28,7 @@ async def play(*steps: list[Item], said_before: int = 0, deadline_s: float = 5) 
     provider = ScriptedProvider("s", {"m": from_steps(steps)})
     messages = (user("hi"), *[AssistantMessage("before")] * said_before)
     async with provider.stream(StepRequest("m", messages, deadline_s=deadline_s)) as chunks:
-        return [chunk async for chunk in chunks]
+        return [chunk async for batch in chunks for chunk in batch]
 
 
 async def test_a_step_is_chosen_by_the_conversation_and_the_last_one_is_played_on():
@@ -47,7 +47,7 @@ async def test_an_error_is_raised_where_it_stands_and_again_the_next_time():
     provider = ScriptedProvider("s", {"m": from_steps([[TextDelta("a"), ProviderUnavailable("down")]])})
     for _ in range(2):
         async with provider.stream(StepRequest("m", (user("hi"),))) as chunks:
-            assert await anext(chunks) == TextDelta("a")
+            assert await anext(chunks) == [TextDelta("a")]
             with pytest.raises(ProviderUnavailable) as caught:
                 await anext(chunks)
     frames = caught.traceback
@@ -63,7 +63,7 @@ async def test_it_serves_for_days_and_keeps_only_the_last_requests():
     provider = ScriptedProvider("s", {"m": from_steps([[]])})
     for n in range(MAX_KEPT + 10):
         async with provider.stream(StepRequest("m", (user(str(n)),))) as chunks:
-            assert [chunk async for chunk in chunks] == [STOPPED]
+            assert [chunk async for batch in chunks for chunk in batch] == [STOPPED]
     assert len(provider.requests) == MAX_KEPT
     assert provider.requests[-1].messages == (user(str(MAX_KEPT + 9)),)
 

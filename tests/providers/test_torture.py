@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from aish.engine.session import flattened
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai import OpenAIProvider
 from aish.types.events import Event, Failed, ReasoningDelta, Status, TextDelta, TurnEnd, UsageReported
@@ -455,7 +456,7 @@ async def test_a_connection_lost_after_the_first_token_keeps_what_was_said(how):
         bench = Bench(provider=OpenAIProvider("up", Endpoint(url=server.url), http))
         events = []
         async with asyncio.timeout(10), bench.engine.turn(bench.request(model="up:m")) as stream:
-            async for event in stream:
+            async for event in flattened(stream):
                 events.append(event)
                 if isinstance(event.body, TextDelta):
                     text_seen.set()
@@ -651,7 +652,7 @@ async def test_leaving_the_turn_closes_the_upstream_request_at_once():
     async with nothing_left(), HttpClient() as http, raw_server(_chat(act)) as server:
         bench = Bench(provider=OpenAIProvider("up", Endpoint(url=server.url), http))
         async with asyncio.timeout(10), bench.engine.turn(bench.request(model="up:m")) as stream:
-            async for event in stream:
+            async for event in flattened(stream):
                 session = event.session
                 if isinstance(event.body, TextDelta):
                     break

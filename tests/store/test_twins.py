@@ -18,7 +18,7 @@ from aish.store.memory import MemoryStore
 from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, user
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
 sessions = st.sampled_from(["sess_a", "sess_b", "sess_c", ""])
@@ -68,6 +68,29 @@ class Twins(RuleBasedStateMachine):
         lines = (repr(text).encode() + b"\n") * count
         for store in self.stores:
             store.append_events(turn, first, first + count - 1, lines)
+
+    @rule(session=sessions, at_ms=times)
+    def delete_turns(self, session: str, at_ms: int) -> None:
+        self.both(lambda store: store.delete_turns(session, before_ms=at_ms))
+
+    @rule(id=turns, owner=sessions, at_ms=st.integers(1, 5), text=texts, how=st.sampled_from(["new", "any"]))
+    def put(self, id: str, owner: str, at_ms: int, text: str, how: str) -> None:
+        document = Document("kind", id, text.encode("utf-8", "replace"), owner, at_ms)
+        self.both(lambda store: store.put_new(document) if how == "new" else store.put(document, wait=False))
+
+    @rule(id=turns, old=texts, text=texts)
+    def swap(self, id: str, old: str, text: str) -> None:
+        document = Document("kind", id, text.encode("utf-8", "replace"))
+        self.both(lambda store: store.swap(document, old=old.encode("utf-8", "replace")))
+
+    @rule(id=turns)
+    def delete_document(self, id: str) -> None:
+        self.both(lambda store: store.delete("kind", id))
+
+    @rule(id=turns, owner=sessions | st.none(), limit=st.integers(-1, 3))
+    def read_documents(self, id: str, owner: str | None, limit: int) -> None:
+        self.both(lambda store: store.find("kind", id))
+        self.both(lambda store: store.list_documents("kind", owner=owner, limit=limit))
 
     @rule(turn=turns, at_ms=times, text=texts)
     def finish_turn(self, turn: str, at_ms: int, text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from aish.engine.route import Router
-from aish.engine.session import Engine
+from aish.engine.session import Engine, flattened
 from aish.ports import Ask, CallContext, Gate, Provider, Store
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.safety.commands import ShellContext
@@ -124,12 +124,14 @@ class Bench:
 
     def request(self, text: str = "hello", **fields: Any) -> TurnRequest:
         limits = Limits(**fields.pop("limits", {}))
-        return TurnRequest(user(text), **{"model": "scripted:model", "tools": ("*",), "limits": limits, **fields})
+        return TurnRequest(
+            **{"input": (user(text),), "model": "scripted:model", "tools": ("*",), "limits": limits, **fields}
+        )
 
     async def run(self, text: str = "hello", *, ask: Ask | None = None, **fields: Any) -> list[Event]:
         """A whole turn, bounded."""
-        async with asyncio.timeout(20), self.engine.turn(self.request(text, **fields), ask=ask) as events:
-            return [event async for event in events]
+        async with asyncio.timeout(20), self.engine.turn(self.request(text, **fields), ask=ask) as batches:
+            return [event async for event in flattened(batches)]
 
     async def recorded(self, events: Sequence[Event]) -> bytes:
         return await self.store.read_events(events[-1].turn)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from aish.engine.scribe import Scribe
-from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
+from aish.types.chunks import Batch, CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import (
     ArgumentsDelta,
     Event,
@@ -46,41 +46,53 @@ class _Draft:
 
 
 class Assembler:
-    def __init__(self, scribe: Scribe, used_ids: set[str], canonical: Callable[[str], str]) -> None:
+    """`own_ids`: calls are named by us even where the backend does, since some backends use an id again and again."""
+
+    def __init__(
+        self, scribe: Scribe, used_ids: set[str], canonical: Callable[[str], str], *, own_ids: bool = False
+    ) -> None:
         self._scribe = scribe
         self._used_ids = used_ids
         self._canonical = canonical
+        self._own_ids = own_ids
         self._drafts: dict[int, _Draft] = {}
         self._current: _Draft | None = None
         self._noted_index = False
         self.calls: list[ToolCall] = []
         self.end: StepEnd | None = None
         self.usage: Usage | None = None
-        self.said_anything = False
         self._text_chars = 0
+
+    @property
+    def said_anything(self) -> bool:
+        return bool(self._text_chars or self._drafts)
 
     @property
     def is_full(self) -> bool:
         """Whether the answer has reached a length at which it is cut."""
         return self._text_chars >= MAX_TEXT_CHARS
 
-    def feed(self, chunk: Chunk) -> Iterator[Event]:
-        if isinstance(chunk, TextDelta | ReasoningDelta):
-            self.said_anything = True
-            self._text_chars += len(chunk.text)
-            yield self._scribe.event(chunk)
-        elif isinstance(chunk, CallFragment):
-            self.said_anything = True
-            yield from self._fragment(chunk)
-        elif isinstance(chunk, UsageChunk):
-            self.usage = chunk.usage
-        elif isinstance(chunk, StepFinished):
-            self.end = chunk.end
-        else:
-            yield self._scribe.event(chunk)
+    def feed(self, batch: Batch) -> list[Event]:
+        events: list[Event] = []
+        for chunk in batch:
+            if isinstance(chunk, TextDelta | ReasoningDelta):
+                self._text_chars += len(chunk.text)
+                events.append(self._scribe.event(chunk))
+            elif isinstance(chunk, CallFragment):
+                events += self._fragment(chunk)
+            elif isinstance(chunk, UsageChunk):
+                self.usage = chunk.usage
+            elif isinstance(chunk, StepFinished):
+                self.end = chunk.end
+            else:
+                events.append(self._scribe.event(chunk))
+        return events
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> list[Event]:
         """All fragments are in: every draft becomes a ready call, in the order they began."""
+        return list(self._ready())
+
+    def _ready(self) -> Iterator[Event]:
         for draft in self._drafts.values():
             if not draft.name:
                 yield from self._start(draft, NAMELESS)
@@ -119,7 +131,8 @@ class Assembler:
         return draft
 
     def _unique(self, backend_id: str) -> str:
-        call = backend_id if backend_id and backend_id not in self._used_ids else new_id("call")
+        usable = backend_id and not self._own_ids and backend_id not in self._used_ids
+        call = backend_id if usable else new_id("call")
         self._used_ids.add(call)
         return call
 

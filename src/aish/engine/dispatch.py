@@ -1,8 +1,9 @@
 """Every effect a model asks for goes through here: prepare, authorise, execute, finalise.
 
 Calls are prepared in order. Neighbouring reads run together, anything else runs alone; results leave in the order of
-the calls. Whatever goes wrong becomes a result the model can read, so each call has exactly one. Leaving the stream of
-events early cancels what is running; `closing_outcome` then says how each call stood.
+the calls. Whatever goes wrong becomes a result the model can read, so each call has exactly one, but for those that are
+left to others: the asker's own tools, and calls whose decision comes later. Leaving the stream of events early cancels
+what is running; `closing_outcome` then says how each call stood.
 """
 
 from __future__ import annotations
@@ -42,6 +43,15 @@ class Rejected(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
+class Left(msgspec.Struct, frozen=True):
+    """A call of the asker's own tool."""
+
+    call: ToolCall
+
+
+Item = Prepared | Rejected | Left
+
+
 class Dispatcher:
     """Serves the calls of one turn."""
 
@@ -58,13 +68,20 @@ class Dispatcher:
         self._begun: set[str] = set()
         self._for_turn: set[str] = set()
         self._repeats: dict[tuple[str, bytes], int] = {}
+        self._later: set[str] = set()
         self._cut = ""
-        self.stop: TurnEnd | None = None  # set when the turn must end after these calls
+        self._stop: TurnEnd | None = None  # a limit was reached
+        self._left: TurnEnd | None = None  # calls are left to others
 
-    def run(self, calls: Sequence[ToolCall], *, cut: str = "") -> AsyncGenerator[Event, None]:
+    def run(self, calls: Sequence[ToolCall], *, cut: str = "") -> AsyncGenerator[list[Event], None]:
         """`cut` is the id of a call that the model was stopped in the middle of: it is answered, never run."""
         self._cut = cut
         return self._pump.events(self._serve(calls))
+
+    @property
+    def end(self) -> TurnEnd | None:
+        """Why the turn must end after these calls, if it must. Calls that were left go before any limit."""
+        return self._left or self._stop
 
     def closing_outcome(self, call: ToolCall) -> Outcome:
         """For a call whose result was never sent because the turn was cancelled."""
@@ -81,7 +98,9 @@ class Dispatcher:
             for item in group:
                 await self._finalise(item)
 
-    def _prepare(self, call: ToolCall) -> Prepared | Rejected:
+    def _prepare(self, call: ToolCall) -> Item:
+        if self._offer.is_clients(call.name):
+            return Left(call)
         if call.id == self._cut:
             text = "the call was cut off at the token limit. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
@@ -119,9 +138,9 @@ class Dispatcher:
         return None
 
     def _over_limit(self) -> Outcome | None:
-        if self.stop is None and self._meter.take_tool_call():
+        if self._stop is None and self._meter.take_tool_call():
             return None
-        self.stop = self.stop or TurnEnd.MAX_TOOL_CALLS
+        self._stop = self._stop or TurnEnd.MAX_TOOL_CALLS
         return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
 
     async def _over_repeated(self, item: Prepared) -> Outcome | None:
@@ -134,11 +153,13 @@ class Dispatcher:
         question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
         if (await self._consent(question)).choice in (Choice.YES, Choice.TURN):
             return None
-        self.stop = TurnEnd.REPEATED
+        self._stop = TurnEnd.REPEATED
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: Prepared) -> Prepared | Outcome:
         decision = await self._decide(EffectRequest(item.call.id, item.spec, item.arguments))
+        if item.call.id in self._later:
+            return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
         if decision.verdict is not Verdict.ALLOW:
             return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
@@ -171,6 +192,9 @@ class Dispatcher:
                 answer = await self._ask(question)
         except Exception as exc:
             return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
+        if answer.choice is Choice.LATER:
+            self._later.add(question.call)
+            return Answer(Choice.NO, "it is decided later")
         if answer.choice is Choice.TURN and question.like:
             self._for_turn.add(question.like)
         return answer
@@ -195,13 +219,21 @@ class Dispatcher:
         )
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
-    async def _finalise(self, item: Prepared | Rejected) -> None:
+    async def _finalise(self, item: Item) -> None:
         call = item.call
+        if isinstance(item, Left) or call.id in self._later:
+            self._leave(item)
+            return
         effect = item.spec.effect if isinstance(item, Prepared) else None
         outcome = self._outcomes[call.id].truncated(self._meter.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
             self._pump.murmur(Status(f"{call.name}: {outcome.text}"), call.id)
         await self._pump.say(result_event(call, outcome, effect), call.id)
+
+    def _leave(self, item: Item) -> None:
+        """Calls of the asker's tools come first: it cannot act on anything else before it has run them."""
+        clients = isinstance(item, Left) or self._left is TurnEnd.CLIENT_TOOLS
+        self._left = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
 
 
 def _edited_note(item: Prepared) -> str:
@@ -212,11 +244,11 @@ def result_event(call: ToolCall, outcome: Outcome, effect: Effect | None = None)
     return ToolResult(call.name, outcome.status, outcome.parts, effect, outcome.duration_ms, outcome.truncated_chars)
 
 
-def _groups(items: Sequence[Prepared | Rejected]) -> Iterator[list[Prepared | Rejected]]:
+def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
     """Neighbours that only read (or will not run) form a group; every other call is a group of its own."""
-    reads: list[Prepared | Rejected] = []
+    reads: list[Item] = []
     for item in items:
-        if isinstance(item, Rejected) or item.spec.effect is Effect.READ:
+        if not isinstance(item, Prepared) or item.spec.effect is Effect.READ:
             reads.append(item)
             continue
         if reads:

@@ -10,15 +10,23 @@ from aish.types.tools import ToolSpec, wire_name
 
 
 class Offer:
-    """`known` is every tool there is; `offered` is what this request may use and the model is shown."""
+    """`known` is every tool there is; `offered` is what this request may use and the model is shown, besides those
+    that the asker runs: `clients`."""
 
-    def __init__(self, known: Iterable[ToolSpec], offered: Iterable[ToolSpec]) -> None:
+    def __init__(
+        self, known: Iterable[ToolSpec], offered: Iterable[ToolSpec], clients: Iterable[ToolSpec] = ()
+    ) -> None:
         self._known = {spec.name: spec for spec in known}
         self._offered = {spec.name: spec for spec in offered}
+        self._clients = {spec.name: spec for spec in clients if spec.name not in self._offered}
+        self.specs = (*self._offered.values(), *self._clients.values())
 
     @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(self._offered.values())
+    def has_clients(self) -> bool:
+        return bool(self._clients)
+
+    def is_clients(self, name: str) -> bool:
+        return name in self._clients
 
     def find(self, name: str) -> ToolSpec | None:
         return self._offered.get(name)
@@ -28,10 +36,10 @@ class Offer:
 
     def canonical(self, name: str) -> str:
         """The wire name for what a model wrote: `runtime.add` means `runtime__add`."""
-        return name if name in self._known else wire_name(name)
+        return name if name in self._known or name in self._clients else wire_name(name)
 
     def near(self, name: str) -> list[str]:
-        return difflib.get_close_matches(name, self._offered, n=3)
+        return difflib.get_close_matches(name, [*self._offered, *self._clients], n=3)
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:

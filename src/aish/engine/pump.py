@@ -1,4 +1,4 @@
-"""Lets a task speak as a stream of events.
+"""Lets a task speak as a stream of batches of events.
 
 `say` returns once the consumer has taken the event and come back for more: what a recorder does with an event (make it
 durable, say) has happened before the task goes on. `murmur` does not wait. The pump owns its task: leaving `events()`
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 
 from aish.engine.scribe import Scribe
 from aish.types.events import Body, Event
@@ -35,18 +35,18 @@ class Pump:
         if len(self._said) < MAX_PENDING:
             self._put(body, call, None)
 
-    async def events(self, work: Coroutine[None, None, None]) -> AsyncGenerator[Event, None]:
+    async def events(self, work: Coroutine[None, None, None]) -> AsyncGenerator[list[Event], None]:
         """What `work` says until it is done; its failure is raised here."""
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._wake.set())
         try:
             while not task.done() or self._said:
-                while self._said:
-                    body, call, taken = self._said.popleft()
-                    yield self._scribe.event(body, call)
-                    if taken is not None and not taken.done():
-                        taken.set_result(None)
-                if not task.done():
+                if self._said:
+                    said = list(self._said)
+                    self._said.clear()
+                    yield [self._scribe.event(body, call) for body, call, _ in said]
+                    _settle(taken for _, _, taken in said)
+                if not task.done() and not self._said:
                     await self._wake.wait()
                     self._wake.clear()
             task.result()
@@ -58,3 +58,9 @@ class Pump:
     def _put(self, body: Body, call: str, taken: asyncio.Future[None] | None) -> None:
         self._said.append((body, call, taken))
         self._wake.set()
+
+
+def _settle(futures: Iterable[asyncio.Future[None] | None]) -> None:
+    for future in futures:
+        if future is not None and not future.done():
+            future.set_result(None)

@@ -5,15 +5,19 @@ An intent or outcome of more than a read, and the end of the turn, are durable b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from aish.engine.turn import Turn
 from aish.ports import Store
 from aish.safety.redact import Redactor
 from aish.types.decisions import Verdict
-from aish.types.events import Body, DecisionMade, Event, Failed, Status, ToolResult, TurnFinished, encode_event
+from aish.types.events import Body, DecisionMade, Event, Failed, Status, ToolResult, TurnFinished, encode_events
 from aish.types.messages import Message
 from aish.types.tools import Effect
+
+_OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -27,22 +31,29 @@ class Recorder:
         self._redactor = redactor
         self._write_through = write_through
 
-    async def record(self, turn: Turn, event: Event) -> None:
-        line = self._redactor.line(encode_event(event)) + b"\n"
-        self._store.append_events(event.turn, event.seq, event.seq, line)
-        if isinstance(event.body, TurnFinished):
+    async def record(self, turn: Turn, events: Sequence[Event]) -> None:
+        first, last = events[0], events[-1]
+        lines = self._redactor.line(encode_events(events))
+        self._store.append_events(last.turn, first.seq, last.seq, lines)
+        if isinstance(last.body, TurnFinished):
             turn.finished()
-            await self._store.finish_turn(
-                event.turn,
-                end=event.body.reason,
-                finished_ms=event.at_ms,
-                messages=self.redacted(turn.messages()),
-                usage=event.body.usage,
-            )
-        elif _must_be_durable(event):
-            await self._store.flush()
-        elif self._write_through:
-            await self._store.flush(durable=False)
+            await self._finish(turn, last, last.body)
+        elif self._write_through or any(_must_be_durable(event) for event in events):
+            await self._store.flush(durable=any(_must_be_durable(event) for event in events))
+
+    async def _finish(self, turn: Turn, event: Event, body: TurnFinished) -> None:
+        """A turn of no session is kept for looking at, not for going on from: nobody waits until it is safe."""
+        await self._store.finish_turn(
+            event.turn,
+            end=body.reason,
+            finished_ms=event.at_ms,
+            messages=self.redacted(turn.messages()),
+            usage=body.usage,
+            wait=bool(turn.session),
+        )
+
+    def all_presentable(self, events: list[Event]) -> list[Event]:
+        return [self.presentable(event) if isinstance(event.body, _OF_OTHERS) else event for event in events]
 
     def presentable(self, event: Event) -> Event:
         """What others said of a failure may hold a key; what is shown of it does not."""

@@ -12,8 +12,8 @@ class Scribe:
         self.turn = turn
         self.step = 0
         self._seq = last_seq
-        self._now_ms = clock.now_ms
+        self.now_ms = clock.now_ms
 
     def event(self, body: Body, call: str = "") -> Event:
         self._seq += 1
-        return Event(self.session, self.turn, self._seq, self._now_ms(), body, self.step, call)
+        return Event(self.session, self.turn, self._seq, self.now_ms(), body, self.step, call)

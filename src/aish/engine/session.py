@@ -18,6 +18,7 @@ import msgspec
 from aish.engine.context import compose_system
 from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
+from aish.engine.held import HELD_ENDS, answering, hold, restore_held
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
 from aish.engine.record import Recorder
@@ -28,12 +29,12 @@ from aish.engine.turn import Turn
 from aish.errors import AishError, SessionBusy, SessionNotFound
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
-from aish.types.events import Event, Status, ToolResult, TurnEnd
+from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
 from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
-from aish.types.requests import Sampling, TurnRequest
+from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
 _TITLE_CHARS = 80
@@ -69,24 +70,40 @@ class Engine:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, request: TurnRequest, *, ask: Ask | None = None) -> AsyncIterator[AsyncGenerator[Event, None]]:
-        """Run one turn. What is wrong with the request itself is raised on entering; later failures are events.
+    async def turn(
+        self, request: TurnRequest, *, ask: Ask | None = None
+    ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
+        """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
+        failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. Leaving the context stops everything.
         """
         route = await self.router.resolve(request.model)
+        if not request.kept:
+            history = await restore_held(self.store, request.context or ())
+            async with self._running_turn("", request, route, history, ask) as events:
+                yield events
+            return
         session = request.session or new_id("sess")
         async with self._alone_in(session, wait_s=request.limits.wall_s):
             history = await self._open_session(session, request, route)
-            turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
-            self._running.add(turn.id)
-            try:
-                await self._start(turn, request, route)
-                async with aclosing(self._recorded(turn)) as events:
-                    yield events
-            finally:
+            async with self._running_turn(session, request, route, history, ask) as events:
+                yield events
+
+    @asynccontextmanager
+    async def _running_turn(
+        self, session: str, request: TurnRequest, route: Route, history: tuple[Message, ...], ask: Ask | None
+    ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
+        turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
+        self._running.add(turn.id)
+        try:
+            await self._start(turn, request, route)
+            async with aclosing(self._recorded(turn)) as events:
+                yield events
+        finally:
+            if not turn.is_finished:
                 await _surely(self._close(turn))
-                self._running.discard(turn.id)
+            self._running.discard(turn.id)
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""
@@ -112,8 +129,8 @@ class Engine:
         offer = self._offer(tools, interactive=ask is not None)
         dispatcher = self._dispatcher(scribe, Meter(limits, self._clock), offer, ask)
         call = msgspec.structs.replace(call, name=offer.canonical(name))
-        async with aclosing(dispatcher.run([call])) as events:
-            async for event in events:
+        async with aclosing(dispatcher.run([call])) as batches:
+            async for event in flattened(batches):
                 if isinstance(event.body, ToolResult):
                     return event.body
                 if isinstance(event.body, Status):
@@ -150,14 +167,16 @@ class Engine:
                 continue
 
     async def _open_session(self, session: str, request: TurnRequest, route: Route) -> tuple[Message, ...]:
-        if request.session:
-            if await self.store.find_session(session) is None:
-                raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
-            return await self.history(session)
+        """The history to go on from. A named session has to be there, unless the asker brings the history along."""
+        if request.session and await self.store.find_session(session) is not None:
+            history = await self.history(session)
+            return history if request.context is None else await restore_held(self.store, request.context)
+        if request.session and request.context is None:
+            raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
         now_ms = self._clock.now_ms()
-        title = self._redactor.text(_title(request.message))
+        title = self._redactor.text(_title(request.input))
         await self.store.create_session(SessionRecord(session, now_ms, now_ms, title, route.name))
-        return ()
+        return request.context or ()
 
     async def _closed(self, turn: TurnRecord) -> TurnRecord:
         """The turn, closed first if its process died before it could."""
@@ -177,24 +196,25 @@ class Engine:
         scribe = Scribe(session, turn, self._clock)
         meter = Meter(request.limits, self._clock)
         tools = request.tools if route.info.capabilities.native_tools else ()
-        offer = self._offer(tools, interactive=ask is not None)
+        clients = request.client_tools if route.info.capabilities.native_tools else ()
+        ask = answering(request.answers, ask)
+        offer = self._offer(tools, interactive=ask is not None, clients=clients)
         return Turn(
             router=self.router,
             route=route,
             system=compose_system(self._system, route.system, request.system),
             history=history,
-            input=(request.message,),
-            sampling=_merge(route.sampling, request.sampling),
+            request=request,
             offer=offer,
             dispatcher=self._dispatcher(scribe, meter, offer, ask),
             meter=meter,
             scribe=scribe,
         )
 
-    def _offer(self, tools: Sequence[str], *, interactive: bool) -> Offer:
+    def _offer(self, tools: Sequence[str], *, interactive: bool, clients: Sequence[ToolSpec] = ()) -> Offer:
         known = self.tools.specs()
         wanted = (spec for spec in known if matches(spec.name, tools))
-        return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)])
+        return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
 
     def _dispatcher(self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None) -> Dispatcher:
         executor = Executor(
@@ -208,17 +228,19 @@ class Engine:
         return Dispatcher(offer=offer, gate=self._gate, executor=executor, meter=meter, scribe=scribe, ask=ask)
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
-        given = self._recorder.redacted((request.message,))
+        given = self._recorder.redacted(request.input)
         record = TurnRecord(turn.id, turn.session, 0, route.name, self._clock.now_ms(), given, owner=self._owners.me)
-        await self.store.start_turn(record)
+        await self.store.start_turn(record, wait=request.kept)
 
-    async def _recorded(self, turn: Turn) -> AsyncGenerator[Event, None]:
+    async def _recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
         try:
-            async with aclosing(turn.events()) as events:
-                async for event in events:
-                    event = self._recorder.presentable(event)
-                    await self._recorder.record(turn, event)
-                    yield event
+            async with aclosing(turn.events()) as batches:
+                async for events in batches:
+                    events = self._recorder.all_presentable(events)
+                    if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
+                        await hold(self.store, turn)
+                    await self._recorder.record(turn, events)
+                    yield events
         except Exception:
             turn.broken = True  # by a defect or the store, not by whoever listens
             raise
@@ -226,8 +248,15 @@ class Engine:
     async def _close(self, turn: Turn) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
         with suppress(AishError):
-            for event in turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
-                await self._recorder.record(turn, event)
+            if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
+                await self._recorder.record(turn, owed)
+
+
+async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[Event, None]:
+    """One by one, for whoever does not mind the cost."""
+    async for events in batches:
+        for event in events:
+            yield event
 
 
 async def _surely(work: Coroutine[Any, Any, None]) -> None:
@@ -240,12 +269,8 @@ async def _surely(work: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _merge(preset: Sampling, request: Sampling) -> Sampling:
-    """The request's word counts, then the preset's."""
-    changes = {name: value for name, value in msgspec.structs.asdict(request).items() if value not in (None, ())}
-    return msgspec.structs.replace(preset, **changes)
-
-
-def _title(message: UserMessage) -> str:
-    lines: Sequence[str] = message.text.strip().splitlines()
+def _title(messages: Sequence[Message]) -> str:
+    """The first line of what the user said first."""
+    said = next((message.text for message in messages if isinstance(message, UserMessage)), "")
+    lines: Sequence[str] = said.strip().splitlines()
     return lines[0][:_TITLE_CHARS] if lines else ""

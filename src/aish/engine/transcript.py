@@ -29,8 +29,8 @@ class Transcript:
 
     def apply(self, event: Event) -> None:
         match event.body:
-            case TextDelta(text):
-                self._text.append(text)
+            case TextDelta():
+                self._text.append(event.body.text)
             case ReasoningDelta(text):
                 self._reasoning.append(text)
             case ToolCallReady(name, arguments):
@@ -64,16 +64,21 @@ class Transcript:
         self._end_step()
         return tuple(self._messages)
 
+    def produced(self) -> tuple[Message, ...]:
+        """What the turn added to its input."""
+        return self.messages()[self._input_length :]
+
     def history(self, closing: str) -> tuple[Message, ...]:
         """What the finished turn leaves: ends with the assistant, `closing` being its word if it had none.
 
-        Empty when the model never said or did anything: then there is no half turn to keep.
+        Empty when the model never said or did anything: then there is no half turn to keep. Calls without a result are
+        left to the next turn, which then goes on from there.
         """
         messages = self.messages()
         if len(messages) == self._input_length:
             return ()
         last = messages[-1]
-        if isinstance(last, AssistantMessage) and not last.tool_calls:
+        if self._open or (isinstance(last, AssistantMessage) and not last.tool_calls):
             return messages
         return (*messages, AssistantMessage(closing))
 

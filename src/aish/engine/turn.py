@@ -1,20 +1,25 @@
 """One user request and all it causes: ask the model, run what it calls, ask again, until it answers or a limit is hit.
 
-`events()` is the loop. It ends by itself with TurnFinished. If its consumer leaves early, `close()` gives the events
-that were still owed, so that history stays valid: a result for every call, and the end.
+`events()` is the loop, in batches of what came together. It ends by itself with TurnFinished. If its consumer leaves
+early, `close()` gives the events that were still owed, so that history stays valid: a result for every call, and the
+end.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+import msgspec
+
 from aish.engine.assemble import Assembler
+from aish.engine.context import with_system
 from aish.engine.dispatch import Dispatcher, result_event
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
+from aish.engine.settle import open_calls, settle
 from aish.engine.strict import is_rejected_shape, render_strict
 from aish.engine.transcript import Transcript
 from aish.errors import AishError, ProviderError, ProviderTimeout
@@ -30,8 +35,8 @@ from aish.types.events import (
     TurnStarted,
     UsageReported,
 )
-from aish.types.messages import Message, SystemMessage, ToolMessage
-from aish.types.requests import Sampling, StepRequest
+from aish.types.messages import Message, ToolCall, ToolMessage
+from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
 from aish.types.usage import Usage
 
 _SAYINGS = {
@@ -46,7 +51,13 @@ _SAYINGS = {
     TurnEnd.INTERRUPTED: "interrupted",
     TurnEnd.FAILED: "the turn failed",
     TurnEnd.ANSWERED: "the model gave no answer",
+    TurnEnd.CLIENT_TOOLS: "waiting for the results of calls that the asker runs",
+    TurnEnd.APPROVAL: "waiting for a decision",
 }
+
+
+_UNSAID = Sampling()
+_SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
 
 
 class Turn:
@@ -57,8 +68,7 @@ class Turn:
         route: Route,
         system: str,
         history: tuple[Message, ...],
-        input: tuple[Message, ...],
-        sampling: Sampling,
+        request: TurnRequest,
         offer: Offer,
         dispatcher: Dispatcher,
         meter: Meter,
@@ -68,14 +78,16 @@ class Turn:
         self._route = route
         self._system = system
         self._history = history
-        self._input = input
-        self._sampling = sampling
+        self._asked = request
+        self._sampling = _merge(route.sampling, request.sampling)
         self._offer = offer
         self._dispatcher = dispatcher
         self._meter = meter
         self._scribe = scribe
         self._transcript = Transcript()
-        self._call_ids = {message.tool_call_id for message in history if isinstance(message, ToolMessage)}
+        self._call_ids = {
+            message.tool_call_id for message in (*history, *request.input) if isinstance(message, ToolMessage)
+        }
         self._finished = False
         self.broken = False
         self.end: TurnEnd | None = None
@@ -88,22 +100,42 @@ class Turn:
     def session(self) -> str:
         return self._scribe.session
 
+    @property
+    def left_calls(self) -> list[ToolCall]:
+        """Calls that have no result yet, the asker's own first: those it knows."""
+        return sorted(self._transcript.open_calls, key=lambda call: not self._offer.is_clients(call.name))
+
+    @property
+    def asker_remembers(self) -> bool:
+        """Whether the conversation is the asker's to keep, so that it knows only what it was shown."""
+        return self._asked.context is not None
+
+    def now_ms(self) -> int:
+        return self._scribe.now_ms()
+
     def messages(self) -> tuple[Message, ...]:
         """The valid history a finished turn leaves."""
         return self._transcript.history(f"[aish] {self._saying()}")
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        yield self._emit(TurnStarted(self._route.name, self._input))
+    def produced(self) -> tuple[Message, ...]:
+        """What it added to its input."""
+        return self._transcript.produced()
+
+    async def events(self) -> AsyncGenerator[list[Event], None]:
+        yield [self._emit(TurnStarted(self._route.name, self._asked.input))]
+        if decided := [call for call in open_calls(self._conversation()) if call.id in self._asked.answers]:
+            async with aclosing(self._dispatch(decided)) as batches:
+                async for events in batches:
+                    yield events
         while self.end is None:
             limit = self._meter.reached()
             if limit is not None:
                 self.end = limit
                 break
-            async with aclosing(self._step()) as events:
-                async for event in events:
-                    yield event
-        for event in self._last_words():
-            yield event
+            async with aclosing(self._step()) as batches:
+                async for events in batches:
+                    yield events
+        yield self._last_words()
 
     def close(self, end: TurnEnd) -> list[Event]:
         """What is still owed when the turn is left early. Empty if it had finished."""
@@ -116,62 +148,75 @@ class Turn:
         ]
         return [*owed, *self._last_words()]
 
-    async def _step(self) -> AsyncGenerator[Event, None]:
+    async def _step(self) -> AsyncGenerator[list[Event], None]:
         """One model call and the tool calls it asks for."""
         self._meter.steps += 1
         self._scribe.step = self._meter.steps
-        yield self._emit(StepStarted(self._route.name))
-        assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical)
-        async with aclosing(self._ask_model(assembler)) as events:
-            async for event in events:
-                yield event
+        yield [self._emit(StepStarted(self._route.name))]
+        assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
+        async with aclosing(self._ask_model(assembler)) as batches:
+            async for events in batches:
+                yield events
         if assembler.usage or assembler.said_anything:
-            yield self._report_usage(assembler)
+            yield [self._report_usage(assembler)]
         if self.end is not None:
             return
         if not assembler.calls:
             self.end = TurnEnd.LENGTH if assembler.end is StepEnd.LENGTH else TurnEnd.ANSWERED
             if not assembler.said_anything:
-                yield self._emit(Status("the model gave an empty answer"))
+                yield [self._emit(Status("the model gave an empty answer"))]
             return
-        cut = assembler.calls[-1].id if assembler.end is StepEnd.LENGTH else ""
-        async with aclosing(self._dispatcher.run(assembler.calls, cut=cut)) as events:
-            async for event in events:
-                self._transcript.apply(event)
-                yield event
-        self.end = self._dispatcher.stop
+        cut = assembler.calls[-1] if assembler.end is StepEnd.LENGTH else None
+        async with aclosing(self._dispatch(assembler.calls, cut=cut)) as batches:
+            async for events in batches:
+                yield events
 
-    async def _ask_model(self, assembler: Assembler) -> AsyncGenerator[Event, None]:
+    async def _dispatch(
+        self, calls: Sequence[ToolCall], *, cut: ToolCall | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        async with aclosing(self._dispatcher.run(calls, cut=cut.id if cut else "")) as batches:
+            async for events in batches:
+                for event in events:
+                    self._transcript.apply(event)
+                yield events
+        self.end = self._dispatcher.end
+        if cut is not None and self._offer.is_clients(cut.name):
+            self.end = TurnEnd.LENGTH  # the asker has seen half of a call: nothing can be made of it
+
+    async def _ask_model(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
         """Stream the answer. A failure ends the turn, unless another rendering of the same request may work."""
+        apply = self._transcript.apply
         try:
-            async with self._route.provider.stream(self._request()) as chunks:
-                async for chunk in chunks:
-                    for event in assembler.feed(chunk):
-                        self._transcript.apply(event)
-                        yield event
+            async with self._route.provider.stream(self._request()) as batches:
+                async for batch in batches:
+                    if events := assembler.feed(batch):
+                        for event in events:
+                            apply(event)
+                        yield events
                     if assembler.is_full:
                         assembler.end = StepEnd.LENGTH
                         break
-            for event in assembler.finish():
-                self._transcript.apply(event)
-                yield event
+            if events := assembler.finish():
+                for event in events:
+                    apply(event)
+                yield events
         except ProviderError as exc:
-            async with aclosing(self._recover(assembler, exc)) as events:
-                async for event in events:
-                    yield event
+            async with aclosing(self._recover(assembler, exc)) as recovered:
+                async for events in recovered:
+                    yield events
 
-    async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[Event, None]:
+    async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[list[Event], None]:
         if not assembler.said_anything and self._may_render_strictly(error):
             self._router.remember_strict(self._route)
-            yield self._emit(Status(f"{self._route.name} rejects tool messages; sending results as text instead"))
-            async with aclosing(self._ask_model(assembler)) as events:
-                async for event in events:
-                    yield event
+            yield [self._emit(Status(f"{self._route.name} rejects tool messages; sending results as text instead"))]
+            async with aclosing(self._ask_model(assembler)) as batches:
+                async for events in batches:
+                    yield events
         elif isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
             self.end = TurnEnd.WALL_TIME
         else:
             self.end = TurnEnd.FAILED
-            yield self._emit(failed(error))
+            yield [self._emit(failed(error))]
 
     def _may_render_strictly(self, error: ProviderError) -> bool:
         if self._router.rejects_tool_role(self._route) or not is_rejected_shape(error):
@@ -182,17 +227,21 @@ class Turn:
         return (*self._history, *self._transcript.messages())
 
     def _request(self) -> StepRequest:
-        conversation = self._conversation()
+        conversation = settle(self._conversation())
         if self._router.rejects_tool_role(self._route):
             conversation = render_strict(conversation)
-        system = (SystemMessage(self._system),) if self._system else ()
+        # A demand to call is met by the first step; made again, the turn would never end.
+        choice = self._asked.tool_choice if self._meter.steps == 1 else ToolChoice()
         return StepRequest(
             model=self._route.info.id,
-            messages=(*system, *conversation),
+            messages=with_system(self._system, conversation),
             tools=self._offer.specs,
+            tool_choice=choice,
+            parallel_calls=self._asked.parallel_calls,
             sampling=self._sampling,
             deadline_s=self._meter.remaining_s,
-            session=self.session,
+            session=self.session or self.id,
+            stream=self._asked.stream,
         )
 
     def _report_usage(self, assembler: Assembler) -> Event:
@@ -209,11 +258,15 @@ class Turn:
     def _last_words(self) -> list[Event]:
         end = self.end or TurnEnd.FAILED
         words: list[Event] = []
-        if end not in (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED):
+        if end not in _SILENT_ENDS:
             words.append(self._emit(Status(self._saying())))
         detail = "" if end is TurnEnd.ANSWERED else self._saying()
         words.append(self._emit(TurnFinished(end, self._meter.usage, detail)))
         return words
+
+    @property
+    def is_finished(self) -> bool:
+        return self._finished
 
     def finished(self) -> None:
         """Its end is recorded: nothing is owed any more."""
@@ -226,6 +279,14 @@ class Turn:
         event = self._scribe.event(body, call)
         self._transcript.apply(event)
         return event
+
+
+def _merge(preset: Sampling, request: Sampling) -> Sampling:
+    """The request's word counts, then the preset's."""
+    if request == _UNSAID:
+        return preset
+    given = {name: getattr(request, name) for name in Sampling.__struct_fields__}
+    return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_UNSAID, n)})
 
 
 def failed(error: AishError) -> Failed:

@@ -25,7 +25,7 @@ from aish.types.messages import (
     ToolMessage,
     UserMessage,
 )
-from aish.types.requests import Sampling, StepRequest
+from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import ToolSpec
 from aish.types.usage import Usage
 
@@ -51,13 +51,25 @@ def encode_request(request: StepRequest, dialect: Dialect) -> Json:
     body: Json = {"model": request.model, "messages": [encode_message(message) for message in request.messages]}
     if request.tools:
         body["tools"] = encode_tools(request.tools)
+        if request.tool_choice != _FREE_CHOICE:
+            body["tool_choice"] = _encode_choice(request.tool_choice)
+        if request.parallel_calls is not None:
+            body["parallel_tool_calls"] = request.parallel_calls
     body.update(_encode_sampling(request.sampling))
     if not dialect.max_tokens and "max_tokens" in body:
         body["max_completion_tokens"] = body.pop("max_tokens")
-    body["stream"] = True
-    if dialect.stream_options:
-        body["stream_options"] = {"include_usage": True}
+    if request.stream:
+        body["stream"] = True
+        if dialect.stream_options:
+            body["stream_options"] = {"include_usage": True}
     return body
+
+
+_FREE_CHOICE = ToolChoice()
+
+
+def _encode_choice(choice: ToolChoice) -> str | Json:
+    return {"type": "function", "function": {"name": choice.named}} if choice.named else choice.mode
 
 
 def encode_message(message: Message) -> Json:
@@ -76,10 +88,12 @@ def encode_message(message: Message) -> Json:
 
 
 def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:
-    return [
-        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.schema}}
-        for t in tools
-    ]
+    return [{"type": "function", "function": _encode_function(tool)} for tool in tools]
+
+
+def _encode_function(tool: ToolSpec) -> Json:
+    function: Json = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+    return function if tool.strict is None else {**function, "strict": tool.strict}
 
 
 def object_text(arguments: str) -> str:
@@ -120,6 +134,11 @@ def _encode_sampling(sampling: Sampling) -> Json:
         "max_tokens": sampling.max_tokens,
         "seed": sampling.seed,
         "stop": list(sampling.stop) or None,
+        "reasoning_effort": sampling.reasoning_effort or None,
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "logit_bias": sampling.logit_bias,
+        "response_format": {"type": "json_object"} if sampling.json_object else None,
     }
     if sampling.json_schema is not None:
         schema = {"name": "answer", "strict": True, "schema": sampling.json_schema}

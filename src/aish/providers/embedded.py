@@ -24,7 +24,7 @@ from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderU
 from aish.ports import Provider
 from aish.providers.cache_folder import check_is_gguf
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
-from aish.types.chunks import Chunk
+from aish.types.chunks import Batch
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import Sampling, StepRequest
@@ -99,8 +99,8 @@ class EmbeddedProvider:
         async with self._inner_for(model) as inner:
             return await inner.embed(model, texts)
 
-    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Chunk, None]]:
-        return aclosing(self._chunks(request))
+    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        return aclosing(self._batches(request))
 
     async def aclose(self) -> None:
         self._closed = True
@@ -108,22 +108,22 @@ class EmbeddedProvider:
         if self._engine is not None:
             await self._engine.stop()
 
-    async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         deadline_s = time.monotonic() + request.deadline_s
         engine = await self._acquire(request.model, request.deadline_s)
         async with self._using(engine):
             await asyncio.wait({engine.ready}, timeout=min(_QUIET_S, request.deadline_s))
             if not engine.ready.done():
-                yield Status(f"loading {engine.name} …")
+                yield [Status(f"loading {engine.name} …")]
                 await self._until_ready(engine, deadline_s - time.monotonic())
-                yield Status(f"loaded in {engine.load_s:.1f} s")
+                yield [Status(f"loaded in {engine.load_s:.1f} s")]
             inner = await self._until_ready(engine, deadline_s - time.monotonic())
             left = msgspec.structs.replace(
                 request, sampling=_steadied(request.sampling), deadline_s=max(0.0, deadline_s - time.monotonic())
             )
-            async with inner.stream(left) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+            async with inner.stream(left) as batches:
+                async for batch in batches:
+                    yield batch
 
     @asynccontextmanager
     async def _inner_for(self, model: str) -> AsyncIterator[Provider]:

@@ -27,7 +27,7 @@ from aish.providers.ollama_wire import (
     show_capabilities,
     trained_window,
 )
-from aish.types.chunks import CallFragment, Chunk, StepFinished, UsageChunk
+from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
@@ -73,9 +73,9 @@ class OllamaProvider:
         return ModelInfo(self._name, model, size, show_capabilities(shown))
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
-        async with aclosing(self._chunks(request)) as chunks:
-            yield chunks
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._batches(request)) as batches:
+            yield batches
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         """Ollama has no tokenizer to ask."""
@@ -115,16 +115,16 @@ class OllamaProvider:
             return False
         return True
 
-    async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         url, body = f"{self._endpoint.root}/api/chat", encode_request(request, self._endpoint.context_size)
         async with (
             self._backend.stream(url, body, model=request.model, deadline_s=request.deadline_s) as response,
-            aclosing(self._read(AnswerBody(response, self._endpoint.idle_timeout_s), request.model)) as chunks,
+            aclosing(self._read(AnswerBody(response, self._endpoint.idle_timeout_s), request.model)) as batches,
         ):
-            async for chunk in chunks:
-                yield chunk
+            async for batch in batches:
+                yield batch
 
-    async def _read(self, body: AnswerBody, model: str) -> AsyncGenerator[Chunk, None]:
+    async def _read(self, body: AnswerBody, model: str) -> AsyncGenerator[Batch, None]:
         calls = 0
         done: Line | None = None
         said = False
@@ -132,20 +132,20 @@ class OllamaProvider:
             async for line in lines:
                 if line.error:
                     raise stream_error(self._name, model, line.error)
-                for chunk in read_reply(line, first_index=calls):
+                if batch := list(read_reply(line, first_index=calls)):
                     said = True
-                    calls += isinstance(chunk, CallFragment)
-                    yield chunk
+                    calls += sum(isinstance(chunk, CallFragment) for chunk in batch)
+                    yield batch
                 if line.done:
                     done = line
                     body.complete(_TAIL_S)
         if done is not None:
-            yield UsageChunk(read_usage(done))
+            yield [UsageChunk(read_usage(done))]
         elif said:
-            yield Status(f"{self._name} ended the answer without saying that it was done")
+            yield [Status(f"{self._name} ended the answer without saying that it was done")]
         else:
             raise ProviderProtocolError(f"{self._name} ended its answer without saying anything")
-        yield StepFinished(read_end(done, called=calls > 0))
+        yield [StepFinished(read_end(done, called=calls > 0))]
 
     async def _lines(self, body: AnswerBody) -> AsyncGenerator[Line, None]:
         reader = LineReader(MAX_LINE_BYTES)

@@ -28,12 +28,12 @@ from aish.providers.chat_wire import Dialect, WireChunk, decode_chunk, encode_re
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
 from aish.providers.faults import error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
-from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
+from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
 from aish.wire.http import HttpClient, Response, Timeouts
-from aish.wire.lines import SseReader
+from aish.wire.lines import SseEvent, SseReader
 
 # One event holds at most one delta; tool arguments in a single piece are the largest known (about 1 MB).
 MAX_EVENT_BYTES = 8 * 1024 * 1024
@@ -75,9 +75,9 @@ class OpenAIProvider:
         return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
-        async with aclosing(self._chunks(request)) as chunks:
-            yield chunks
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._batches(request)) as batches:
+            yield batches
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         for url in tuple(self._counters):
@@ -101,7 +101,7 @@ class OpenAIProvider:
     async def aclose(self) -> None:
         """The HTTP client is shared and closed by its owner."""
 
-    async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + request.deadline_s
@@ -109,10 +109,10 @@ class OpenAIProvider:
         begun = False
         while True:
             try:
-                async with aclosing(self._attempt(request, dialect, due_s - loop.time())) as chunks:
-                    async for chunk in chunks:
+                async with aclosing(self._attempt(request, dialect, due_s - loop.time())) as batches:
+                    async for batch in batches:
                         begun = True
-                        yield chunk
+                        yield batch
                 return
             except ProviderRejected as exc:
                 simpler = None if begun else dialect.without_what(exc.message)
@@ -120,14 +120,14 @@ class OpenAIProvider:
                     raise
                 self._dialect = dialect = simpler
 
-    async def _attempt(self, request: StepRequest, dialect: Dialect, deadline_s: float) -> AsyncGenerator[Chunk, None]:
+    async def _attempt(self, request: StepRequest, dialect: Dialect, deadline_s: float) -> AsyncGenerator[Batch, None]:
         url, body = f"{self._endpoint.api}/chat/completions", encode_request(request, dialect)
         async with (
             self._backend.stream(url, body, model=request.model, deadline_s=deadline_s) as response,
-            aclosing(_Answer(self._name, request.model, response, self._endpoint.idle_timeout_s).chunks()) as chunks,
+            aclosing(_Answer(self._name, request.model, response, self._endpoint.idle_timeout_s).batches()) as batches,
         ):
-            async for chunk in chunks:
-                yield chunk
+            async for batch in batches:
+                yield batch
 
     def _check_unlisted(self, model: str, names: list[str]) -> None:
         """A backend that lists nothing may know it all the same."""
@@ -174,23 +174,31 @@ class _Answer:
         self._whole = False  # the backend has said that this was all
         self._said = False
         self._called = False
+        self._finished: StepFinished | None = None
 
-    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+    async def batches(self) -> AsyncGenerator[Batch, None]:
         """In order; the finish comes last even where usage follows the finish reason on the wire."""
-        finished: StepFinished | None = None
-        async with aclosing(self._wire_chunks()) as wire_chunks:
-            async for wire in wire_chunks:
-                for chunk in read_chunk(wire):
-                    if isinstance(chunk, StepFinished):
-                        finished = chunk
-                        self._body.complete(_LAG_S)
-                        continue
+        async with aclosing(self._wire_chunks()) as pieces:
+            async for wire_chunks in pieces:
+                if batch := self._read(wire_chunks):
                     self._said = True
+                    yield batch
+        if self._finished is None:
+            yield [self._without_finish(), StepFinished(StepEnd.UNKNOWN)]
+        else:
+            yield [self._finished]
+
+    def _read(self, wire_chunks: Sequence[WireChunk]) -> list[Chunk]:
+        batch: list[Chunk] = []
+        for wire in wire_chunks:
+            for chunk in read_chunk(wire):
+                if isinstance(chunk, StepFinished):
+                    self._finished = chunk
+                    self._body.complete(_LAG_S)
+                else:
                     self._called = self._called or isinstance(chunk, CallFragment)
-                    yield chunk
-        if finished is None:
-            yield self._without_finish()
-        yield finished or StepFinished(StepEnd.UNKNOWN)
+                    batch.append(chunk)
+        return batch
 
     def _without_finish(self) -> Status:
         if not self._said:
@@ -199,26 +207,44 @@ class _Answer:
             raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
         return Status(f"{self._provider} ended the answer without a finish reason")
 
-    async def _wire_chunks(self) -> AsyncGenerator[WireChunk, None]:
+    async def _wire_chunks(self) -> AsyncGenerator[Sequence[WireChunk], None]:
+        """What each read of the body holds."""
         reader = SseReader(MAX_EVENT_BYTES)
         first = True
         async for piece in self._body:
             if first and piece.strip():
                 first = False
                 if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
-                    yield await self._whole_answer(piece, html=start == b"<")
+                    yield [await self._whole_answer(piece, html=start == b"<")]
                     return
-            for event in reader.feed(piece):
-                if event.data == b"[DONE]":
-                    self._whole = True
-                    self._body.complete(_TAIL_S)
-                    await self._body.drain()
-                    return
-                if event.data:
-                    yield self._decode(event.data)
-        for event in reader.finish():
-            if event.data and event.data != b"[DONE]":
-                yield self._decode(event.data)
+            chunks, error = self._decode_all(reader.feed(piece))
+            if chunks:
+                yield chunks
+            if error is not None:
+                raise error
+            if self._whole:
+                self._body.complete(_TAIL_S)
+                await self._body.drain()
+                return
+        chunks, error = self._decode_all(reader.finish())
+        if chunks:
+            yield chunks
+        if error is not None:
+            raise error
+
+    def _decode_all(self, events: Sequence[SseEvent]) -> tuple[list[WireChunk], ProviderError | None]:
+        """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
+        chunks: list[WireChunk] = []
+        for event in events:
+            if event.data == b"[DONE]":
+                self._whole = True
+                break
+            if event.data:
+                try:
+                    chunks.append(self._decode(event.data))
+                except ProviderError as exc:
+                    return chunks, exc
+        return chunks, None
 
     async def _whole_answer(self, piece: bytes, *, html: bool) -> WireChunk:
         """The backend ignored `stream` and sent one JSON document, or something that is no answer at all."""

@@ -24,7 +24,7 @@ from aish.errors import (
     ProviderUnavailable,
 )
 from aish.ports import Provider
-from aish.types.chunks import Chunk
+from aish.types.chunks import Batch
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
 
@@ -71,9 +71,9 @@ class PoolProvider:
         return ModelInfo(self._name, model, min(sizes, default=None), _shared([info.capabilities for info in infos]))
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
-        async with aclosing(self._chunks(request)) as chunks:
-            yield chunks
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._batches(request)) as batches:
+            yield batches
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         for member in self._in_order()[:1]:
@@ -94,7 +94,7 @@ class PoolProvider:
             self._rest_after(member, exc)
             return exc
 
-    async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         due_s = self._monotonic_s() + request.deadline_s
         failures: list[ProviderError] = []
         for member in self._in_order():
@@ -103,10 +103,10 @@ class PoolProvider:
                 break
             begun = False
             try:
-                async with aclosing(_counted(member, msgspec.structs.replace(request, deadline_s=left_s))) as chunks:
-                    async for chunk in chunks:
+                async with aclosing(_counted(member, msgspec.structs.replace(request, deadline_s=left_s))) as batches:
+                    async for batch in batches:
                         begun = True
-                        yield chunk
+                        yield batch
                 member.rests_until_s = 0.0
                 return
             except _TRY_ANOTHER as exc:
@@ -155,11 +155,11 @@ def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
     )
 
 
-async def _counted(member: _Member, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+async def _counted(member: _Member, request: StepRequest) -> AsyncGenerator[Batch, None]:
     member.in_flight += 1
     try:
-        async with member.provider.stream(request) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        async with member.provider.stream(request) as batches:
+            async for batch in batches:
+                yield batch
     finally:
         member.in_flight -= 1

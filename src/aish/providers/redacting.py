@@ -12,7 +12,7 @@ import msgspec
 
 from aish.ports import Provider
 from aish.safety.redact import Redactor, Restorer, Vault
-from aish.types.chunks import CallFragment, Chunk, StepFinished
+from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.models import ModelInfo
@@ -35,9 +35,9 @@ class RedactingProvider:
         return await self._inner.describe(model)
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
-        async with aclosing(self._chunks(request)) as chunks:
-            yield chunks
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._batches(request)) as batches:
+            yield batches
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         return await self._inner.count_tokens(model, self._redactor.text(text))
@@ -48,13 +48,13 @@ class RedactingProvider:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def _chunks(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         vault = Vault(self._redactor, request.session)
         messages = tuple(_scrubbed(message, vault) for message in request.messages)
         reply = _Reply(vault)
-        async with self._inner.stream(msgspec.structs.replace(request, messages=messages)) as chunks:
-            async for chunk in chunks:
-                for restored in reply.restore(chunk):
+        async with self._inner.stream(msgspec.structs.replace(request, messages=messages)) as batches:
+            async for batch in batches:
+                if restored := [whole for chunk in batch for whole in reply.restore(chunk)]:
                     yield restored
 
 

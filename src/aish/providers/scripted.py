@@ -22,7 +22,7 @@ import msgspec
 from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
 from aish.providers.chat_wire import read_usage
 from aish.providers.faults import error_for
-from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
+from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
 from aish.types.models import Capabilities, ModelInfo
@@ -56,9 +56,9 @@ class ScriptedProvider:
         return self._info(model)
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Chunk, None]]:
-        async with aclosing(self._play(request)) as chunks:
-            yield chunks
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._play(request)) as batches:
+            yield batches
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         return len(text.split())
@@ -69,7 +69,7 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    async def _play(self, request: StepRequest) -> AsyncGenerator[Chunk, None]:
+    async def _play(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         await self.describe(request.model)
         self.requests = [*self.requests[1 - MAX_KEPT :], request]
         left_s = request.deadline_s
@@ -85,8 +85,8 @@ class ScriptedProvider:
             elif isinstance(item, StepFinished):
                 finished = item
             else:
-                yield item
-        yield finished
+                yield [item]
+        yield [finished]
 
     def _info(self, model: str) -> ModelInfo:
         return ModelInfo(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))

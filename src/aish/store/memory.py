@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -11,7 +12,7 @@ from aish.store.semantics import already_there, events_after, no_session, no_tur
 from aish.store.texts import fold, fold_messages, words_of
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
 
@@ -20,6 +21,7 @@ class MemoryStore:
         self._sessions: dict[str, SessionRecord] = {}
         self._turns: dict[str, TurnRecord] = {}
         self._events: dict[str, list[tuple[int, int, bytes]]] = {}
+        self._documents: dict[tuple[str, str], Document] = {}
         self._closed = False
 
     async def create_session(self, session: SessionRecord) -> None:
@@ -46,13 +48,16 @@ class MemoryStore:
             self._events.pop(turn.id, None)
         return self._sessions.pop(session, None) is not None
 
-    async def start_turn(self, turn: TurnRecord) -> int:
+    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
         self._check_open()
         session = self._sessions.get(turn.session)
-        if session is None:
+        if session is None and turn.session:
             raise no_session(turn.session)
         if turn.id in self._turns:
             raise already_there("turn", turn.id)
+        if session is None or not turn.session:
+            self._turns[turn.id] = msgspec.structs.replace(turn, number=0)
+            return 0
         number = max((other.number for other in self._turns_of(turn.session)), default=0) + 1
         self._turns[turn.id] = TurnRecord(
             turn.id, turn.session, number, turn.model, turn.started_ms, turn.input, owner=turn.owner
@@ -69,7 +74,14 @@ class MemoryStore:
         self._check_open()
 
     async def finish_turn(
-        self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+        self,
+        turn: str,
+        *,
+        end: TurnEnd,
+        finished_ms: int,
+        messages: Sequence[Message],
+        usage: Usage,
+        wait: bool = True,
     ) -> None:
         self._check_open()
         record = self._turns.get(turn)
@@ -78,6 +90,8 @@ class MemoryStore:
         self._turns[turn] = msgspec.structs.replace(
             record, end=end, finished_ms=finished_ms, messages=tuple(messages), usage=usage
         )
+        if not record.session:
+            return
         session = self._sessions[record.session]
         self._sessions[session.id] = msgspec.structs.replace(session, updated_ms=max(session.updated_ms, finished_ms))
 
@@ -87,12 +101,58 @@ class MemoryStore:
 
     async def list_turns(self, session: str) -> Sequence[TurnRecord]:
         self._check_open()
-        return self._turns_of(session)
+        return self._turns_of(session) if session else ()
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         self._check_open()
         rows = sorted(self._events.get(turn, ()), key=lambda row: row[0])
         return events_after([(first, lines) for first, last, lines in rows if last > after_seq], after_seq)
+
+    async def delete_turns(self, session: str, *, before_ms: int) -> int:
+        self._check_open()
+        old = [turn for turn in self._turns_of(session) if turn.started_ms < before_ms]
+        for turn in old:
+            del self._turns[turn.id]
+            self._events.pop(turn.id, None)
+        return len(old)
+
+    async def put(self, document: Document, *, wait: bool = True) -> None:
+        self._check_open()
+        self._documents[document.kind, document.id] = _dated(document)
+
+    async def put_new(self, document: Document) -> bool:
+        if await self.find(document.kind, document.id) is not None:
+            return False
+        await self.put(document)
+        return True
+
+    async def swap(self, document: Document, *, old: bytes) -> bool:
+        found = await self.find(document.kind, document.id)
+        if found is None or found.body != old:
+            return False
+        changed = msgspec.structs.replace(found, body=document.body, expires_ms=document.expires_ms)
+        self._documents[document.kind, document.id] = changed
+        return True
+
+    async def find(self, kind: str, id: str) -> Document | None:
+        self._check_open()
+        found = self._documents.get((kind, id))
+        return found if found is not None and _is_alive(found) else None
+
+    async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
+        return [found for id in ids if (found := await self.find(kind, id)) is not None]
+
+    async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
+        self._check_open()
+        alive = [document for document in self._documents.values() if document.kind == kind and _is_alive(document)]
+        wanted = [document for document in alive if owner is None or document.owner == owner]
+        wanted.sort(key=lambda document: (document.created_ms, document.id), reverse=True)
+        return wanted[: max(limit, 0)]
+
+    async def delete(self, kind: str, id: str) -> bool:
+        found = await self.find(kind, id)
+        self._documents.pop((kind, id), None)
+        return found is not None
 
     async def aclose(self) -> None:
         self._closed = True
@@ -110,3 +170,15 @@ class MemoryStore:
         texts = [fold(session.title)]
         texts += [fold_messages((*turn.input, *turn.messages)) for turn in self._turns_of(session.id)]
         return all(any(word in text for text in texts) for word in words)
+
+
+def _dated(document: Document) -> Document:
+    return document if document.created_ms else msgspec.structs.replace(document, created_ms=_now_ms())
+
+
+def _is_alive(document: Document) -> bool:
+    return document.expires_ms == 0 or document.expires_ms > _now_ms()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import StoreError
-from aish.store import statements
+from aish.store import documents, statements
 from aish.store.faults import translate
 from aish.store.groups import Append
 from aish.store.opening import open_reader, open_writer
@@ -25,7 +25,7 @@ from aish.store.texts import words_of
 from aish.store.writer import Writer
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
 T = TypeVar("T")
@@ -52,10 +52,10 @@ class SqliteStore:
         return await self._read(lambda db: statements.select_sessions(db, limit, words_of(search)))
 
     async def delete_session(self, session: str) -> bool:
-        return await self._write(lambda db: statements.delete_session(db, _plain(session)))
+        return bool(await self._write(lambda db: statements.delete_session(db, _plain(session))))
 
-    async def start_turn(self, turn: TurnRecord) -> int:
-        return await self._write(lambda db: statements.insert_turn(db, turn))
+    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
+        return await self._write(lambda db: statements.insert_turn(db, turn), wait=wait) or 0
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
@@ -66,21 +66,55 @@ class SqliteStore:
         self._opened = True
 
     async def finish_turn(
-        self, turn: str, *, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+        self,
+        turn: str,
+        *,
+        end: TurnEnd,
+        finished_ms: int,
+        messages: Sequence[Message],
+        usage: Usage,
+        wait: bool = True,
     ) -> None:
-        await self._write(lambda db: statements.finish_turn(db, turn, end, finished_ms, messages, usage))
+        await self._write(lambda db: statements.finish_turn(db, turn, end, finished_ms, messages, usage), wait=wait)
 
     async def find_turn(self, turn: str) -> TurnRecord | None:
+        await self._settle()
         return await self._read(lambda db: statements.select_turn(db, _plain(turn)))
 
     async def list_turns(self, session: str) -> Sequence[TurnRecord]:
-        return await self._read(lambda db: statements.select_turns(db, _plain(session)))
+        return await self._read(lambda db: statements.select_turns(db, _plain(session))) if session else ()
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """Also sees what this store appended before, though that may not be durable yet."""
-        if not self._writer.idle:
-            await asyncio.wrap_future(self._writer.submit(None, durable=False))
+        await self._settle()
         return await self._read(lambda db: statements.select_events(db, _plain(turn), after_seq))
+
+    async def delete_turns(self, session: str, *, before_ms: int) -> int:
+        return await self._write(lambda db: statements.delete_turns(db, _plain(session), before_ms)) or 0
+
+    async def put(self, document: Document, *, wait: bool = True) -> None:
+        await self._write(lambda db: documents.put(db, document), wait=wait)
+
+    async def put_new(self, document: Document) -> bool:
+        return bool(await self._write(lambda db: documents.put_new(db, document)))
+
+    async def swap(self, document: Document, *, old: bytes) -> bool:
+        return bool(await self._write(lambda db: documents.swap(db, document, old)))
+
+    async def find(self, kind: str, id: str) -> Document | None:
+        return next(iter(await self.find_many(kind, [id])), None)
+
+    async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
+        """Sees what this store put without waiting, too."""
+        await self._settle()
+        return await self._read(lambda db: documents.select_many(db, kind, [_plain(id) for id in ids]))
+
+    async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
+        await self._settle()
+        return await self._read(lambda db: documents.select_newest(db, kind, owner, limit))
+
+    async def delete(self, kind: str, id: str) -> bool:
+        return bool(await self._write(lambda db: documents.delete(db, kind, _plain(id))))
 
     async def aclose(self) -> None:
         """Idempotent. Raises StoreError if something appended could not be written; the threads end either way."""
@@ -88,10 +122,18 @@ class SqliteStore:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
-    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, run: Callable[[sqlite3.Connection], T], *, wait: bool = True) -> T | None:
+        if not wait:
+            self._writer.submit(run, durable=False, urgent=False)
+            return None
         result: T = await asyncio.wrap_future(self._writer.submit(run))
         self._opened = True
         return result
+
+    async def _settle(self) -> None:
+        """What was queued before can be read after."""
+        if not self._writer.idle:
+            await asyncio.wrap_future(self._writer.submit(None, durable=False))
 
     async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
         if not self._opened:

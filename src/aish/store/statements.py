@@ -40,6 +40,8 @@ def delete_session(db: sqlite3.Connection, session: str) -> bool:
 
 
 def insert_turn(db: sqlite3.Connection, turn: TurnRecord) -> int:
+    if not turn.session:
+        return _insert_turn_of_none(db, turn)
     session = select_session(db, turn.session)
     if session is None:
         raise no_session(turn.session)
@@ -65,18 +67,37 @@ def insert_turn(db: sqlite3.Connection, turn: TurnRecord) -> int:
     return number
 
 
+def _insert_turn_of_none(db: sqlite3.Connection, turn: TurnRecord) -> int:
+    """Not searched, and numbered through: one statement, since a server makes these by the thousand."""
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO turns (id, session, number, model, started_ms, owner, input, folded)"
+        " SELECT ?, '', coalesce(max(rowid), 0) + 1, ?, ?, ?, ?, '' FROM turns",
+        (turn.id, turn.model, turn.started_ms, turn.owner, _encoder.encode(turn.input)),
+    )
+    if not inserted.rowcount:
+        raise already_there("turn", turn.id)
+    return 0
+
+
+def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:
+    chosen = "SELECT id FROM turns WHERE session = ? AND started_ms < ?"
+    db.execute(f"DELETE FROM events WHERE turn IN ({chosen})", (session, before_ms))
+    return db.execute("DELETE FROM turns WHERE session = ? AND started_ms < ?", (session, before_ms)).rowcount
+
+
 def finish_turn(
     db: sqlite3.Connection, turn: str, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
 ) -> None:
     row = db.execute("SELECT session, input FROM turns WHERE id = ?", (turn,)).fetchone()
     if row is None:
         raise no_turn(turn)
-    folded = fold_messages([*_messages_decoder.decode(row[1]), *messages])
+    folded = fold_messages([*_messages_decoder.decode(row[1]), *messages]) if row[0] else ""
     db.execute(
         "UPDATE turns SET state = ?, finished_ms = ?, messages = ?, usage = ?, folded = ? WHERE id = ?",
         (end.value, finished_ms, _encoder.encode(messages), _encoder.encode(usage), folded, turn),
     )
-    db.execute("UPDATE sessions SET updated_ms = max(updated_ms, ?) WHERE id = ?", (finished_ms, row[0]))
+    if row[0]:
+        db.execute("UPDATE sessions SET updated_ms = max(updated_ms, ?) WHERE id = ?", (finished_ms, row[0]))
 
 
 def select_session(db: sqlite3.Connection, session: str) -> SessionRecord | None:
@@ -124,7 +145,7 @@ def _turn_of(row: Sequence[Any]) -> TurnRecord:
     return TurnRecord(
         id=id_,
         session=session,
-        number=number,
+        number=number if session else 0,
         model=model,
         started_ms=started_ms,
         input=_messages_decoder.decode(input_),

@@ -63,12 +63,16 @@ class Writer:
         with self._wake:
             return not self._queue and not self._writing
 
-    def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
-        operation = Operation(run, durable=durable)
+    def submit(self, run: Run | None, *, durable: bool = True, urgent: bool = True) -> Future[Any]:
+        """Not urgent: it waits for company as events do, and its failure is told by the next flush."""
+        operation = Operation(run, durable=durable, awaited=urgent)
         with self._wake:
+            first = not self._queue
             self._put(operation)
-            self._urgent = True
-            self._wake.notify()
+            if urgent:
+                self._urgent = True
+            if urgent or first:
+                self._wake.notify()
         return operation.future
 
     def append(self, append: Append) -> None:
@@ -178,7 +182,10 @@ class Writer:
                 raise
             connection.execute("ROLLBACK TO operation")
             connection.execute("RELEASE operation")
-            return item, None, translate(exc, self._path)
+            error = translate(exc, self._path)
+            if not item.awaited:
+                self._lost = error
+            return item, None, error
         connection.execute("RELEASE operation")
         return item, result, None
 

@@ -1,10 +1,12 @@
 """What a provider's stream yields for one model call: smaller than events, before calls have ids of ours.
 
+A stream yields batches: what arrived together stays together, so that nobody pays per chunk for what costs per read.
 Order: any mix of text, reasoning, call fragments, notes and usage; then exactly one StepFinished, last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
@@ -39,3 +41,4 @@ class StepFinished(msgspec.Struct, frozen=True):
 
 
 Chunk = TextDelta | ReasoningDelta | CallFragment | UsageChunk | Status | StepFinished
+Batch = Sequence[Chunk]  # never empty

@@ -64,6 +64,7 @@ class Choice(StrEnum):
     TURN = "turn"  # yes, and for every like call in the rest of this turn
     ALWAYS = "always"  # yes, and by the rule that was shown from now on
     EDIT = "edit"  # yes, but with these arguments instead
+    LATER = "later"  # not in this turn: it ends, and the answer begins another
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ numbered from 1 without gaps; the first is TurnStarted, the last TurnFinished. M
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -29,6 +30,8 @@ class TurnEnd(StrEnum):
     TOKENS = "tokens"
     COST = "cost"
     REPEATED = "repeated"
+    CLIENT_TOOLS = "client_tools"  # calls were left to the asker, whose results begin the next turn
+    APPROVAL = "approval"  # calls wait for decisions, which begin the next turn
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"  # the process died; closed when next opened
     FAILED = "failed"
@@ -188,6 +191,11 @@ _decoder = msgspec.json.Decoder(Event)
 def encode_event(event: Event) -> bytes:
     """One line of JSON without its newline: the form of `--json`, of the store and of exports."""
     return _encoder.encode(event)
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """Each as a line, newline included."""
+    return _encoder.encode_lines(events)
 
 
 def decode_event(line: bytes) -> Event:

@@ -35,3 +35,17 @@ class TurnRecord(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...] = ()
     usage: Usage = Usage()
     owner: str = ""
+
+
+class Document(msgspec.Struct, frozen=True):
+    """Something a face or the engine keeps under a name of its own: `kind` says what it is, `body` is JSON.
+
+    `owner` is whom it belongs to, "" everybody; past `expires_ms` it is no longer there, 0 means never.
+    """
+
+    kind: str
+    id: str
+    body: bytes
+    owner: str = ""
+    created_ms: int = 0
+    expires_ms: int = 0

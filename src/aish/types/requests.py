@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from aish.types.decisions import Answer
 from aish.types.limits import Limits
-from aish.types.messages import Message, UserMessage
+from aish.types.messages import Message
 from aish.types.tools import ToolSpec
 
 ToolMode = Literal["auto", "native", "constrained", "prompted"]
@@ -22,29 +23,58 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     seed: int | None = None
     json_schema: dict[str, Any] | None = None  # constrain the answer to this
+    json_object: bool = False  # any JSON object will do
+    reasoning_effort: str = ""
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True):
+    """Whether the model must call: `named` is the one tool it has to call, if any."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    named: str = ""
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
-    """One user request. `session` empty makes a new session; `tools` are name globs, () offers none."""
+    """One user request: `input` is what is new in it.
 
-    message: UserMessage
+    `session` empty makes a new session. `context` is the conversation so far where the asker keeps it; None takes the
+    session's own. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers none;
+    `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `answers` are decisions on
+    calls that an earlier turn left open, by call id.
+    """
+
+    input: tuple[Message, ...]
     model: str = ""
     session: str = ""
+    kept: bool = True
+    context: tuple[Message, ...] | None = None
     system: str = ""
     tools: tuple[str, ...] = ()
+    client_tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_calls: bool | None = None
+    answers: dict[str, Answer] = {}
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
+    stream: bool = True
 
 
 class StepRequest(msgspec.Struct, frozen=True):
     """One model call. `deadline_s` bounds the whole of it, from connecting to the last byte.
 
-    `session` is for what must be the same within one, such as placeholders for secrets.
+    `session` is for what must be the same within one, such as placeholders for secrets. `stream` False: nobody waits
+    for the pieces, so the answer may come as one.
     """
 
     model: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_calls: bool | None = None
     sampling: Sampling = Sampling()
     deadline_s: float = 600.0
     session: str = ""
+    stream: bool = True

@@ -32,6 +32,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     source: str
     timeout_s: float = 60.0
     concurrency: int = 0  # calls at once; 0 means no limit
+    strict: bool | None = None  # the asker's own word, handed on to the backend
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aish.engine.session import Engine
+from aish.engine.session import Engine, flattened
 from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.waiting import Waiting
 from aish.ports import Ask
@@ -13,9 +13,9 @@ from aish.types.requests import TurnRequest
 async def answer(engine: Engine, request: TurnRequest, narrator: Narrator, ask: Ask | None) -> None:
     async with (
         Waiting(narrator.output, f"waiting for {request.model or 'a model'}") as waiting,
-        engine.turn(request, ask=ask) as events,
+        engine.turn(request, ask=ask) as batches,
     ):
-        async for event in events:
+        async for event in flattened(batches):
             if not isinstance(event.body, TurnStarted | StepStarted):
                 waiting.over()
             narrator.show(event)

@@ -60,7 +60,7 @@ def _ask(arguments: argparse.Namespace, output: Output, lines: LineSource) -> As
 
 async def _request(arguments: argparse.Namespace, runtime: Runtime, question: str) -> TurnRequest:
     return TurnRequest(
-        message=user(question),
+        input=(user(question),),
         model=arguments.model,
         session=arguments.session or await _latest(arguments, runtime),
         system=arguments.system,

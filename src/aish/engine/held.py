@@ -1,0 +1,70 @@
+"""Turns that ended with calls left to others: what they did is held until the asker comes back.
+
+An asker that keeps the conversation itself saw only its own calls. When it returns with their results, the message it
+remembers is replaced by everything the turn really said and did, so that the model sees our results, too. What is held
+is found by the id of the first call that was left: an id of ours, which nobody can guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from aish.engine.turn import Turn
+from aish.ports import Ask, Store
+from aish.types.decisions import Answer, Question
+from aish.types.events import TurnEnd
+from aish.types.messages import AssistantMessage, Message, ToolMessage
+from aish.types.records import Document
+
+HELD_ENDS = (TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
+# A client that has not come back after a day never will.
+KEPT_MS = 24 * 3600 * 1000
+KIND = "held"
+
+_decoder = msgspec.json.Decoder(tuple[Message, ...])
+
+
+async def hold(store: Store, turn: Turn) -> None:
+    """Durable before the asker hears of its calls. Nothing is held where we did nothing that it did not see."""
+    produced = turn.produced()
+    if turn.asker_remembers and any(isinstance(message, ToolMessage) for message in produced):
+        body, now_ms = msgspec.json.encode(produced), turn.now_ms()
+        await store.put(Document(KIND, turn.left_calls[0].id, body, created_ms=now_ms, expires_ms=now_ms + KEPT_MS))
+
+
+async def restore_held(store: Store, context: Sequence[Message]) -> tuple[Message, ...]:
+    firsts = {m.tool_calls[0].id for m in context if isinstance(m, AssistantMessage) and m.tool_calls}
+    held = {found.id: found.body for found in await store.find_many(KIND, firsts)} if firsts else {}
+    if not held:
+        return tuple(context)
+    restored: list[Message] = []
+    covered: set[str] = set()
+    for message in context:
+        calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+        if calls and calls[0].id in held:
+            whole = _decoder.decode(held[calls[0].id])
+            covered |= {call.id for m in whole if isinstance(m, AssistantMessage) for call in m.tool_calls}
+            restored += whole
+        elif calls and all(call.id in covered for call in calls):
+            continue  # the same step, which this client took apart into a message for each call
+        else:
+            restored.append(message)
+    return tuple(restored)
+
+
+def answering(answers: Mapping[str, Answer], ask: Ask | None) -> Ask | None:
+    """Asks only what has not been answered already."""
+    if not answers:
+        return ask
+
+    async def answer(question: Question) -> Answer:
+        known = answers.get(question.call)
+        if known is not None:
+            return known
+        if ask is None:
+            raise LookupError("nobody is there to be asked")
+        return await ask(question)
+
+    return answer

@@ -1,0 +1,142 @@
+"""Calls that a turn leaves to others: the asker's own tools, and decisions that come later."""
+
+import pytest
+
+from aish.types.chunks import StepEnd, StepFinished
+from aish.types.decisions import Answer, Choice, Question
+from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd
+from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage, user
+from aish.types.requests import ToolChoice
+from aish.types.tools import Effect, ToolSpec
+from support.engines import ANYTHING, Bench, Tools, bodies, call, finish, policy_gate, results, said
+
+THEIRS = ToolSpec("read", "reads", ANYTHING, Effect.READ, "client")
+
+
+def left(events) -> list[str]:
+    answered = {event.call for event in events if event.body in results(events)}
+    return [event.call for event in events if isinstance(event.body, ToolCallReady) and event.call not in answered]
+
+
+async def test_a_call_of_the_askers_tool_ends_the_turn_without_a_result():
+    bench = Bench([TextDelta("let me look"), call("read", '{"path": 1}')])
+    events = await bench.run(client_tools=(THEIRS,), context=(), kept=False)
+    assert finish(events).reason is TurnEnd.CLIENT_TOOLS
+    assert results(events) == []
+    assert [tool.name for tool in bench.scripted.requests[0].tools] == ["read"]
+
+
+async def test_the_askers_calls_are_named_by_us_because_backends_use_ids_again():
+    bench = Bench([call("read", id="call_0")])
+    events = await bench.run(client_tools=(THEIRS,), context=(), kept=False)
+    (id,) = left(events)
+    assert id.startswith("call_") and id != "call_0"
+
+
+async def test_in_a_mixed_step_ours_is_run_and_merged_in_order_when_the_asker_comes_back():
+    steps = [call("read", index=0), call("t__x", index=1), call("read", index=2)], [TextDelta("done")]
+    bench = Bench(*steps, tools=Tools().add("t__x"))
+    events = await bench.run("go", client_tools=(THEIRS,), context=(), kept=False)
+    first, second = left(events)
+    seen = AssistantMessage("", (ToolCall(first, "read", "{}"), ToolCall(second, "read", "{}")))
+    given = (ToolMessage(second, "", (TextPart("two"),)), ToolMessage(first, "", (TextPart("one"),)))
+    await bench.run(context=(user("go"), seen), input=given, client_tools=(THEIRS,), kept=False)
+    conversation = bench.scripted.requests[1].messages
+    assert [type(message) for message in conversation] == [UserMessage, AssistantMessage, *[ToolMessage] * 3]
+    assert [c.name for c in conversation[1].tool_calls] == ["read", "t__x", "read"]
+    assert [message.text for message in conversation[2:]] == ["one", "done", "two"]
+    assert len(bench.tools.calls) == 1
+
+
+async def test_rounds_before_the_askers_call_are_not_forgotten():
+    steps = [TextDelta("a"), call("t__x")], [TextDelta("b"), call("read")], [TextDelta("done")]
+    bench = Bench(*steps, tools=Tools().add("t__x"))
+    events = await bench.run("go", client_tools=(THEIRS,), context=(), kept=False)
+    (id,) = left(events)
+    seen = AssistantMessage("ab", (ToolCall(id, "read", "{}"),))
+    result = ToolMessage(id, "", (TextPart("content"),))
+    again = await bench.run(context=(user("go"), seen), input=(result,), client_tools=(THEIRS,), kept=False)
+    said_ = [(type(m).__name__, m.text) for m in bench.scripted.requests[2].messages]
+    assert said_ == [
+        ("UserMessage", "go"),
+        ("AssistantMessage", "a"),
+        ("ToolMessage", "done"),
+        ("AssistantMessage", "b"),
+        ("ToolMessage", "content"),
+    ]
+    assert finish(again).reason is TurnEnd.ANSWERED
+
+
+async def test_a_client_that_takes_one_step_apart_into_several_messages_is_understood():
+    steps = [call("read", index=0), call("t__x", index=1), call("read", index=2)], [TextDelta("done")]
+    bench = Bench(*steps, tools=Tools().add("t__x"))
+    first, second = left(await bench.run(client_tools=(THEIRS,), context=(), kept=False))
+    context = (
+        user("hello"),
+        AssistantMessage("", (ToolCall(first, "read", "{}"),)),
+        ToolMessage(first, "", (TextPart("one"),)),
+        AssistantMessage("", (ToolCall(second, "read", "{}"),)),
+    )
+    await bench.run(context=context, input=(ToolMessage(second, "", (TextPart("two"),)),), kept=False)
+    assert [m.text for m in bench.scripted.requests[1].messages] == ["hello", "", "one", "done", "two"]
+
+
+async def test_in_a_session_the_results_begin_the_next_turn():
+    bench = Bench([call("t__x", index=0), call("read", index=1)], [TextDelta("done")], tools=Tools().add("t__x"))
+    events = await bench.run("go", client_tools=(THEIRS,))
+    (id,) = left(events)
+    await bench.run(session=events[0].session, input=(ToolMessage(id, "read", (TextPart("mine"),)),))
+    assert [m.text for m in bench.scripted.requests[1].messages] == ["go", "", "done", "mine"]
+
+
+async def test_results_that_never_come_leave_a_valid_history():
+    bench = Bench([call("read")], [TextDelta("fine")])
+    events = await bench.run("go", client_tools=(THEIRS,))
+    await bench.run("never mind", session=events[0].session)
+    assert [m.text for m in bench.scripted.requests[1].messages] == [
+        "go",
+        "",
+        "[aish] no result was given for this call.",
+        "never mind",
+    ]
+
+
+async def test_half_a_call_of_the_askers_ends_the_turn_at_the_length():
+    bench = Bench([call("read", '{"pa'), StepFinished(StepEnd.LENGTH)])
+    assert finish(await bench.run(client_tools=(THEIRS,))).reason is TurnEnd.LENGTH
+
+
+async def test_a_demand_to_call_is_made_of_the_first_step_only():
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=Tools().add("t__x"))
+    await bench.run(tool_choice=ToolChoice("required"))
+    assert [request.tool_choice.mode for request in bench.scripted.requests] == ["required", "auto"]
+
+
+async def later(question: Question) -> Answer:
+    return Answer(Choice.LATER)
+
+
+@pytest.mark.parametrize(("choice", "ran"), [(Choice.YES, 1), (Choice.NO, 0)])
+async def test_a_decision_that_comes_later_begins_the_next_turn(choice, ran):
+    async def write(arguments, context):
+        return said("written")
+
+    tools = Tools().add("t__w", write, effect=Effect.WRITE)
+    bench = Bench([call("t__w")], [TextDelta("done")], tools=tools, gate=policy_gate())
+    events = await bench.run("go", ask=later)
+    assert finish(events).reason is TurnEnd.APPROVAL
+    assert bodies(events, DecisionMade) == [] and tools.calls == []
+    (id,) = left(events)
+    events = await bench.run(session=events[0].session, input=(), answers={id: Answer(choice)})
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert len(tools.calls) == ran
+    assert bench.scripted.requests[1].messages[-1].text == ("written" if ran else results(events)[0].parts[0].text)
+
+
+async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():
+    bench = Bench([TextDelta("hi")])
+    events = await bench.run(context=(), kept=False)
+    assert events[0].session == ""
+    assert await bench.store.list_sessions(limit=9) == []
+    turn = await bench.store.find_turn(events[0].turn)
+    assert turn.end is TurnEnd.ANSWERED and turn.messages[-1] == AssistantMessage("hi")
