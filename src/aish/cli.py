@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aish import __version__
 
-COMMANDS = ("ask", "models", "doctor", "sessions", "config", "mcp", "safety")
+COMMANDS = ("ask", "serve", "models", "doctor", "sessions", "config", "mcp", "safety")
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
@@ -20,6 +20,7 @@ _EPILOG = """exit codes:
 commands (see `aish COMMAND --help`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
+  aish serve               an OpenAI-compatible server that runs the tools itself
   aish models              list, pull and remove models
   aish sessions            list, show, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
@@ -181,6 +182,13 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _serve_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="An OpenAI-compatible server that runs the tools itself.")
+    parser.add_argument("--listen", default="", metavar="HOST:PORT", help="where to listen (serve.listen)")
+    _add_endpoint(parser)
+    return parser
+
+
 _PARSERS = {
     "ask": _ask_parser,
     "models": _models_parser,
@@ -189,6 +197,7 @@ _PARSERS = {
     "doctor": _doctor_parser,
     "mcp": _mcp_parser,
     "safety": _safety_parser,
+    "serve": _serve_parser,
 }
 
 _USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list"}
@@ -210,6 +219,11 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.admin import sessions
 
             return sessions.run(arguments, wiring.runtime([]))
+        case "serve":
+            from aish.faces.http import serve as http_serve
+            from aish.faces.mcp.http import mcp_mount
+
+            return http_serve.run(arguments, wiring.runtime(arguments.endpoint), mcp_mount)
         case "mcp" if arguments.action == "serve":
             from aish.faces.mcp import serve
 

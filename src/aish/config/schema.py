@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from aish.config.schema_serve import ServeConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
 from aish.config.secret import Secret
 from aish.config.section import Count, NotNegative, Section, Share, Url, UrlOrUnset, Variable
@@ -220,3 +221,4 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     network: NetworkConfig = NetworkConfig()
     mcp: McpConfig = McpConfig()
     safety: SafetyConfig = SafetyConfig()
+    serve: ServeConfig = ServeConfig()

@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from aish.faces.asgi import Headers
 from aish.faces.mcp.requests import Request
 from aish.faces.mcp.revisions import HEADER_MISMATCH, META_VERSION
 from aish.types.tools import JsonSchema
@@ -23,25 +23,6 @@ VERSION, METHOD, NAME, _PARAM = "mcp-protocol-version", "mcp-method", "mcp-name"
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}(\.0{1,30})?")
-
-
-class Headers:
-    """As they came, by lower-case name; which came more than once is remembered."""
-
-    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        self._values: dict[str, str] = {}
-        counts: Counter[str] = Counter()
-        for name, value in pairs:
-            key = name.decode("latin-1").lower()
-            counts[key] += 1
-            self._values.setdefault(key, value.decode("latin-1").strip(" \t"))
-        self._repeated = {name for name, count in counts.items() if count > 1}
-
-    def get(self, name: str) -> str | None:
-        return self._values.get(name)
-
-    def is_repeated(self, name: str) -> bool:
-        return name in self._repeated
 
 
 def check_standard(headers: Headers, request: Request) -> None:

@@ -8,14 +8,15 @@ A client that goes away takes its call with it: nobody else could fetch the resu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aish.errors import ConnectionLost
-from aish.faces.mcp.guard import Guard
+from aish.faces.asgi import App, Exchange, HttpRefusal, Receive, Scope, Send
+from aish.faces.guard import Guard
 from aish.faces.mcp.headers import VERSION, check_mirrored, check_standard
-from aish.faces.mcp.http_exchange import Exchange, HttpRefusal, Receive, Relay, Scope, Send
 from aish.faces.mcp.protocol import Answer, ToolHost, ToolServer, failure
+from aish.faces.mcp.relay import Relay
 from aish.faces.mcp.requests import Request, cancelled_request, read_messages, read_request
 from aish.faces.mcp.revisions import (
     BUSY,
@@ -56,6 +57,19 @@ def mcp_app(
 ) -> McpHttp:
     """The application for `/mcp`. `hosts`: names we are known by besides localhost; `origins`: sites that may call."""
     return McpHttp(ToolServer(engine, tools=tools), Guard(hosts=hosts, origins=origins))
+
+
+def mcp_mount(engine: Callable[[], ToolHost]) -> App:
+    """For a server whose engine may change while it runs."""
+    made: list[tuple[ToolHost, McpHttp]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        current = engine()
+        if not made or made[0][0] is not current:
+            made[:] = [(current, mcp_app(current))]
+        await made[0][1](scope, receive, send)
+
+    return app
 
 
 class McpHttp:

@@ -1,31 +1,28 @@
-"""One HTTP request and its reply over ASGI: a bounded body in; JSON, or a stream once there is news, out."""
+"""One HTTP request and its reply over ASGI, for every face that is mounted in a server: a bounded body in, a reply or a
+stream out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from aish.errors import ConnectionLost
-from aish.faces.mcp.headers import Headers
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Pairs = Iterable[tuple[bytes, bytes]]
 
 _BODY_S = 30.0  # for a body to arrive whole; a few megabytes on a slow line
-_PING_S = 15.0  # proxies drop a stream that is silent for a minute or so
-_END_S = 15.0  # more than the engine gives a tool that is cancelled
-_MAX_NOTES = 256  # for a client that does not read; more are dropped
 _JSON = (b"content-type", b"application/json")
-_STREAM_HEADERS = [
+_STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
-]
+)
 
 
 class HttpRefusal(Exception):
@@ -37,17 +34,42 @@ class HttpRefusal(Exception):
         self.headers = tuple(headers)
 
 
+class Headers:
+    """As they came, by lower-case name; the first of several counts."""
+
+    def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        self._pairs = pairs
+        self._values: dict[str, str] = {}
+        for name, value in pairs:
+            self._values.setdefault(name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t"))
+
+    def get(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def is_repeated(self, name: str) -> bool:
+        wanted = name.encode("latin-1")
+        return sum(key.lower() == wanted for key, _ in self._pairs) > 1
+
+
 class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
+        self.path: str = scope["path"]
         self.headers = Headers(scope["headers"])
+        self._scope = scope
         self._receive = receive
         self._send = send
+        self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
+        self.started = False
 
     @property
     def takes_stream(self) -> bool:
         accept = self.headers.get("accept") or ""
         return "text/event-stream" in accept.lower() or "*/*" in accept
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self._scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
 
     async def body(self, max_bytes: int) -> bytes:
         """HttpRefusal if it is too large or too slow, ConnectionLost if it never ends."""
@@ -80,70 +102,18 @@ class Exchange:
             pass
 
     async def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
-        described = [(b"content-length", b"%d" % len(body)), *([_JSON] if body else []), *headers]
+        """JSON, unless `headers` name another type."""
+        described = [(b"content-length", b"%d" % len(body)), *self.extra, *headers]
+        if body and not any(name == b"content-type" for name, _ in described):
+            described.append(_JSON)
+        self.started = True
         await self._send({"type": "http.response.start", "status": status, "headers": described})
         await self._send({"type": "http.response.body", "body": body})
 
     async def start_stream(self, headers: Pairs = ()) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *headers]})
+        self.started = True
+        described = [*_STREAM_HEADERS, *self.extra, *headers]
+        await self._send({"type": "http.response.start", "status": 200, "headers": described})
 
     async def send_piece(self, data: bytes, *, last: bool = False) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})
-
-
-class Relay:
-    """Waits for an answer while its client is there. Notes on the way turn the reply into a stream."""
-
-    def __init__(self, exchange: Exchange, *, ping_s: float = _PING_S) -> None:
-        self._exchange = exchange
-        self._ping_s = ping_s
-        self._notes: deque[bytes] = deque()
-        self._news = asyncio.Event()
-        self.streaming = False
-
-    def note(self, message: bytes) -> None:
-        if self._exchange.takes_stream and len(self._notes) < _MAX_NOTES:
-            self._notes.append(message)
-            self._news.set()
-
-    async def run(self, work: asyncio.Future[Any]) -> bool:
-        """Until `work` is done. False: the client has gone, and `work` with it."""
-        gone = asyncio.ensure_future(self._exchange.gone())
-        for future in (work, gone):
-            future.add_done_callback(lambda _: self._news.set())
-        try:
-            while not gone.done():
-                finished = work.done()
-                await self._pass_on()
-                if finished:
-                    return True
-                await self._wait()
-            return False
-        finally:
-            for future in (work, gone):
-                future.cancel()
-            await asyncio.wait({work, gone}, timeout=_END_S)
-
-    async def finish(self, message: bytes) -> None:
-        """The last event of a stream; empty for none."""
-        await self._exchange.send_piece(_event(message) if message else b"", last=True)
-
-    async def _pass_on(self) -> None:
-        self._news.clear()
-        while self._notes:
-            if not self.streaming:
-                self.streaming = True
-                await self._exchange.start_stream()
-            await self._exchange.send_piece(_event(self._notes.popleft()))
-
-    async def _wait(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._ping_s):
-                await self._news.wait()
-                return
-        if self.streaming:
-            await self._exchange.send_piece(b": ping\n\n")
-
-
-def _event(message: bytes) -> bytes:
-    return b"event: message\ndata: " + message + b"\n\n"

@@ -1,0 +1,108 @@
+"""The ASGI application: who may come in, where they are going, and what they are told when it does not work.
+
+Life: `lifespan` opens the engine and closes it again; everything else is one call a request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from aish.errors import AishError, ConnectionLost
+from aish.faces.asgi import App as Asgi
+from aish.faces.asgi import Exchange, Receive, Scope, Send
+from aish.faces.guard import Guard
+from aish.faces.http.chat import ChatCompletions
+from aish.faces.http.health import Health
+from aish.faces.http.models import Models
+from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
+from aish.faces.http.routes import Route, Routes
+from aish.faces.http.service import Caller, Service
+from aish.faces.http.watch import ClientGone
+from aish.types.ids import new_id
+
+log = logging.getLogger(__name__)
+
+
+class App:
+    """`mounts` are other faces, by path."""
+
+    def __init__(self, service: Service, mounts: Mapping[str, Asgi]) -> None:
+        self._service = service
+        self._mounts = dict(mounts)
+        self._routes = Routes(make_routes(service))
+        self._guard = Guard(hosts=service.config.hosts, origins=service.config.origins)
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            raise NotImplementedError(f"no {scope['type']} here")
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        exchange.extra.append((b"x-request-id", new_id("req").encode()))
+        shape: Shape = openai_shape
+        self._under_way += 1
+        try:
+            self._admit(exchange)
+            mount = self._mounts.get(exchange.path)
+            if mount is not None:
+                await mount(scope, receive, send)
+                return
+            found = self._routes.find(exchange.method, exchange.path)
+            shape = found.route.shape
+            await found.handle(exchange, Caller())
+        except (ClientGone, ConnectionLost):
+            return
+        except Problem as exc:
+            await _tell(exchange, shape, exc)
+        except AishError as exc:
+            await _tell(exchange, shape, problem_of(exc))
+        except Exception:
+            log.exception("a request failed by a defect of aish")
+            await _tell(exchange, shape, Problem(500, "aish failed to answer this request", code="internal_error"))
+        finally:
+            self._under_way -= 1
+
+    def _admit(self, exchange: Exchange) -> None:
+        headers = exchange.headers
+        if why := self._guard.objection(headers.get("host") or "", headers.get("origin")):
+            raise Problem(403, why, code="forbidden_origin")
+        if self._under_way > self._service.config.max_requests:
+            raise Problem(503, "too many requests at once", headers=[(b"retry-after", b"1")], code="overloaded")
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        async with AsyncExitStack() as stack:
+            await receive()
+            try:
+                await stack.enter_async_context(self._service.opened())
+            except AishError as exc:
+                await send({"type": "lifespan.startup.failed", "message": exc.message})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _tell(exchange: Exchange, shape: Shape, problem: Problem) -> None:
+    """Nothing more can be told once a reply has begun: the stream then ends without its proper end."""
+    if not exchange.started:
+        await exchange.reply(problem.status, msgspec.json.encode(shape(problem)), problem.headers)
+
+
+def make_routes(service: Service) -> list[Route]:
+    chat, models, health = ChatCompletions(service), Models(service), Health(service)
+    return [
+        Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation"),
+        Route("GET", "/v1/models", models.list, "The models there are"),
+        Route("GET", "/v1/models/{*model}", models.get, "One model"),
+        Route("GET", "/healthz", health.alive, "Whether the server lives", open=True),
+        Route("GET", "/readyz", health.ready, "Whether the server takes work", open=True),
+    ]

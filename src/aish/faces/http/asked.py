@@ -1,0 +1,162 @@
+"""From the fields that all APIs have in some form to the engine's one request: whose tools, which session, what limits.
+
+A function whose name is a tool of ours is run by us; any other function is the client's. `{"type": "mcp"}` entries name
+servers of ours by label. What we do not know is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from aish.engine.offer import matches
+from aish.faces.asgi import Exchange
+from aish.faces.http.problems import bad_field
+from aish.faces.http.service import Caller, Service
+from aish.types.limits import Limits
+from aish.types.messages import AssistantMessage, Message
+from aish.types.requests import ToolChoice
+from aish.types.tools import Effect, ToolSpec, wire_name
+
+CLIENT = "client"
+MAX_NAME_CHARS = 128  # of a client's function; OpenAI takes 64, some clients send more
+_SESSION_HEADERS = ("x-session-id", "session-id", "session_id")
+_MAX_SESSION_CHARS = 128
+
+
+class Extensions(msgspec.Struct, frozen=True):
+    """Fields of ours that every API takes in its body."""
+
+    session_id: str | None = None
+    use_server_history: bool | None = None
+    max_steps: int | None = None
+    max_tool_calls: int | None = None
+    trace: bool | None = None
+    planner: Any = None
+    tool_mode: Literal["auto", "native", "constrained", "prompted"] | None = None
+
+
+class Function(msgspec.Struct, frozen=True):
+    """A function as a client declares it; `field` is where."""
+
+    field: str
+    name: str
+    description: str = ""
+    schema: dict[str, Any] = {}
+    strict: bool | None = None
+
+
+class McpTool(msgspec.Struct, frozen=True):
+    """`{"type": "mcp"}`: tools of a server of ours. `ask` are the globs of those that need approval."""
+
+    label: str
+    allowed: tuple[str, ...] = ("*",)
+    ask: tuple[str, ...] = ()
+    url: str = ""
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """`ours` are exact names, `clients` the asker's, `ask` globs of ours that the asker wants to approve itself."""
+
+    ours: tuple[str, ...] = ()
+    clients: tuple[ToolSpec, ...] = ()
+    ask: tuple[str, ...] = ()
+
+
+def choose_tools(service: Service, caller: Caller, functions: Sequence[Function], mcp: Sequence[McpTool] = ()) -> Tools:
+    if not functions and not mcp and not service.config.tools:
+        return Tools()
+    known = [spec.name for spec in service.engine.tools.specs()]
+    ours = {name for name in known if matches(name, service.config.tools)}
+    for entry in mcp:
+        ours |= {name for name in known if _belongs(name, entry)}
+    clients: dict[str, ToolSpec] = {}
+    for function in functions:
+        name = function.name if function.name in known else wire_name(function.name)
+        if name in known:
+            ours.add(name)
+        elif function.name in clients:
+            raise bad_field(function.field, f"there are two functions named {function.name}")
+        else:
+            clients[function.name] = _client_tool(function)
+    ask = tuple(f"{entry.label}__{glob}" for entry in mcp for glob in entry.ask)
+    return Tools(caller.allowed(sorted(ours)), tuple(clients.values()), ask)
+
+
+def check_count(service: Service, field: str, count: int, most: int) -> None:
+    if count > most:
+        raise bad_field(field, f"{count} are too many, {most} at most")
+
+
+def tool_choice(field: str, given: Any) -> ToolChoice:
+    """A word, or the name of the one function to call in the shape of any of the APIs."""
+    if given is None:
+        return ToolChoice()
+    if isinstance(given, str):
+        words: dict[str, ToolChoice] = {
+            "auto": ToolChoice(),
+            "none": ToolChoice("none"),
+            "required": ToolChoice("required"),
+            "any": ToolChoice("required"),
+        }
+        if given not in words:
+            raise bad_field(field, "must be auto, none, required or a function to call")
+        return words[given]
+    if isinstance(given, dict):
+        kind, function = given.get("type"), given.get("function")
+        name = function.get("name") if isinstance(function, dict) else given.get("name")
+        if isinstance(name, str) and name:
+            return ToolChoice("required", name)
+        if isinstance(kind, str) and kind in ("auto", "none", "required", "any"):
+            return tool_choice(field, kind)
+        if kind == "allowed_tools":
+            return tool_choice(field, given.get("mode", "auto"))
+    raise bad_field(field, "must be auto, none, required or a function to call")
+
+
+def limits_of(service: Service, extensions: Extensions) -> Limits:
+    """A request may ask for less than the configuration gives, never for more."""
+    limits = service.limits
+    steps, calls = extensions.max_steps, extensions.max_tool_calls
+    if steps is not None and steps < 1:
+        raise bad_field("max_steps", "must be at least 1")
+    if calls is not None and calls < 0:
+        raise bad_field("max_tool_calls", "must not be negative")
+    return msgspec.structs.replace(
+        limits,
+        max_steps=limits.max_steps if steps is None else min(steps, limits.max_steps),
+        max_tool_calls=limits.max_tool_calls if calls is None else min(calls, limits.max_tool_calls),
+    )
+
+
+def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> str:
+    """The session the request names, "" for none."""
+    named = extensions.session_id or ""
+    if not named and service.config.client_sessions:
+        named = next((value for name in _SESSION_HEADERS if (value := exchange.headers.get(name))), "")
+    if len(named) > _MAX_SESSION_CHARS or not named.isprintable():
+        raise bad_field("session_id", f"must be printable and at most {_MAX_SESSION_CHARS} characters")
+    return named
+
+
+def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The conversation so far, and what is new in it: all that follows the assistant's last word."""
+    for place in range(len(messages), 0, -1):
+        if isinstance(messages[place - 1], AssistantMessage):
+            return tuple(messages[:place]), tuple(messages[place:])
+    first = next((i for i, message in enumerate(messages) if message.__class__.__name__ != "SystemMessage"), 0)
+    return tuple(messages[:first]), tuple(messages[first:])
+
+
+def _belongs(name: str, entry: McpTool) -> bool:
+    source, _, tool = name.partition("__")
+    return source == entry.label and (matches(tool, entry.allowed) or matches(name, entry.allowed))
+
+
+def _client_tool(function: Function) -> ToolSpec:
+    if not function.name or len(function.name) > MAX_NAME_CHARS:
+        raise bad_field(function.field, f"a function needs a name of 1 to {MAX_NAME_CHARS} characters")
+    schema = function.schema or {"type": "object", "properties": {}}
+    return ToolSpec(function.name, function.description, schema, Effect.READ, CLIENT, strict=function.strict)

@@ -1,0 +1,37 @@
+"""Reading a body of JSON: what is wrong with it is a 400 that names the field."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from aish.faces.asgi import Exchange, HttpRefusal
+from aish.faces.http.problems import Problem
+
+T = TypeVar("T")
+
+
+async def read_body(exchange: Exchange, max_bytes: int) -> bytes:
+    try:
+        return await exchange.body(max_bytes)
+    except HttpRefusal as exc:
+        raise Problem(exc.status, str(exc), headers=exc.headers) from exc
+
+
+def decode_body(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as exc:
+        raise validation_problem(exc) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise Problem(400, f"the body is not JSON: {exc}", code="invalid_json") from exc
+    except RecursionError as exc:
+        raise Problem(400, "the body is nested too deeply", code="invalid_json") from exc
+
+
+def validation_problem(exc: msgspec.ValidationError) -> Problem:
+    """msgspec says it like this: Expected `int`, got `str` - at `$.messages[0].role`."""
+    text, _, place = str(exc).partition(" - at `")
+    field = place.rstrip("`").removeprefix("$").removeprefix(".")
+    return Problem(400, f"{field or 'body'}: {text}", param=field or None, code="invalid_type")

@@ -1,0 +1,76 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+import time
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.asked import (
+    Tools,
+    check_count,
+    choose_tools,
+    limits_of,
+    session_of,
+    split_new,
+    tool_choice,
+)
+from aish.faces.http.bodies import read_body
+from aish.faces.http.chat_encode import ChatStream, ChatWhole
+from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
+from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.service import Caller, Service
+from aish.faces.http.turns import collect_turn, stream_turn
+from aish.types.ids import new_id
+from aish.types.requests import TurnRequest
+
+
+class ChatCompletions:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def create(self, exchange: Exchange, caller: Caller) -> None:
+        service = self._service
+        chat = decode_chat(await read_body(exchange, service.config.max_body_bytes))
+        if not caller.may_use_model(chat.model):
+            raise Problem(403, f"your key does not cover the model {chat.model}", code="model_not_allowed")
+        tools = self._tools(chat, caller)
+        request = self._request(exchange, chat, tools)
+        id = new_id("req").replace("req_", "chatcmpl-")
+        model, created, trace = chat.model, int(time.time()), bool(chat.trace)
+        clients = [spec.name for spec in tools.clients]
+        ask = service.ask(caller, tools.ask)
+        if chat.stream:
+            usage = bool(chat.stream_options and chat.stream_options.include_usage)
+            streamer = ChatStream(id=id, model=model, created=created, clients=clients, usage=usage, trace=trace)
+            await stream_turn(service, exchange, streamer, request, ask)
+            return
+        whole = ChatWhole(id=id, model=model, created=created, clients=clients, trace=trace)
+        await exchange.reply(200, await collect_turn(service, exchange, whole, request, ask))
+
+    def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
+        given = chat.tools or []
+        check_count(self._service, "tools", len(given), self._service.config.max_tools)
+        return choose_tools(self._service, caller, *read_tools(given))
+
+    def _request(self, exchange: Exchange, chat: ChatBody, tools: Tools) -> TurnRequest:
+        service = self._service
+        check_count(service, "messages", len(chat.messages), service.config.max_messages)
+        messages = read_messages(chat.messages)
+        session = session_of(service, exchange, chat)
+        if chat.use_server_history and not session:
+            raise bad_field("use_server_history", "needs a session_id")
+        context, new = ((), tuple(messages)) if chat.use_server_history else split_new(messages)
+        return TurnRequest(
+            input=new,
+            model=chat.model,
+            session=session,
+            kept=bool(session),
+            context=None if chat.use_server_history else context,
+            tools=tools.ours,
+            client_tools=tools.clients,
+            tool_choice=tool_choice("tool_choice", chat.tool_choice),
+            parallel_calls=chat.parallel_tool_calls,
+            sampling=read_sampling(chat),
+            limits=limits_of(service, chat),
+            stream=bool(chat.stream),
+        )

@@ -1,0 +1,221 @@
+"""Chat completions, the answer: from the engine's events to chunks, or to one message.
+
+Calls that we run ourselves are not shown as calls: clients would try to run them, too. With `trace` they appear in
+chunks without choices, under a key of ours, which every client passes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.faces.http.problems import INVALID, Problem, openai_shape, problem_of_failure
+from aish.types.events import (
+    LIMIT_ENDS,
+    ArgumentsDelta,
+    DecisionAsked,
+    DecisionMade,
+    Event,
+    Failed,
+    ReasoningDelta,
+    Status,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+)
+from aish.types.usage import Usage
+
+DONE = b"data: [DONE]\n\n"
+# Between what the model said before our tools ran and what it said after.
+PARAGRAPH = "\n\n"
+_encode = msgspec.json.encode
+_TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status)
+
+
+def finish_reason(end: TurnEnd) -> str:
+    if end is TurnEnd.CLIENT_TOOLS:
+        return "tool_calls"
+    return "length" if end is TurnEnd.LENGTH or end in LIMIT_ENDS else "stop"
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def closing_words(finished: TurnFinished) -> str:
+    """A limit is said in the answer itself: these clients have no other place for it."""
+    return f"[aish] {finished.detail}" if finished.reason in LIMIT_ENDS else ""
+
+
+class Narrative:
+    """The text of a turn that may have several steps: one paragraph after another."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._new_step = False
+
+    def step(self) -> None:
+        self._new_step = bool(self._said)
+
+    def text(self, text: str) -> str:
+        if self._new_step and text:
+            self._new_step = False
+            if not self._said.endswith("\n") and not text.startswith("\n"):
+                text = PARAGRAPH + text
+        self._said = text or self._said
+        return text
+
+
+class ChatStream:
+    heartbeat = b": ping\n\n"
+
+    def __init__(self, *, id: str, model: str, created: int, clients: Sequence[str], usage: bool, trace: bool) -> None:
+        head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
+        self._head = b"data: " + _encode(head)[:-1]
+        self._text_head = self._head + b',"choices":[{"index":0,"delta":{"content":'
+        self._clients = frozenset(clients)
+        self._places: dict[str, int] = {}  # calls of the client's, by id
+        self._usage = usage
+        self._trace = trace
+        self._narrative = Narrative()
+        self.failed: Problem | None = None
+
+    def opening(self) -> bytes:
+        return self._delta({"role": "assistant", "content": ""})
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        pieces: list[bytes] = []
+        for event in events:
+            body = event.body
+            if isinstance(body, TextDelta):
+                pieces.append(self._text(body.text))
+            else:
+                pieces += self._other(event)
+        return b"".join(pieces)
+
+    def failure(self, problem: Problem) -> bytes:
+        return b"data: " + _encode(openai_shape(problem)) + b"\n\n" + DONE
+
+    def _text(self, text: str) -> bytes:
+        return self._text_head + _encode(self._narrative.text(text)) + b'},"logprobs":null,"finish_reason":null}]}\n\n'
+
+    def _other(self, event: Event) -> list[bytes]:
+        body, pieces = event.body, []
+        match body:
+            case StepStarted():
+                self._narrative.step()
+            case ReasoningDelta(text):
+                pieces.append(self._delta({"reasoning_content": text}))
+            case ToolCallStarted(name=name) if name in self._clients:
+                pieces.append(self._call(event.call, id=event.call, name=name))
+            case ArgumentsDelta(text) if event.call in self._places:
+                pieces.append(self._call(event.call, arguments=text))
+            case Failed():
+                self.failed = problem_of_failure(body)
+            case TurnFinished():
+                pieces.append(self._end(body))
+            case _:
+                pass
+        if self._trace and isinstance(body, _TRACED):
+            pieces.append(self._traced(event))
+        return pieces
+
+    def _call(self, call: str, *, id: str = "", name: str = "", arguments: str = "") -> bytes:
+        place = self._places.setdefault(call, len(self._places))
+        function: dict[str, Any] = {"arguments": arguments}
+        fragment: dict[str, Any] = {"index": place, "function": function}
+        if name:
+            function["name"] = name
+            fragment |= {"id": id, "type": "function"}
+        return self._delta({"tool_calls": [fragment]})
+
+    def _end(self, finished: TurnFinished) -> bytes:
+        if finished.reason is TurnEnd.FAILED:
+            return self.failure(self.failed or Problem(500, finished.detail))
+        if finished.reason is TurnEnd.COST:
+            return self.failure(Problem(402, finished.detail, type=INVALID, code="cost_limit"))
+        words = closing_words(finished)
+        pieces = [self._text(PARAGRAPH + words)] if words else []
+        pieces.append(self._delta({}, finish_reason(finished.reason)))
+        if self._usage:
+            pieces.append(self._without_choices("usage", usage_object(finished.usage)))
+        return b"".join([*pieces, DONE])
+
+    def _traced(self, event: Event) -> bytes:
+        return self._without_choices("aish", {"event": msgspec.to_builtins(event)})
+
+    def _delta(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._head + b',"choices":[' + _encode(choice) + b"]}\n\n"
+
+    def _without_choices(self, key: str, value: Any) -> bytes:
+        return self._head + b',"choices":[],' + _encode({key: value})[1:] + b"\n\n"
+
+
+class ChatWhole:
+    """The same as one answer."""
+
+    def __init__(self, *, id: str, model: str, created: int, clients: Sequence[str], trace: bool) -> None:
+        self._head = {"id": id, "object": "chat.completion", "created": created, "model": model}
+        self._clients = frozenset(clients)
+        self._narrative = Narrative()
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[dict[str, Any]] = []
+        self._traced: list[Any] | None = [] if trace else None
+        self._finished: TurnFinished | None = None
+        self._failed: Problem | None = None
+
+    def feed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event.body:
+                case TextDelta(text):
+                    self._text.append(self._narrative.text(text))
+                case StepStarted():
+                    self._narrative.step()
+                case ReasoningDelta(text):
+                    self._reasoning.append(text)
+                case ToolCallReady(name, arguments) if name in self._clients:
+                    function = {"name": name, "arguments": arguments}
+                    self._calls.append({"id": event.call, "type": "function", "function": function})
+                case Failed():
+                    self._failed = problem_of_failure(event.body)
+                case TurnFinished():
+                    self._finished = event.body
+                case _:
+                    pass
+            if self._traced is not None and isinstance(event.body, _TRACED):
+                self._traced.append(msgspec.to_builtins(event))
+
+    def body(self) -> bytes:
+        """Raises the Problem the turn ended with, if it did."""
+        finished = self._finished
+        if finished is None or finished.reason in (TurnEnd.FAILED, TurnEnd.INTERRUPTED):
+            raise self._failed or Problem(500, "the turn did not come to its end")
+        if finished.reason is TurnEnd.COST:
+            raise Problem(402, finished.detail, type=INVALID, code="cost_limit")
+        if words := closing_words(finished):
+            self._text.append((PARAGRAPH if self._text else "") + words)
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text), "refusal": None}
+        if self._calls:
+            message |= {"content": message["content"] or None, "tool_calls": self._calls}
+        if self._reasoning:
+            message["reasoning_content"] = "".join(self._reasoning)
+        reason = finish_reason(finished.reason)
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        answer: dict[str, Any] = {**self._head, "choices": [choice], "usage": usage_object(finished.usage)}
+        if self._traced is not None:
+            answer["aish"] = {"events": self._traced}
+        return _encode(answer)

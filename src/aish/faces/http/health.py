@@ -1,0 +1,21 @@
+"""Whether it lives, and whether it takes work."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish import __version__
+from aish.faces.asgi import Exchange
+from aish.faces.http.service import Caller, Service
+
+
+class Health:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def alive(self, exchange: Exchange, caller: Caller) -> None:
+        await exchange.reply(200, msgspec.json.encode({"status": "ok", "version": __version__}))
+
+    async def ready(self, exchange: Exchange, caller: Caller) -> None:
+        status = "draining" if self._service.draining else "ready"
+        await exchange.reply(503 if self._service.draining else 200, msgspec.json.encode({"status": status}))

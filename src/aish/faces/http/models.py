@@ -1,0 +1,45 @@
+"""`GET /v1/models` and one of them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.problems import Problem
+from aish.faces.http.service import Caller, Service
+from aish.types.models import ModelInfo
+
+
+class Models:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._since_s = int(time.time())
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        infos = await self._service.engine.router.list_models()
+        shown = [self._object(info) for info in infos if caller.may_use_model(info.name)]
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": shown}))
+
+    async def get(self, exchange: Exchange, caller: Caller, model: str) -> None:
+        if not caller.may_use_model(model):
+            raise Problem(404, f"no model named {model}", code="model_not_found")
+        route = await self._service.engine.router.resolve(model)
+        await exchange.reply(200, msgspec.json.encode(self._object(route.info, model)))
+
+    def _object(self, info: ModelInfo, name: str = "") -> dict[str, Any]:
+        capabilities = info.capabilities
+        return {
+            "id": name or info.name,
+            "object": "model",
+            "created": self._since_s,
+            "owned_by": info.provider,
+            "context_length": info.context_size,
+            "capabilities": {
+                "tools": capabilities.native_tools,
+                "vision": capabilities.vision,
+                "embeddings": capabilities.embeddings,
+            },
+        }

@@ -1,0 +1,83 @@
+"""The table of routes: method and path to handler. A path segment in braces is a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.problems import Problem, Shape, openai_shape
+from aish.faces.http.service import Caller
+
+Handler = Callable[..., Awaitable[None]]  # (exchange, caller, **parameters)
+
+
+class Route(msgspec.Struct, frozen=True):
+    """`open`: also without a key. `summary`, `request` and `response` (JSON schemas) are for /openapi.json."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str = ""
+    shape: Shape = openai_shape
+    open: bool = False
+    request: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    route: Route
+    parameters: dict[str, str]
+
+    async def handle(self, exchange: Exchange, caller: Caller) -> None:
+        await self.route.handler(exchange, caller, **self.parameters)
+
+
+class Routes:
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.all = tuple(routes)
+        self._exact: dict[str, dict[str, Found]] = {}
+        self._patterns: list[tuple[list[str], Route]] = []
+        for route in routes:
+            if "{" in route.path:
+                self._patterns.append((route.path.split("/"), route))
+            else:
+                self._exact.setdefault(route.path, {})[route.method] = Found(route, {})
+
+    def find(self, method: str, path: str) -> Found:
+        """Problem 404 or 405. `/api` before a path changes nothing."""
+        path = path.removeprefix("/api") or "/"
+        if len(path) > 1:
+            path = path.rstrip("/")
+        found = self._exact.get(path) or self._match(path)
+        if not found:
+            raise Problem(404, f"there is nothing at {path[:200]}", code="not_found")
+        if method not in found:
+            allowed = ", ".join(sorted(found))
+            raise Problem(405, f"{method} is not for {path[:200]}", headers=[(b"allow", allowed.encode())])
+        return found[method]
+
+    def _match(self, path: str) -> dict[str, Found]:
+        segments = path.split("/")
+        found: dict[str, Found] = {}
+        for pattern, route in self._patterns:
+            if (parameters := _parameters(pattern, segments)) is not None:
+                found.setdefault(route.method, Found(route, parameters))
+        return found
+
+
+def _parameters(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+    """`{name}` takes one segment, `{*name}` at the end takes all that is left: names of models hold slashes."""
+    if pattern[-1].startswith("{*") and len(segments) > len(pattern):
+        segments = [*segments[: len(pattern) - 1], "/".join(segments[len(pattern) - 1 :])]
+    if len(pattern) != len(segments):
+        return None
+    parameters: dict[str, str] = {}
+    for expected, given in zip(pattern, segments, strict=True):
+        if expected.startswith("{") and given:
+            parameters[expected.strip("{*}")] = given
+        elif expected != given:
+            return None
+    return parameters

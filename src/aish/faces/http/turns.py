@@ -1,0 +1,88 @@
+"""Runs a turn for a client and delivers it: as a stream while it happens, or as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from aish.errors import AishError
+from aish.faces.asgi import Exchange
+from aish.faces.http.problems import INVALID, Problem, problem_of
+from aish.faces.http.service import Service
+from aish.faces.http.watch import Encoder, Watch
+from aish.ports import Ask
+from aish.types.events import Event, ToolResult
+from aish.types.requests import TurnRequest
+from aish.types.tools import Effect
+
+
+class Streamer(Encoder, Protocol):
+    """`failed` is set by `encode` when the turn has failed; the stream may still be able to say so with a status."""
+
+    failed: Problem | None
+
+    def encode(self, events: Sequence[Event]) -> bytes: ...
+
+    def failure(self, problem: Problem) -> bytes:
+        """The error and the end of the stream."""
+
+
+class Whole(Protocol):
+    def feed(self, events: Sequence[Event]) -> None: ...
+
+    def body(self) -> bytes:
+        """Raises Problem."""
+
+
+async def stream_turn(
+    service: Service, exchange: Exchange, streamer: Streamer, request: TurnRequest, ask: Ask | None
+) -> None:
+    effects = False
+    async with _watch(service, exchange, streamer) as watch:
+        try:
+            async with service.engine.turn(request, ask=ask) as batches:
+                async for events in batches:
+                    effects = effects or any(_had_effect(event) for event in events)
+                    data = streamer.encode(events)
+                    if streamer.failed is not None and not exchange.started:
+                        raise streamer.failed
+                    if data:
+                        await watch.send(data)
+        except (AishError, Problem) as exc:
+            problem = _settled(exc, effects=effects)
+            if not exchange.started:
+                raise problem from exc
+            await watch.send(streamer.failure(problem))
+        await watch.finish()
+
+
+async def collect_turn(
+    service: Service, exchange: Exchange, whole: Whole, request: TurnRequest, ask: Ask | None
+) -> bytes:
+    effects = False
+    async with _watch(service, exchange, None):
+        try:
+            async with service.engine.turn(request, ask=ask) as batches:
+                async for events in batches:
+                    effects = effects or any(_had_effect(event) for event in events)
+                    whole.feed(events)
+            return whole.body()
+        except (AishError, Problem) as exc:
+            raise _settled(exc, effects=effects) from exc
+
+
+def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:
+    config = service.config
+    return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+
+
+def _had_effect(event: Event) -> bool:
+    return isinstance(event.body, ToolResult) and event.body.effect not in (None, Effect.READ)
+
+
+def _settled(error: AishError | Problem, *, effects: bool) -> Problem:
+    """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
+    problem = error if isinstance(error, Problem) else problem_of(error)
+    if effects and (problem.status >= 500 or problem.status == 429):
+        return Problem(424, problem.message, type=INVALID, code=problem.code)
+    return problem
