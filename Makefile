@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run install test check format fresh-install conformance bench-mcp docs clean
+.PHONY: run install test check format fresh-install conformance bench-mcp bench-gateway docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -43,6 +43,10 @@ conformance: $(VENV)/.installed-dev
 # The MCP client beside the official SDK, as ratios. Makes an environment for the SDK under .cache.
 bench-mcp: $(VENV)/.installed-dev
 	$(BIN)/python bench/mcp.py
+
+# The server beside LiteLLM and beside no gateway at all, held to its bars. Needs Linux and cc; LiteLLM goes under .cache.
+bench-gateway: $(VENV)/.installed-dev
+	$(BIN)/python bench/gateway.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

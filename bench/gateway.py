@@ -1,0 +1,235 @@
+"""The server beside its peers over an upstream that costs nothing, in one run on one machine: `make bench-gateway`.
+
+Prints what each gateway costs, ratios, and the bars they are held to; medians of rounds that take turns, so that what
+disturbs one disturbs the others. Exit code 1 when a bar is missed. `direct` is the upstream without a gateway: the
+limit. A peer that does not relay properly gets no figures. Needs Linux and `cc`; LiteLLM lives in an environment of its
+own under `.cache` (`--peers none` goes without).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from gateway_parts import gateways, measures
+from gateway_parts.gate import faults
+from gateway_parts.gateways import DidNotStart, Gateway, Upstream
+from gateway_parts.measures import Figures, Sizes
+from gateway_parts.processes import load_average
+
+KINDS = {"aish": gateways.aish, "litellm": gateways.litellm}
+TOOLS = ("look", "echo")
+
+
+@dataclass
+class Bench:
+    upstream: Upstream
+    sizes: Sizes
+    rounds: int
+    figures: dict[str, Figures] = field(default_factory=dict)
+    faults: dict[str, list[str]] = field(default_factory=dict)
+
+    def run(self, names: list[str]) -> None:
+        with ExitStack() as stack:
+            running = [Gateway("direct", self.upstream.port, self.upstream.pid, version=platform.platform())]
+            for name in names:
+                try:
+                    port = gateways.free_port()
+                    running.append(stack.enter_context(gateways.running(KINDS[name](self.upstream, port), port)))
+                except DidNotStart as exc:
+                    self.faults[name] = [f"does not start: {exc}"]
+            fit = [gateway for gateway in running if self.passes(gateway)]
+            self.in_turns(fit)
+            for gateway in fit:
+                self.once(gateway)
+        for name in names:
+            if name not in self.faults:
+                self.with_tools(name)
+
+    def passes(self, gateway: Gateway) -> bool:
+        idle = gateway.pss_mb()
+        if found := list(faults(gateway)):
+            self.faults[gateway.name] = found
+            return False
+        say(f"{gateway.name}: relays properly ({gateway.version})")
+        if gateway.name != "direct":
+            self.figures[gateway.name] = {"idle_mb": idle, "first_answer_s": gateway.first_answer_s}
+        return True
+
+    def in_turns(self, running: list[Gateway]) -> None:
+        seen: dict[str, list[Figures]] = {gateway.name: [] for gateway in running}
+        for number in range(self.rounds + 1):
+            for measure in measures.ROUND:
+                for gateway in running:
+                    sizes = self.sizes if number else measures.QUICK  # the first is thrown away: it warms
+                    seen[gateway.name].append({"round": number, **measure(gateway, sizes)})
+                    self.upstream.settled()
+            say(f"  round {number} of {self.rounds}, load average {load_average():.1f}")
+        for name, found in seen.items():
+            self.figures.setdefault(name, {}).update(medians([one for one in found if one["round"]]))
+
+    def once(self, gateway: Gateway) -> None:
+        figures = self.figures[gateway.name]
+        figures |= measures.cancel(gateway, self.upstream, self.sizes)
+        self.upstream.settled()
+        if gateway.name != "litellm":  # it was seen not to reach 500 and spends minutes on it (reference/perf.md §2)
+            figures |= measures.hold(gateway, self.sizes)
+            if gateway.name != "direct":
+                figures["after_mb"] = gateway.pss_mb()
+
+    def with_tools(self, name: str) -> None:
+        port = gateways.free_port()
+        try:
+            with gateways.running(KINDS[name](self.upstream, port, tools=True), port) as gateway:
+                for tool in TOOLS:
+                    self.figures[name] |= measures.tool_round(gateway, self.upstream, self.sizes, tool)
+        except (DidNotStart, ValueError) as exc:
+            self.faults[f"{name} with tools"] = [str(exc)]
+
+
+def medians(rounds: list[Figures]) -> Figures:
+    keys = {key for one in rounds for key in one} - {"round"}
+    found = {key: statistics.median(one[key] for one in rounds if key in one) for key in sorted(keys)}
+    found["errors"] = sum(one.get("errors", 0) for one in rounds)
+    found["overtaken"] = sum(one.get("overtaken", 0) for one in rounds)
+    return found
+
+
+# The bars of the server.
+
+
+@dataclass(frozen=True)
+class Bar:
+    title: str
+    figure: str
+    most: float | None = None  # of ours
+    over_direct: float | None = None  # of ours, above direct
+    times_litellm: float | None = None  # at least
+
+    @property
+    def wanted(self) -> str:
+        if self.times_litellm is not None:
+            return f">= {self.times_litellm:g} x litellm"
+        if self.over_direct is not None:
+            return f"<= {self.over_direct:g} over direct"
+        return f"<= {self.most:g}" if self.most is not None else "(no bar)"
+
+    def met(self, figures: dict[str, Figures]) -> bool | None:
+        """None where it cannot be told."""
+        ours = figures.get("aish", {}).get(self.figure)
+        direct = figures.get("direct", {}).get(self.figure)
+        theirs = figures.get("litellm", {}).get(self.figure)
+        if self.wanted == "(no bar)":
+            return True
+        if ours is None:
+            return None if "aish" not in figures else False
+        if self.times_litellm is not None:
+            return None if theirs is None else ours >= self.times_litellm * theirs
+        if self.over_direct is not None:
+            return None if direct is None else ours - direct <= self.over_direct
+        assert self.most is not None
+        return ours <= self.most
+
+
+BARS = (
+    Bar("whole answers, requests/s (c=16)", "json_rps", times_litellm=70),
+    Bar("  CPU a request, µs", "json_us", most=180),
+    Bar("  latency p50 / c=16, ms", "json_p50_ms"),
+    Bar("  latency p50 / c=1, ms (NODELAY)", "json_alone_p50_ms", most=5),
+    Bar("burst, chunks/s", "burst_chunks_s"),
+    Bar("  CPU a chunk, µs", "burst_us", most=6),
+    Bar("  CPU a fragment of a tool call, µs", "burst_tool_us"),
+    Bar("paced (40 x 50/s), CPU a chunk, µs", "paced_us", most=45),
+    Bar("  added latency p50, ms", "age_p50_ms"),
+    Bar("  added latency p99, ms", "age_p99_ms"),
+    Bar("first token p50, ms", "ttft_p50_ms", over_direct=1),
+    Bar("  p99, ms", "ttft_p99_ms"),
+    Bar("  first chunks later than the second left", "overtaken", most=0),
+    Bar(f"{measures.HELD} slow streams, PSS MB", "held_pss_mb", most=120),
+    Bar("  stalled > 250 ms", "held_stalls", most=0),
+    Bar("  alive", "held_live"),
+    Bar("  refused or broken", "held_errors", most=0),
+    Bar("  oldest chunk, ms", "held_age_max_ms"),
+    Bar("  cores", "held_cores"),
+    Bar("idle, PSS MB", "idle_mb", most=60),
+    Bar("  after all this, PSS MB", "after_mb"),
+    Bar("start to first answer, s", "first_answer_s", most=0.6),
+    Bar("client gone to upstream aborted, max ms", "cancel_max_ms", most=50),
+    Bar("  never aborted", "never_cancelled", most=0),
+    Bar("a tool round that reads, ms of ours", "round_look_ms", most=2),
+    Bar("  CPU, µs", "round_look_us"),
+    Bar("a tool round with effects, ms of ours", "round_echo_ms", most=2),
+    Bar("  CPU, µs", "round_echo_us"),
+    Bar("errors in all rounds", "errors", most=0),
+)
+
+
+def table(figures: dict[str, Figures]) -> Iterator[str]:
+    yield f"{'what':<44} {'direct':>11} {'aish':>11} {'litellm':>11} {'aish/litellm':>13}  bar"
+    for bar in BARS:
+        direct, ours, theirs = (figures.get(name, {}).get(bar.figure) for name in ("direct", "aish", "litellm"))
+        ratio = f"{ours / theirs:.4g}" if ours is not None and theirs else "-"
+        met = {True: "ok" if bar.wanted != "(no bar)" else "", False: "MISSED", None: "not judged"}[bar.met(figures)]
+        columns = " ".join(f"{shown(value):>11}" for value in (direct, ours, theirs))
+        yield f"{bar.title:<44} {columns} {ratio:>13}  {bar.wanted} {met}"
+
+
+def shown(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if math.isinf(value):
+        return "never"
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def finite(figures: Figures) -> dict[str, float | None]:
+    return {key: None if math.isinf(value) else round(value, 4) for key, value in figures.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", choices=("none", "litellm", "all"), default="litellm")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one short round: a look, not a judgement")
+    parser.add_argument("--without-aish", action="store_true", help="the peers alone")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="all figures")
+    wanted = parser.parse_args()
+    names = [*(() if wanted.without_aish else ("aish",)), *(() if wanted.peers == "none" else ("litellm",))]
+    with gateways.upstream_running() as upstream:
+        bench = Bench(upstream, measures.QUICK if wanted.quick else Sizes(), 1 if wanted.quick else wanted.rounds)
+        bench.run(names)
+    say("")
+    for line in table(bench.figures):
+        say(line)
+    for name, found in bench.faults.items():
+        for fault in found:
+            say(f"{name}: {fault}")
+    missed = [bar.title.strip() for bar in BARS if bar.met(bench.figures) is False]
+    if wanted.json:
+        facts = {"load": load_average(), "python": sys.version, "machine": platform.platform(), "missed": missed}
+        kept = {
+            "figures": {name: finite(found) for name, found in bench.figures.items()},
+            "faults": bench.faults,
+            "peers": {"litellm": gateways.LITELLM},
+        }
+        wanted.json.write_text(json.dumps({**facts, **kept}, indent=1))
+    return 0 if wanted.without_aish else int(bool(missed or "aish" in bench.faults))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
