@@ -501,7 +501,7 @@ async def test_silence_in_the_middle_is_a_failure_that_says_how_long():
 
     turned = await turn(act, idle_timeout_s=0.1)
     assert turned.failure.kind == "ProviderTimeout"
-    assert turned.failure.message == "up: it fell silent for 0.1 s in the middle of its answer"
+    assert turned.failure.message.endswith("fell silent for 0.1 s in the middle of its answer")
     assert turned.history[-1] == AssistantMessage("Half")
 
 

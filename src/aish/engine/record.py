@@ -5,8 +5,6 @@ An intent or outcome of more than a read, and the end of the turn, are durable b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from aish.engine.turn import Turn
@@ -31,15 +29,23 @@ class Recorder:
         self._redactor = redactor
         self._write_through = write_through
 
-    async def record(self, turn: Turn, events: Sequence[Event]) -> None:
+    def must_write(self, turn: Turn, events: list[Event]) -> bool:
+        """Takes the events; whether they have to be written now. Those of a turn that nobody watches are written
+        together, but an intent or an outcome at once."""
+        turn.unwritten += events
+        return turn.is_watched or self._write_through or any(_must_be_written(event) for event in events)
+
+    async def write(self, turn: Turn) -> None:
+        events, turn.unwritten = turn.unwritten, []
         first, last = events[0], events[-1]
-        lines = self._redactor.line(encode_events(events))
-        self._store.append_events(last.turn, first.seq, last.seq, lines)
+        self._store.append_events(last.turn, first.seq, last.seq, self._redactor.line(encode_events(events)))
         if isinstance(last.body, TurnFinished):
             turn.finished()
             await self._finish(turn, last, last.body)
-        elif self._write_through or any(_must_be_durable(event) for event in events):
-            await self._store.flush(durable=any(_must_be_durable(event) for event in events))
+        elif any(_must_be_durable(event) for event in events):
+            await self._store.flush()
+        elif self._write_through:
+            await self._store.flush(durable=False)
 
     async def _finish(self, turn: Turn, event: Event, body: TurnFinished) -> None:
         """A turn of no session is kept for looking at, not for going on from: nobody waits until it is safe."""
@@ -71,6 +77,10 @@ class Recorder:
         line = msgspec.json.encode(messages)
         redacted = self._redactor.line(line)
         return messages if redacted is line else _messages_decoder.decode(redacted)
+
+
+def _must_be_written(event: Event) -> bool:
+    return isinstance(event.body, TurnFinished) or _must_be_durable(event)
 
 
 def _must_be_durable(event: Event) -> bool:

@@ -239,7 +239,8 @@ class Engine:
                     events = self._recorder.all_presentable(events)
                     if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
                         await hold(self.store, turn)
-                    await self._recorder.record(turn, events)
+                    if self._recorder.must_write(turn, events):
+                        await self._recorder.write(turn)
                     yield events
         except Exception:
             turn.broken = True  # by a defect or the store, not by whoever listens
@@ -249,7 +250,8 @@ class Engine:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
         with suppress(AishError):
             if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
-                await self._recorder.record(turn, owed)
+                turn.unwritten += owed
+                await self._recorder.write(turn)
 
 
 async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[Event, None]:

@@ -90,6 +90,7 @@ class Turn:
         }
         self._finished = False
         self.broken = False
+        self.unwritten: list[Event] = []  # the recorder's
         self.end: TurnEnd | None = None
 
     @property
@@ -104,6 +105,11 @@ class Turn:
     def left_calls(self) -> list[ToolCall]:
         """Calls that have no result yet, the asker's own first: those it knows."""
         return sorted(self._transcript.open_calls, key=lambda call: not self._offer.is_clients(call.name))
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody sees its events as they come."""
+        return self._asked.stream
 
     @property
     def asker_remembers(self) -> bool:

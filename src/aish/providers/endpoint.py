@@ -81,6 +81,7 @@ class Backend:
         self.name = name
         self.endpoint = endpoint
         self._http = http
+        self._headers = tuple(endpoint.request_headers())
 
     async def get(self, url: str) -> Any:
         return await self._call("GET", url, b"", "", LOOKUP)
@@ -109,7 +110,7 @@ class Backend:
     async def _opened(
         self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts
     ) -> AsyncIterator[Response]:
-        headers = self.endpoint.request_headers()
+        headers = self._headers
         with self._secrets_hidden(), translated(self.name):
             async with self._http.request(method, url, headers=headers, body=body, timeouts=timeouts) as response:
                 if response.status != 200:

@@ -23,14 +23,15 @@ class Append(NamedTuple):
 class Operation:
     """`run` None only waits for what was queued before it. Once queued it runs, whether or not its waiter stays."""
 
-    __slots__ = ("awaited", "durable", "future", "run")
+    __slots__ = ("durable", "future", "run")
 
     def __init__(self, run: Run | None, *, durable: bool, awaited: bool = True) -> None:
         self.run = run
         self.durable = durable
-        self.awaited = awaited
-        self.future: Future[Any] = Future()
-        self.future.set_running_or_notify_cancel()
+        self.future: Future[Any] | None = None  # none where nobody waits: they are not cheap
+        if awaited:
+            self.future = Future()
+            self.future.set_running_or_notify_cancel()
 
 
 Item = Append | Operation

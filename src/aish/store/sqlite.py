@@ -124,7 +124,7 @@ class SqliteStore:
 
     async def _write(self, run: Callable[[sqlite3.Connection], T], *, wait: bool = True) -> T | None:
         if not wait:
-            self._writer.submit(run, durable=False, urgent=False)
+            self._writer.post(run)
             return None
         result: T = await asyncio.wrap_future(self._writer.submit(run))
         self._opened = True

@@ -63,17 +63,22 @@ class Writer:
         with self._wake:
             return not self._queue and not self._writing
 
-    def submit(self, run: Run | None, *, durable: bool = True, urgent: bool = True) -> Future[Any]:
-        """Not urgent: it waits for company as events do, and its failure is told by the next flush."""
-        operation = Operation(run, durable=durable, awaited=urgent)
+    def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
+        operation = Operation(run, durable=durable)
+        with self._wake:
+            self._put(operation)
+            self._urgent = True
+            self._wake.notify()
+        assert operation.future is not None
+        return operation.future
+
+    def post(self, run: Run) -> None:
+        """Nobody waits: it is written together with events, and its failure is told by the next flush."""
         with self._wake:
             first = not self._queue
-            self._put(operation)
-            if urgent:
-                self._urgent = True
-            if urgent or first:
+            self._put(Operation(run, durable=False, awaited=False))
+            if first:
                 self._wake.notify()
-        return operation.future
 
     def append(self, append: Append) -> None:
         with self._wake:
@@ -115,7 +120,7 @@ class Writer:
             self._write_group(group)
         self._before_end()
         self._drop_connection()
-        _settle(self._ended, None, self._last.future.exception())
+        _settle(self._ended, None, self._last.future.exception() if self._last.future else None)
 
     def _next_group(self) -> list[Item] | None:
         with self._wake:
@@ -139,7 +144,8 @@ class Writer:
         else:
             self._kept = []
         for operation, result, error in outcomes:
-            _settle(operation.future, result, error)
+            if operation.future is not None:
+                _settle(operation.future, result, error)
 
     def _transact(self, items: Sequence[Item]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
@@ -183,7 +189,7 @@ class Writer:
             connection.execute("ROLLBACK TO operation")
             connection.execute("RELEASE operation")
             error = translate(exc, self._path)
-            if not item.awaited:
+            if item.future is None:
                 self._lost = error
             return item, None, error
         connection.execute("RELEASE operation")

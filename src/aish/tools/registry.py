@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import operator
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -86,7 +87,7 @@ _Offered = list[tuple[str, Toolset, Sequence[ToolSpec]]]
 
 def _same(offered: _Offered, before: _Offered) -> bool:
     return len(offered) == len(before) and all(
-        one[2] is other[2] and one[1] is other[1] and len(one[2]) == len(other[2])
+        one[1] is other[1] and len(one[2]) == len(other[2]) and all(map(operator.is_, one[2], other[2]))
         for one, other in zip(offered, before, strict=True)
     )
 

@@ -5,28 +5,25 @@ Nine characters of milliseconds (good until the year 5188) and eleven of randomn
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from typing import Literal
 
 Kind = Literal["sess", "turn", "call", "req", "run", "resp"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_TIME_CHARS = 9
-_RANDOM_CHARS = 11
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_TIME_BITS = 45
+_RANDOM_BITS = 55
 
 
 def new_id(kind: Kind) -> str:
-    return f"{kind}_{_base32(time.time_ns() // 1_000_000, _TIME_CHARS)}{_random_part()}"
+    now_ms = time.time_ns() // 1_000_000 & ((1 << _TIME_BITS) - 1)
+    chance = int.from_bytes(os.urandom(7)) >> 1
+    return f"{kind}_{_base32(now_ms << _RANDOM_BITS | chance)}"
 
 
-def _random_part() -> str:
-    return _base32(secrets.randbits(_RANDOM_CHARS * 5), _RANDOM_CHARS)
-
-
-def _base32(number: int, width: int) -> str:
-    digits = []
-    for _ in range(width):
-        number, rest = divmod(number, 32)
-        digits.append(_ALPHABET[rest])
-    return "".join(reversed(digits))
+def _base32(number: int) -> str:
+    """Twenty characters, two at a time."""
+    pairs = _PAIRS
+    return "".join([pairs[number >> shift & 1023] for shift in range(90, -1, -10)])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -26,9 +27,8 @@ from aish.wire.http_message import (
     HttpBounds,
     Response,
     Timeouts,
-    check_headers,
-    check_method,
-    encode_head,
+    finish_head,
+    prepare_head,
 )
 from aish.wire.http_pool import Pool
 from aish.wire.http_target import ProxySettings, Target, find_proxy, parse_url
@@ -72,12 +72,12 @@ class HttpClient:
         target = parse_url(url)
         if self._closed:
             raise ConnectFailed(f"{target.origin}: the client is closed")
-        method = check_method(method)
-        pairs = check_headers(headers)
+        pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+        method, head = prepare_head(method, target, pairs)
         proxy = find_proxy(target, self._proxies)
         if proxy is not None:
             return self._proxy_client().request(method, url, target, proxy, pairs, body, timeouts)
-        head = encode_head(method, target, pairs, len(body))
+        head = finish_head(method, head, len(body))
         return _Call(self._pool, self._bounds, target, head, body, timeouts, head_only=method == "HEAD")
 
     async def aclose(self) -> None:

@@ -10,6 +10,8 @@ import asyncio
 import math
 from typing import Literal, Protocol, assert_never
 
+import msgspec
+
 from aish.errors import WireError, WireTimeout
 from aish.wire.http_message import Timeouts
 
@@ -82,6 +84,17 @@ class Watchdog:
         self._phase = phase
         self._limit_s = _limit_of(self._timeouts, phase)
         self.stamp = self._loop.time()
+
+    def limit_silence(self, seconds: float) -> None:
+        self._timeouts = msgspec.structs.replace(self._timeouts, idle_s=seconds)
+        if self._phase == "idle":
+            self.enter("idle")
+            self._arm(min(self.stamp + seconds, self._total_due))
+
+    def limit_rest(self, seconds: float) -> None:
+        self._total_due = min(self._total_due, self._loop.time() + seconds)
+        if self._watched is not None:
+            self._arm(min(self.stamp + self._limit_s, self._total_due))
 
     def stop(self) -> None:
         self._watched = None

@@ -102,6 +102,12 @@ class Exchange(Response):
             self._link.resume_reading()
         return piece
 
+    def limit_silence(self, seconds: float) -> None:
+        self._watch.limit_silence(seconds)
+
+    def limit_rest(self, seconds: float) -> None:
+        self._watch.limit_rest(seconds)
+
     def finish(self) -> bool:
         """End it, wherever it stands. Returns whether the connection may carry another request."""
         self._watch.stop()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -106,6 +107,14 @@ class Response(AsyncIterator[bytes]):
     @abstractmethod
     async def __anext__(self) -> bytes: ...
 
+    @abstractmethod
+    def limit_silence(self, seconds: float) -> None:
+        """From now on the peer may be silent for no longer than this."""
+
+    @abstractmethod
+    def limit_rest(self, seconds: float) -> None:
+        """The rest of the answer has this long to arrive."""
+
     async def read(self, max_bytes: int | None = None) -> bytes:
         """The rest of the body; TooLarge if there is more of it than `max_bytes` (by default the client's bound)."""
         limit = self._bounds.max_body_bytes if max_bytes is None else max_bytes
@@ -122,10 +131,30 @@ class Response(AsyncIterator[bytes]):
         return f"<{type(self).__name__} {self.status} from {self._target.origin}>"
 
 
-def check_headers(headers: HeaderItems) -> list[tuple[str, str]]:
-    """The headers as pairs, or UsageError for any that would change the framing or smuggle in another header."""
-    pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
-    for name, value in pairs:
+@lru_cache(maxsize=64)  # the same few heads, again and again
+def prepare_head(method: str, target: Target, headers: tuple[tuple[str, str], ...]) -> tuple[str, bytes]:
+    """The method in upper case and the head up to where the length of the body stands; UsageError if it is not fit."""
+    _check_headers(headers)
+    if not _TOKEN.fullmatch(method):
+        raise UsageError("the HTTP method has characters that HTTP does not allow")
+    method = method.upper()
+    lines = [f"{method} {target.path} HTTP/1.1"]
+    if not any(name.lower() == "host" for name, _ in headers):
+        lines.append(f"host: {target.host_header}")
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines.append("accept-encoding: identity\r\n")
+    return method, "\r\n".join(lines).encode("ascii")
+
+
+def finish_head(method: str, head: bytes, body_bytes: int) -> bytes:
+    if body_bytes or method in _WITH_BODY:
+        return b"%bcontent-length: %d\r\n\r\n" % (head, body_bytes)
+    return head + b"\r\n"
+
+
+def _check_headers(headers: Iterable[tuple[str, str]]) -> None:
+    """UsageError for any that would change the framing or smuggle in another header."""
+    for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise UsageError("a header name has characters that HTTP does not allow")
         if name.lower() in _OURS:
@@ -135,23 +164,3 @@ def check_headers(headers: HeaderItems) -> list[tuple[str, str]]:
                 f"the value of the header {name!r} has characters that HTTP does not allow",
                 hint="A key read from a file often ends in a line break.",
             )
-    return pairs
-
-
-def check_method(method: str) -> str:
-    if not _TOKEN.fullmatch(method):
-        raise UsageError("the HTTP method has characters that HTTP does not allow")
-    return method.upper()
-
-
-def encode_head(method: str, target: Target, headers: Sequence[tuple[str, str]], body_bytes: int) -> bytes:
-    """The request up to its body. `method` and `headers` have been checked."""
-    lines = [f"{method} {target.path} HTTP/1.1"]
-    if not any(name.lower() == "host" for name, _ in headers):
-        lines.append(f"host: {target.host_header}")
-    lines += [f"{name}: {value}" for name, value in headers]
-    lines.append("accept-encoding: identity")
-    if body_bytes or method in _WITH_BODY:
-        lines.append(f"content-length: {body_bytes}")
-    lines.append("\r\n")
-    return "\r\n".join(lines).encode("ascii")

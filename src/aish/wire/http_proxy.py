@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.errors import BadResponse, ConnectFailed, ConnectionLost, TooLarge, WireError
 from aish.wire.http_connection import explain
 from aish.wire.http_deadlines import Phase, timeout_error
@@ -116,6 +118,13 @@ class ProxiedResponse(Response):
         if not piece:
             raise StopAsyncIteration
         return piece
+
+    def limit_silence(self, seconds: float) -> None:
+        self._timeouts = msgspec.structs.replace(self._timeouts, idle_s=seconds)
+
+    def limit_rest(self, seconds: float) -> None:
+        due_s = asyncio.get_running_loop().time() + seconds
+        self._total_due_s = due_s if self._total_due_s is None else min(self._total_due_s, due_s)
 
     def leave(self) -> None:
         """Back to aiohttp's pool after the end of the body, closed at once before it."""

@@ -9,6 +9,9 @@ the context closes its stdin, waits, sends SIGTERM to the group, waits, sends SI
 went long ago and left others behind, also when we are cancelled. Every wait has an end. If aish itself is killed,
 `process_guard` kills the group. Children are started from the event loop's thread only (see there why).
 
+A child on a terminal may be a shell that puts every job into a group of its own: there it is the session that is ended,
+by SIGHUP first, and what asked to be left alone (`nohup`) is left alone.
+
 Known limit: a group is remembered by number. The number stays taken as long as anyone is in the group, so it could only
 be somebody else's if the whole group went and the kernel came round to it again before we left the context.
 """
@@ -46,7 +49,8 @@ class ChildProcess:
         self._pipes = pipes
         self._stdin = transport.get_pipe_transport(STDIN)
         self._released = False
-        process_guard.watch(self.pid)
+        self._watched = process_guard.session(self.pid) if spec.terminal is not None else str(self.pid)
+        process_guard.watch(self._watched)
 
     @classmethod
     @asynccontextmanager
@@ -121,6 +125,12 @@ class ChildProcess:
         if self._stdin is not None:
             self._stdin.close()
 
+    def _hang_up(self) -> None:
+        """What a terminal does that goes away; a stopped job hears it once it runs again."""
+        if self.spec.terminal is not None:
+            self._signal(signal.SIGHUP)
+            self._signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL to the whole group, now."""
         self._signal(signal.SIGKILL if POSIX else 9)
@@ -138,6 +148,7 @@ class ChildProcess:
     async def _descend(self) -> None:
         try:
             self.close_stdin()
+            self._hang_up()
             await _within(self.spec.close_wait_s, self._pipes.exited.wait())
             if self._signal(signal.SIGTERM):
                 await _within(self.spec.term_wait_s, self._group_gone())
@@ -163,13 +174,15 @@ class ChildProcess:
     def _release(self) -> None:
         self._released = True  # from here on the group's number may become somebody else's
         self._transport.close()
-        process_guard.forget(self.pid)
+        process_guard.forget(self._watched)
 
     def _signal(self, number: int) -> bool:
         """Whether anyone was there to get it."""
         if self._released:
             return False
         if POSIX:
+            if self.spec.terminal is not None:
+                return process_guard.signal_session(self.pid, number)
             return process_guard.signal_group(self.pid, number)
         if self.returncode is not None:
             return False
@@ -210,26 +223,27 @@ async def _abandon(starting: asyncio.Future[ChildProcess]) -> None:
 async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
     loop = asyncio.get_running_loop()
     streams = {"pipe": subprocess.PIPE, "devnull": subprocess.DEVNULL, "inherit": None}
+    on_terminal = spec.terminal is not None
     try:
         transport, _ = await loop.subprocess_exec(
             lambda: pipes,
             *spec.argv,
-            stdin=subprocess.PIPE,
-            stdout=streams[spec.stdout],
-            stderr=subprocess.PIPE,
+            stdin=spec.terminal if on_terminal else subprocess.PIPE,
+            stdout=spec.terminal if on_terminal else streams[spec.stdout],
+            stderr=spec.terminal if on_terminal else subprocess.PIPE,
             env=child_environment(os.environ, spec),
             cwd=spec.cwd,
-            **_platform_options(),
+            **_platform_options(on_terminal=on_terminal),
         )
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         raise spawn_failed(spec, exc) from exc
     return ChildProcess(spec, transport, pipes)
 
 
-def _platform_options() -> dict[str, Any]:
+def _platform_options(*, on_terminal: bool) -> dict[str, Any]:
     if not POSIX:
         return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-    return {"start_new_session": True, "preexec_fn": process_guard.die_with_parent()}
+    return {"start_new_session": True, "preexec_fn": process_guard.before_exec(on_terminal=on_terminal)}
 
 
 @dataclass(frozen=True)

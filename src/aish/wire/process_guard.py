@@ -7,7 +7,8 @@ Two independent means, because each has a gap:
   grandchildren.
 - `watch` and `forget`: one small `sh` per aish, in a session of its own, that reads process groups from a pipe of which
   only aish holds the writing end. When aish goes, by whatever means, the pipe ends and the guard kills every group
-  still listed.
+  still listed. A session (written s123) is every group in it, less those who ignore SIGHUP: they were started with
+  `nohup` or the like in order to outlive the terminal. Without /proc it is the group of its leader.
 
 Where there is no prctl (macOS) the guard does it all; where there is no `sh` the kernel's signal is all there is.
 """
@@ -22,9 +23,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 _POSIX = os.name == "posix"
 _PR_SET_PDEATHSIG = 1
+_PROC = Path("/proc")
 
 # Ends by itself when its input does. What a terminal or a supervisor sends to everybody is ignored.
 _SCRIPT = """
@@ -38,8 +41,43 @@ while read -r op group; do
        groups=$rest ;;
   esac
 done
-for each in $groups; do kill -9 "-$each" 2>/dev/null; done
+end_session() {
+  for stat in /proc/[0-9]*/stat; do
+    pid=${stat%/stat} pid=${pid#/proc/}
+    read -r line <"$stat" || continue
+    set -f; set -- ${line##*) }; set +f
+    [ "$4" = "$session" ] || continue
+    while read -r key value; do
+      case $key$value in SigIgn:*[13579bdf]) continue 2 ;; esac
+    done <"/proc/$pid/status"
+    kill -9 "$pid"
+  done
+} 2>/dev/null
+for each in $groups; do
+  case $each in
+    s*) session=${each#s}; end_session; kill -9 "-$session" ;;
+    *) kill -9 "-$each" ;;
+  esac
+done 2>/dev/null
 """
+
+
+def before_exec(*, on_terminal: bool) -> Callable[[], None] | None:
+    """What to run in the child between fork and exec; on a terminal it makes fd 0 the controlling one."""
+    die = die_with_parent()
+    if not on_terminal:
+        return die
+    import fcntl
+    import termios
+
+    ioctl, request = fcntl.ioctl, termios.TIOCSCTTY
+
+    def take_terminal() -> None:
+        if die is not None:
+            die()
+        ioctl(0, request, 0)
+
+    return take_terminal
 
 
 def die_with_parent() -> Callable[[], None] | None:
@@ -76,13 +114,18 @@ def _find_prctl() -> Callable[..., int] | None:
     return prctl
 
 
-def watch(group: int) -> None:
+def session(leader: int) -> str:
+    """How a whole session is named to `watch` and `forget`."""
+    return f"s{leader}"
+
+
+def watch(group: int | str) -> None:
     """From now on `group` dies with this process."""
     if _POSIX:
         _guard().add(group)
 
 
-def forget(group: int) -> None:
+def forget(group: int | str) -> None:
     if _POSIX:
         _guard().discard(group)
 
@@ -93,14 +136,14 @@ class _Guard:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.pid = 0
-        self._groups: set[int] = set()
+        self._groups: set[int | str] = set()
         self._pipe: int | None = None
 
-    def add(self, group: int) -> None:
+    def add(self, group: int | str) -> None:
         self._groups.add(group)
         self._say(f"+ {group}\n")
 
-    def discard(self, group: int) -> None:
+    def discard(self, group: int | str) -> None:
         self._groups.discard(group)
         self._say(f"- {group}\n")
 
@@ -162,6 +205,36 @@ def signal_group(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):  # PermissionError: only the dead are left (macOS), or another user's
         return False
     return True
+
+
+def signal_session(leader: int, number: int) -> bool:
+    """The same for everybody in a session who does not ignore SIGHUP."""
+    members = [pid for pid in _session_members(leader) if not _ignores_hangup(pid)]
+    if not members:
+        return not _PROC.is_dir() and signal_group(leader, number)
+    for pid in members:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+    return True
+
+
+def _session_members(leader: int) -> list[int]:
+    """Without the dead, who may be waiting for somebody to reap them."""
+    found = []
+    for folder in _PROC.glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            state, _, _, session_id, *_ = (folder / "stat").read_bytes().rpartition(b") ")[2].split()
+            if int(session_id) == leader and state not in b"ZX":
+                found.append(int(folder.name))
+    return found
+
+
+def _ignores_hangup(pid: int) -> bool:
+    with suppress(OSError):
+        for line in (_PROC / str(pid) / "status").read_bytes().splitlines():
+            if line.startswith(b"SigIgn:"):
+                return bool(int(line.split()[1], 16) & 1 << (signal.SIGHUP - 1))
+    return False
 
 
 def reap_group(group: int) -> None:

@@ -36,6 +36,8 @@ class ProcessSpec:
     redact: Callable[[str], str] | None = None
     close_wait_s: float = 2.0
     term_wait_s: float = 2.0
+    # A terminal to be its stdin, stdout and stderr, and the controlling one of its session (see `wire.pty`).
+    terminal: int | None = None
 
     @property
     def title(self) -> str:

@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) ->
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(runtime.config.serve.drain_s)),
     )
