@@ -5,6 +5,8 @@ An intent or outcome of more than a read, and the end of the turn, are durable b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from aish.engine.turn import Turn
@@ -15,6 +17,7 @@ from aish.types.events import Body, DecisionMade, Event, Failed, Status, ToolRes
 from aish.types.messages import Message
 from aish.types.tools import Effect
 
+_OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
@@ -33,7 +36,9 @@ class Recorder:
         """Takes the events; whether they have to be written now. Those of a turn that nobody watches are written
         together, but an intent or an outcome at once."""
         turn.unwritten += events
-        return turn.is_watched or self._write_through or any(_must_be_written(event) for event in events)
+        if turn.is_watched or self._write_through:
+            return True
+        return isinstance(events[-1].body, TurnFinished) or _any_durable(events)
 
     async def write(self, turn: Turn) -> None:
         events, turn.unwritten = turn.unwritten, []
@@ -42,7 +47,7 @@ class Recorder:
         if isinstance(last.body, TurnFinished):
             turn.finished()
             await self._finish(turn, last, last.body)
-        elif any(_must_be_durable(event) for event in events):
+        elif _any_durable(events):
             await self._store.flush()
         elif self._write_through:
             await self._store.flush(durable=False)
@@ -79,12 +84,11 @@ class Recorder:
         return messages if redacted is line else _messages_decoder.decode(redacted)
 
 
-def _must_be_written(event: Event) -> bool:
-    return isinstance(event.body, TurnFinished) or _must_be_durable(event)
+def _any_durable(events: Sequence[Event]) -> bool:
+    return any(_must_be_durable(event.body) for event in events if isinstance(event.body, _OF_EFFECTS))
 
 
-def _must_be_durable(event: Event) -> bool:
-    body = event.body
+def _must_be_durable(body: DecisionMade | ToolResult) -> bool:
     if isinstance(body, DecisionMade):
         return body.effect is not Effect.READ and body.decision.verdict is Verdict.ALLOW
-    return isinstance(body, ToolResult) and body.effect not in (None, Effect.READ)
+    return body.effect not in (None, Effect.READ)

@@ -6,7 +6,7 @@ Answers come as one JSON document or as a stream. All failures are ProviderError
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import msgspec
@@ -90,12 +90,9 @@ class Backend:
         timeouts = timeouts or self.endpoint.timeouts(self.endpoint.max_call_s)
         return await self._call("POST", url, encode_json(body), model, timeouts)
 
-    @asynccontextmanager
-    async def stream(self, url: str, body: Any, *, model: str, deadline_s: float) -> AsyncIterator[Response]:
+    def stream(self, url: str, body: Any, *, model: str, deadline_s: float) -> AbstractAsyncContextManager[Response]:
         """An answer that has begun well. What fails while it is read here is translated, too."""
-        timeouts = self.endpoint.timeouts(deadline_s)
-        async with self._opened("POST", url, encode_json(body), model, timeouts) as response:
-            yield response
+        return self._opened("POST", url, encode_json(body), model, self.endpoint.timeouts(deadline_s))
 
     async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
         async with self._opened(method, url, body, model, timeouts) as response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import msgspec
@@ -74,10 +74,8 @@ class OpenAIProvider:
             info = await self._loaded_in_lm_studio(info)
         return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
 
-    @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
-        async with aclosing(self._batches(request)) as batches:
-            yield batches
+    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        return aclosing(self._batches(request))
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         for url in tuple(self._counters):
@@ -105,12 +103,14 @@ class OpenAIProvider:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + request.deadline_s
+        url, idle_s = f"{self._endpoint.api}/chat/completions", self._endpoint.idle_timeout_s
         dialect = self._dialect
         begun = False
         while True:
+            body, left_s = encode_request(request, dialect), due_s - loop.time()
             try:
-                async with aclosing(self._attempt(request, dialect, due_s - loop.time())) as batches:
-                    async for batch in batches:
+                async with self._backend.stream(url, body, model=request.model, deadline_s=left_s) as response:
+                    async for batch in _Answer(self._name, request.model, response, idle_s):
                         begun = True
                         yield batch
                 return
@@ -119,15 +119,6 @@ class OpenAIProvider:
                 if simpler is None:
                     raise
                 self._dialect = dialect = simpler
-
-    async def _attempt(self, request: StepRequest, dialect: Dialect, deadline_s: float) -> AsyncGenerator[Batch, None]:
-        url, body = f"{self._endpoint.api}/chat/completions", encode_request(request, dialect)
-        async with (
-            self._backend.stream(url, body, model=request.model, deadline_s=deadline_s) as response,
-            aclosing(_Answer(self._name, request.model, response, self._endpoint.idle_timeout_s).batches()) as batches,
-        ):
-            async for batch in batches:
-                yield batch
 
     def _check_unlisted(self, model: str, names: list[str]) -> None:
         """A backend that lists nothing may know it all the same."""
@@ -164,29 +155,48 @@ class OpenAIProvider:
         return next((own for own in listed if own.id == info.id), info)
 
 
-class _Answer:
-    """Reads one answer to its end."""
+class _Answer(AsyncIterator[Batch]):
+    """Reads one answer to its end, a batch for each read that brought something.
+
+    The finish comes last even where usage follows the finish reason on the wire.
+    """
 
     def __init__(self, provider: str, model: str, response: Response, idle_s: float) -> None:
         self._provider = provider
         self._model = model
         self._body = AnswerBody(response, idle_s)
+        self._reader = SseReader(MAX_EVENT_BYTES)
+        self._begun = False
+        self._ended = False  # nothing more is to be read
+        self._over = False  # and the last has been told
         self._whole = False  # the backend has said that this was all
         self._said = False
         self._called = False
         self._finished: StepFinished | None = None
+        self._broken: ProviderError | None = None
 
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        """In order; the finish comes last even where usage follows the finish reason on the wire."""
-        async with aclosing(self._wire_chunks()) as pieces:
-            async for wire_chunks in pieces:
-                if batch := self._read(wire_chunks):
-                    self._said = True
-                    yield batch
-        if self._finished is None:
-            yield [self._without_finish(), StepFinished(StepEnd.UNKNOWN)]
-        else:
-            yield [self._finished]
+    async def __anext__(self) -> Batch:
+        while not self._ended:
+            if batch := self._read(await self._next_chunks()):
+                self._said = True
+                return batch
+        if self._broken is not None:
+            raise self._broken
+        if self._over:
+            raise StopAsyncIteration
+        return self._last()
+
+    def _last(self) -> Batch:
+        self._over = True
+        finished = self._finished
+        return [finished] if finished else [self._without_finish(), StepFinished(StepEnd.UNKNOWN)]
+
+    def _without_finish(self) -> Status:
+        if not self._said:
+            raise ProviderProtocolError(f"{self._provider} ended its answer without saying anything")
+        if self._called and not self._whole:
+            raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
+        return Status(f"{self._provider} ended the answer without a finish reason")
 
     def _read(self, wire_chunks: Sequence[WireChunk]) -> list[Chunk]:
         batch: list[Chunk] = []
@@ -200,39 +210,24 @@ class _Answer:
                     batch.append(chunk)
         return batch
 
-    def _without_finish(self) -> Status:
-        if not self._said:
-            raise ProviderProtocolError(f"{self._provider} ended its answer without saying anything")
-        if self._called and not self._whole:
-            raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
-        return Status(f"{self._provider} ended the answer without a finish reason")
+    async def _next_chunks(self) -> Sequence[WireChunk]:
+        """What one more read of the body holds, which may be nothing."""
+        if self._whole:
+            self._ended = True
+            self._body.complete(_TAIL_S)
+            await self._body.drain()
+            return ()
+        piece = await anext(self._body, None)
+        if piece is None:
+            self._ended = True
+            return self._decode_all(self._reader.finish())
+        if not self._begun and piece.strip():
+            self._begun = True
+            if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
+                return [await self._whole_answer(piece, html=start == b"<")]
+        return self._decode_all(self._reader.feed(piece))
 
-    async def _wire_chunks(self) -> AsyncGenerator[Sequence[WireChunk], None]:
-        """What each read of the body holds."""
-        reader = SseReader(MAX_EVENT_BYTES)
-        first = True
-        async for piece in self._body:
-            if first and piece.strip():
-                first = False
-                if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
-                    yield [await self._whole_answer(piece, html=start == b"<")]
-                    return
-            chunks, error = self._decode_all(reader.feed(piece))
-            if chunks:
-                yield chunks
-            if error is not None:
-                raise error
-            if self._whole:
-                self._body.complete(_TAIL_S)
-                await self._body.drain()
-                return
-        chunks, error = self._decode_all(reader.finish())
-        if chunks:
-            yield chunks
-        if error is not None:
-            raise error
-
-    def _decode_all(self, events: Sequence[SseEvent]) -> tuple[list[WireChunk], ProviderError | None]:
+    def _decode_all(self, events: Sequence[SseEvent]) -> list[WireChunk]:
         """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
         chunks: list[WireChunk] = []
         for event in events:
@@ -243,8 +238,9 @@ class _Answer:
                 try:
                     chunks.append(self._decode(event.data))
                 except ProviderError as exc:
-                    return chunks, exc
-        return chunks, None
+                    self._ended, self._broken = True, exc
+                    break
+        return chunks
 
     async def _whole_answer(self, piece: bytes, *, html: bool) -> WireChunk:
         """The backend ignored `stream` and sent one JSON document, or something that is no answer at all."""

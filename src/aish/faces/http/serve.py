@@ -6,6 +6,7 @@ SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, th
 from __future__ import annotations
 
 import argparse
+import gc
 import ipaddress
 import socket
 import sys
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) ->
         host=host,
         port=port,
         http="httptools",
-        loop="auto",
+        loop="asyncio",
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -45,6 +46,10 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) ->
     for notice in runtime.notices:
         print(f"· {notice}", file=sys.stderr)
     server = _Server(config, service)
+    # What is loaded now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
     server.run()
     return 0 if server.started else 1
 

@@ -42,7 +42,7 @@ async def stream_turn(
         try:
             async with service.engine.turn(request, ask=ask) as batches:
                 async for events in batches:
-                    effects = effects or any(_had_effect(event) for event in events)
+                    effects = effects or _had_effect(events)
                     data = streamer.encode(events)
                     if streamer.failed is not None and not exchange.started:
                         raise streamer.failed
@@ -64,7 +64,7 @@ async def collect_turn(
         try:
             async with service.engine.turn(request, ask=ask) as batches:
                 async for events in batches:
-                    effects = effects or any(_had_effect(event) for event in events)
+                    effects = effects or _had_effect(events)
                     whole.feed(events)
             return whole.body()
         except (AishError, Problem) as exc:
@@ -76,8 +76,9 @@ def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Wat
     return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
 
 
-def _had_effect(event: Event) -> bool:
-    return isinstance(event.body, ToolResult) and event.body.effect not in (None, Effect.READ)
+def _had_effect(events: Sequence[Event]) -> bool:
+    results = [event.body for event in events if isinstance(event.body, ToolResult)]
+    return any(result.effect not in (None, Effect.READ) for result in results)
 
 
 def _settled(error: AishError | Problem, *, effects: bool) -> Problem:
