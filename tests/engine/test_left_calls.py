@@ -133,6 +133,17 @@ async def test_a_decision_that_comes_later_begins_the_next_turn(choice, ran):
     assert bench.scripted.requests[1].messages[-1].text == ("written" if ran else results(events)[0].parts[0].text)
 
 
+@pytest.mark.parametrize(("choice", "ran"), [(Choice.YES, 1), (Choice.NO, 0), (Choice.LATER, 0)])
+async def test_what_the_asker_wants_to_be_asked_about_is_asked_even_where_the_gate_allows_it(choice, ran):
+    async def answer(question: Question) -> Answer:
+        return Answer(choice)
+
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=Tools().add("t__x"))
+    events = await bench.run(ask=answer, ask_about=("t__*",))
+    assert len(bench.tools.calls) == ran
+    assert finish(events).reason is (TurnEnd.APPROVAL if choice is Choice.LATER else TurnEnd.ANSWERED)
+
+
 async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():
     bench = Bench([TextDelta("hi")])
     events = await bench.run(context=(), kept=False)

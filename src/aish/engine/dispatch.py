@@ -16,7 +16,7 @@ import msgspec
 from aish.engine.arguments import BadArguments, parse_arguments, schema_errors
 from aish.engine.execute import Executor, Outcome, aish_says
 from aish.engine.meter import Meter
-from aish.engine.offer import Offer
+from aish.engine.offer import Offer, matches
 from aish.engine.pump import Pump
 from aish.engine.scribe import Scribe
 from aish.ports import Ask, Gate
@@ -56,18 +56,28 @@ class Dispatcher:
     """Serves the calls of one turn."""
 
     def __init__(
-        self, *, offer: Offer, gate: Gate, executor: Executor, meter: Meter, scribe: Scribe, ask: Ask | None
+        self,
+        *,
+        offer: Offer,
+        gate: Gate,
+        executor: Executor,
+        meter: Meter,
+        scribe: Scribe,
+        ask: Ask | None,
+        ask_about: Sequence[str] = (),
     ) -> None:
         self._offer = offer
         self._gate = gate
         self._executor = executor
         self._meter = meter
         self._ask = ask
+        self._ask_about = tuple(ask_about)
         self._pump = Pump(scribe)
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
         self._for_turn: set[str] = set()
         self._repeats: dict[tuple[str, bytes], int] = {}
+        self._asked: set[str] = set()
         self._later: set[str] = set()
         self._cut = ""
         self._stop: TurnEnd | None = None  # a limit was reached
@@ -175,15 +185,31 @@ class Dispatcher:
         """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
         try:
             decision = await self._gate.authorise(effect, self._consent if self._ask else None)
+            if decision.verdict is Verdict.ALLOW and effect.call not in self._asked:
+                decision = await self._ask_anyway(effect, decision)
             if decision.verdict is Verdict.ASK:
                 return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
         except Exception as exc:
             return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
         return decision
 
+    async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
+        """The asker may want to be asked about what the gate lets pass."""
+        if not matches(effect.tool.name, self._ask_about):
+            return allowed
+        reason = "it was asked for that every such call be approved"
+        question = Question(
+            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason
+        )
+        answer = await self._consent(question)
+        if answer.choice in (Choice.YES, Choice.TURN):
+            return allowed
+        return Decision(Verdict.DENY, "the asker", answer.note or "it was not approved")
+
     async def _consent(self, question: Question) -> Answer:
         if self._ask is None:
             return Answer(Choice.NO)
+        self._asked.add(question.call)
         if question.like and question.like in self._for_turn and not question.insist:
             return Answer(Choice.YES)
         await self._pump.say(DecisionAsked(question), question.call)

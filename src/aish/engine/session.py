@@ -206,7 +206,7 @@ class Engine:
             history=history,
             request=request,
             offer=offer,
-            dispatcher=self._dispatcher(scribe, meter, offer, ask),
+            dispatcher=self._dispatcher(scribe, meter, offer, ask, request.ask_about),
             meter=meter,
             scribe=scribe,
         )
@@ -216,7 +216,9 @@ class Engine:
         wanted = (spec for spec in known if matches(spec.name, tools))
         return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
 
-    def _dispatcher(self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None) -> Dispatcher:
+    def _dispatcher(
+        self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None, ask_about: Sequence[str] = ()
+    ) -> Dispatcher:
         executor = Executor(
             tools=self.tools,
             lanes=self._lanes,
@@ -225,7 +227,15 @@ class Engine:
             turn=scribe.turn,
             redact=self._redactor.text,
         )
-        return Dispatcher(offer=offer, gate=self._gate, executor=executor, meter=meter, scribe=scribe, ask=ask)
+        return Dispatcher(
+            offer=offer,
+            gate=self._gate,
+            executor=executor,
+            meter=meter,
+            scribe=scribe,
+            ask=ask,
+            ask_about=ask_about,
+        )
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
         given = self._recorder.redacted(request.input)

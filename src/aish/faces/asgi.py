@@ -61,6 +61,7 @@ class Exchange:
         self._send = send
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
         self.started = False
+        self.status = 0  # of the reply, once it has begun
 
     @property
     def takes_stream(self) -> bool:
@@ -106,12 +107,12 @@ class Exchange:
         described = [(b"content-length", b"%d" % len(body)), *self.extra, *headers]
         if body and not any(name == b"content-type" for name, _ in described):
             described.append(_JSON)
-        self.started = True
+        self.started, self.status = True, status
         await self._send({"type": "http.response.start", "status": status, "headers": described})
         await self._send({"type": "http.response.body", "body": body})
 
     async def start_stream(self, headers: Pairs = ()) -> None:
-        self.started = True
+        self.started, self.status = True, 200
         described = [*_STREAM_HEADERS, *self.extra, *headers]
         await self._send({"type": "http.response.start", "status": 200, "headers": described})
 

@@ -42,8 +42,9 @@ class TurnRequest(msgspec.Struct, frozen=True):
 
     `session` empty makes a new session. `context` is the conversation so far where the asker keeps it; None takes the
     session's own. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers none;
-    `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `answers` are decisions on
-    calls that an earlier turn left open, by call id.
+    `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `ask_about` are globs of
+    ours that are asked about even where the gate would not. `answers` are decisions on calls that an earlier turn left
+    open, by call id.
     """
 
     input: tuple[Message, ...]
@@ -56,6 +57,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     client_tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool | None = None
+    ask_about: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
     sampling: Sampling = Sampling()
     limits: Limits = Limits()

@@ -15,12 +15,13 @@ from aish.errors import AishError, ConnectionLost
 from aish.faces.asgi import App as Asgi
 from aish.faces.asgi import Exchange, Receive, Scope, Send
 from aish.faces.guard import Guard
+from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
 from aish.faces.http.health import Health
 from aish.faces.http.models import Models
 from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
 from aish.faces.http.routes import Route, Routes
-from aish.faces.http.service import Caller, Service
+from aish.faces.http.service import Service
 from aish.faces.http.watch import ClientGone
 from aish.types.ids import new_id
 
@@ -35,7 +36,6 @@ class App:
         self._mounts = dict(mounts)
         self._routes = Routes(make_routes(service))
         self._guard = Guard(hosts=service.config.hosts, origins=service.config.origins)
-        self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -47,35 +47,43 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
-        exchange.extra.append((b"x-request-id", new_id("req").encode()))
+        request_id = new_id("req")
+        exchange.extra.append((b"x-request-id", request_id.encode()))
         shape: Shape = openai_shape
-        self._under_way += 1
+        place = "unknown"
         try:
-            self._admit(exchange)
-            mount = self._mounts.get(exchange.path)
-            if mount is not None:
-                await mount(scope, receive, send)
-                return
-            found = self._routes.find(exchange.method, exchange.path)
-            shape = found.route.shape
-            await found.handle(exchange, Caller())
+            with self._service.request():
+                self._check(exchange)
+                mount = self._mounts.get(exchange.path.removeprefix("/api"))
+                found = None if mount else self._routes.find(exchange.method, exchange.path)
+                if found is not None:
+                    shape, place = found.route.shape, found.route.path
+                caller = Caller() if found and found.route.open else await self._service.keys.admit(exchange)
+                if found is not None:
+                    await found.handle(exchange, caller)
+                elif mount is not None:
+                    place = exchange.path
+                    await mount(scope, receive, send)
         except (ClientGone, ConnectionLost):
-            return
+            log.debug("%s: the client went away", request_id)
         except Problem as exc:
             await _tell(exchange, shape, exc)
         except AishError as exc:
             await _tell(exchange, shape, problem_of(exc))
         except Exception:
-            log.exception("a request failed by a defect of aish")
+            log.exception("%s failed by a defect of aish", request_id)
             await _tell(exchange, shape, Problem(500, "aish failed to answer this request", code="internal_error"))
         finally:
-            self._under_way -= 1
+            self._service.metrics.requests.labels(place, str(exchange.status)).inc()
 
-    def _admit(self, exchange: Exchange) -> None:
-        headers = exchange.headers
-        if why := self._guard.objection(headers.get("host") or "", headers.get("origin")):
+    def _check(self, exchange: Exchange) -> None:
+        headers, config = exchange.headers, self._service.config
+        origin = headers.get("origin")
+        if why := self._guard.objection(headers.get("host") or "", origin):
             raise Problem(403, why, code="forbidden_origin")
-        if self._under_way > self._service.config.max_requests:
+        if origin is not None:
+            exchange.extra += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+        if self._service.under_way > config.max_requests:
             raise Problem(503, "too many requests at once", headers=[(b"retry-after", b"1")], code="overloaded")
 
     async def _live(self, receive: Receive, send: Send) -> None:

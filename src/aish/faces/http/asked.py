@@ -13,8 +13,9 @@ import msgspec
 
 from aish.engine.offer import matches
 from aish.faces.asgi import Exchange
+from aish.faces.http.callers import Caller
 from aish.faces.http.problems import bad_field
-from aish.faces.http.service import Caller, Service
+from aish.faces.http.service import Service
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message
 from aish.types.requests import ToolChoice

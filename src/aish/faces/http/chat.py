@@ -15,10 +15,11 @@ from aish.faces.http.asked import (
     tool_choice,
 )
 from aish.faces.http.bodies import read_body
+from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
 from aish.faces.http.problems import Problem, bad_field
-from aish.faces.http.service import Caller, Service
+from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
 from aish.types.ids import new_id
 from aish.types.requests import TurnRequest
@@ -34,29 +35,29 @@ class ChatCompletions:
         if not caller.may_use_model(chat.model):
             raise Problem(403, f"your key does not cover the model {chat.model}", code="model_not_allowed")
         tools = self._tools(chat, caller)
-        request = self._request(exchange, chat, tools)
+        request = self._request(exchange, caller, chat, tools)
         id = new_id("req").replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = [spec.name for spec in tools.clients]
-        ask = service.ask(caller, tools.ask)
+        ask = service.ask(caller)
         if chat.stream:
             usage = bool(chat.stream_options and chat.stream_options.include_usage)
             streamer = ChatStream(id=id, model=model, created=created, clients=clients, usage=usage, trace=trace)
-            await stream_turn(service, exchange, streamer, request, ask)
+            await stream_turn(service, exchange, caller, streamer, request, ask)
             return
         whole = ChatWhole(id=id, model=model, created=created, clients=clients, trace=trace)
-        await exchange.reply(200, await collect_turn(service, exchange, whole, request, ask))
+        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask))
 
     def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
         given = chat.tools or []
         check_count(self._service, "tools", len(given), self._service.config.max_tools)
         return choose_tools(self._service, caller, *read_tools(given))
 
-    def _request(self, exchange: Exchange, chat: ChatBody, tools: Tools) -> TurnRequest:
+    def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools) -> TurnRequest:
         service = self._service
         check_count(service, "messages", len(chat.messages), service.config.max_messages)
         messages = read_messages(chat.messages)
-        session = session_of(service, exchange, chat)
+        session = caller.session(session_of(service, exchange, chat))
         if chat.use_server_history and not session:
             raise bad_field("use_server_history", "needs a session_id")
         context, new = ((), tuple(messages)) if chat.use_server_history else split_new(messages)
@@ -68,6 +69,7 @@ class ChatCompletions:
             context=None if chat.use_server_history else context,
             tools=tools.ours,
             client_tools=tools.clients,
+            ask_about=tools.ask,
             tool_choice=tool_choice("tool_choice", chat.tool_choice),
             parallel_calls=chat.parallel_tool_calls,
             sampling=read_sampling(chat),

@@ -6,7 +6,8 @@ import msgspec
 
 from aish import __version__
 from aish.faces.asgi import Exchange
-from aish.faces.http.service import Caller, Service
+from aish.faces.http.callers import Caller
+from aish.faces.http.service import Service
 
 
 class Health:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from aish.faces.asgi import Exchange
+from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem
-from aish.faces.http.service import Caller, Service
+from aish.faces.http.service import Service
 from aish.types.models import ModelInfo
 
 

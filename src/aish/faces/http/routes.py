@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from aish.faces.asgi import Exchange
+from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, Shape, openai_shape
-from aish.faces.http.service import Caller
 
 Handler = Callable[..., Awaitable[None]]  # (exchange, caller, **parameters)
 

@@ -5,44 +5,74 @@ A reload puts a new engine in place; requests under way keep the one they began 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-
-import msgspec
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from aish.config.schema_serve import ServeConfig
-from aish.engine.offer import matches
 from aish.engine.session import Engine
+from aish.errors import AishError
+from aish.faces.http.approvals import Approvals
+from aish.faces.http.callers import Caller as Caller
+from aish.faces.http.keys import KeyRing
+from aish.faces.http.metrics import Metrics
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
 from aish.types.limits import Limits
 
+_DAY_MS = 86_400_000
+_SWEEP_S = 3600.0
 
-class Caller(msgspec.Struct, frozen=True):
-    """Who asks and what they may: `key` is the id of their key, "" where none is needed. Globs."""
 
-    key: str = ""
-    models: tuple[str, ...] = ("*",)
-    tools: tuple[str, ...] = ("*",)
+class Generation:
+    """An engine and those who use it. Put out of service, it is closed when the last of them has left."""
 
-    def may_use_model(self, name: str) -> bool:
-        return matches(name, self.models)
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.users = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._stack = AsyncExitStack()
 
-    def allowed(self, tools: Sequence[str]) -> tuple[str, ...]:
-        """Of these tool names, those that the key covers."""
-        return tuple(name for name in tools if matches(name, self.tools))
+    async def open(self) -> None:
+        self.engine = await self._stack.enter_async_context(self.runtime.engine(serving=True))
+
+    async def close(self, wait_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.idle.wait()
+        await self._stack.aclose()
+
+    def enter(self) -> None:
+        self.users += 1
+        self.idle.clear()
+
+    def leave(self) -> None:
+        self.users -= 1
+        if not self.users:
+            self.idle.set()
 
 
 class Service:
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+    """`keys` are keys of this run, besides those in the store."""
+
+    def __init__(self, runtime: Runtime, keys: Sequence[str] = ()) -> None:
+        self._given_keys = tuple(keys)
+        self._generation = Generation(runtime)
+        self._closing: set[asyncio.Task[None]] = set()
         self.draining = False
-        self._engine: Engine | None = None
+        self.under_way = 0
+        self.metrics = Metrics()
+        self.approvals = Approvals(self)
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._generation.runtime
 
     @property
     def engine(self) -> Engine:
-        assert self._engine is not None, "used before it was opened"
-        return self._engine
+        return self._generation.engine
 
     @property
     def store(self) -> Store:
@@ -56,12 +86,48 @@ class Service:
     def limits(self) -> Limits:
         return self.runtime.config.limits.limits()
 
-    def ask(self, caller: Caller, globs: Sequence[str] = ()) -> Ask | None:
-        """Who is asked where the gate wants consent; None: nobody."""
-        return None
+    def ask(self, caller: Caller) -> Ask | None:
+        """Who is asked where the gate wants consent; None: nobody, and it is refused."""
+        return self.approvals.ask(caller) if self.config.approvals == "wait" else None
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """A request under way keeps the engine it began with."""
+        generation = self._generation
+        generation.enter()
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+            generation.leave()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Service]:
-        async with self.runtime.engine(serving=True) as engine:
-            self._engine = engine
+        await self._generation.open()
+        self.keys = KeyRing(self.store, self._given_keys)
+        sweeping = asyncio.create_task(self._sweep())
+        try:
             yield self
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(sweeping, *self._closing, return_exceptions=True)
+            await self._generation.close(0)
+
+    async def reload(self, runtime: Runtime) -> None:
+        """From now on by this configuration. If it cannot be opened, nothing changes."""
+        old, new = self._generation, Generation(runtime)
+        await new.open()
+        self._generation = new
+        self.keys = KeyRing(self.store, self._given_keys)
+        closing = asyncio.create_task(old.close(self.limits.wall_s))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _sweep(self) -> None:
+        """Throws away, once in a while, what was kept for looking at and is old."""
+        while True:
+            before_ms = time.time_ns() // 1_000_000 - self.config.keep_days * _DAY_MS
+            with suppress(AishError):
+                await self.store.delete_turns("", before_ms=before_ms)
+            await asyncio.sleep(_SWEEP_S)

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from aish.errors import AishError
 from aish.faces.asgi import Exchange
+from aish.faces.http.callers import Caller
+from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import INVALID, Problem, problem_of
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Encoder, Watch
@@ -35,13 +37,15 @@ class Whole(Protocol):
 
 
 async def stream_turn(
-    service: Service, exchange: Exchange, streamer: Streamer, request: TurnRequest, ask: Ask | None
+    service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
 ) -> None:
+    meter = TurnMeter(service.metrics)
     effects = False
     async with _watch(service, exchange, streamer) as watch:
         try:
             async with service.engine.turn(request, ask=ask) as batches:
                 async for events in batches:
+                    meter.see(events)
                     effects = effects or _had_effect(events)
                     data = streamer.encode(events)
                     if streamer.failed is not None and not exchange.started:
@@ -53,22 +57,28 @@ async def stream_turn(
             if not exchange.started:
                 raise problem from exc
             await watch.send(streamer.failure(problem))
+        finally:
+            await service.keys.spend(caller, meter.usage)
         await watch.finish()
 
 
 async def collect_turn(
-    service: Service, exchange: Exchange, whole: Whole, request: TurnRequest, ask: Ask | None
+    service: Service, exchange: Exchange, caller: Caller, whole: Whole, request: TurnRequest, ask: Ask | None
 ) -> bytes:
+    meter = TurnMeter(service.metrics)
     effects = False
     async with _watch(service, exchange, None):
         try:
             async with service.engine.turn(request, ask=ask) as batches:
                 async for events in batches:
+                    meter.see(events)
                     effects = effects or _had_effect(events)
                     whole.feed(events)
             return whole.body()
         except (AishError, Problem) as exc:
             raise _settled(exc, effects=effects) from exc
+        finally:
+            await service.keys.spend(caller, meter.usage)
 
 
 def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:

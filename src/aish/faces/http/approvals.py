@@ -1,0 +1,138 @@
+"""Calls that wait for consent: shown at `/v1/approvals`, answered there, refused when nobody answers in time.
+
+A question lies in the store, so that any process that shares it can show and answer it; the one that waits looks there
+now and then. The first answer counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.callers import Caller
+from aish.faces.http.problems import Problem, bad_field
+from aish.ports import Ask, Store
+from aish.types.decisions import Answer, Choice, Question
+from aish.types.ids import new_id
+from aish.types.records import Document
+
+if TYPE_CHECKING:
+    from aish.faces.http.service import Service
+
+KIND = "approval"
+# How often to look for an answer that another process took.
+_LOOK_S = 1.0
+# How long an answered question can still be looked at.
+_KEPT_MS = 3600 * 1000
+_MAX_BODY_BYTES = 4 * 1024 * 1024
+
+
+class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    question: Question
+    created_ms: int
+    expires_ms: int
+    answer: Answer | None = None
+
+
+class _Given(msgspec.Struct, frozen=True):
+    choice: Choice
+    note: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+_decoder = msgspec.json.Decoder(Approval)
+_given_decoder = msgspec.json.Decoder(_Given)
+
+
+class Approvals:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    def ask(self, caller: Caller) -> Ask:
+        async def ask(question: Question) -> Answer:
+            return await self._ask(caller, question)
+
+        return ask
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        found = await self._service.store.list_documents(KIND, owner=None if caller.admin else caller.key)
+        pending = [shown for document in found if (shown := _decoder.decode(document.body)).answer is None]
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": pending}))
+
+    async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        document = await self._find(caller, id)
+        await exchange.reply(200, document.body)
+
+    async def answer(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        given = decode_body(await read_body(exchange, _MAX_BODY_BYTES), _given_decoder)
+        document = await self._find(caller, id)
+        approval = _decoder.decode(document.body)
+        _check(approval.question, given)
+        answered = msgspec.structs.replace(approval, answer=Answer(given.choice, given.note, given.arguments))
+        changed = msgspec.structs.replace(document, body=msgspec.json.encode(answered))
+        if approval.answer is not None or not await self._service.store.swap(changed, old=document.body):
+            raise Problem(409, f"the question {id} has been answered already", code="already_answered")
+        if id in self._waiting:
+            self._waiting[id].set()
+        await exchange.reply(200, changed.body)
+
+    async def _ask(self, caller: Caller, question: Question) -> Answer:
+        store, wait_s = self._service.store, self._service.config.approval_timeout_s
+        now_ms = time.time_ns() // 1_000_000
+        due_ms = now_ms + round(wait_s * 1000)
+        approval = Approval(new_id("appr"), question, now_ms, due_ms)
+        body = msgspec.json.encode(approval)
+        await store.put(Document(KIND, approval.id, body, caller.key, now_ms, due_ms + _KEPT_MS))
+        answered = self._waiting[approval.id] = asyncio.Event()
+        answer: Answer | None = None
+        try:
+            async with asyncio.timeout(wait_s):
+                answer = await self._answer_to(store, approval.id, answered)
+        except TimeoutError:
+            pass
+        finally:
+            del self._waiting[approval.id]
+            if answer is None:  # timed out or left: nobody should answer it any more
+                await store.delete(KIND, approval.id)
+        return answer or Answer(Choice.NO, f"nobody answered within {wait_s:g} s")
+
+    async def _answer_to(self, store: Store, id: str, answered: asyncio.Event) -> Answer:
+        while True:
+            await _within(answered.wait(), _LOOK_S)
+            document = await store.find(KIND, id)
+            if document is None:
+                return Answer(Choice.NO, "the question was withdrawn")
+            if (answer := _decoder.decode(document.body).answer) is not None:
+                return answer
+
+    async def _find(self, caller: Caller, id: str) -> Document:
+        document = await self._service.store.find(KIND, id)
+        if document is None or not (caller.admin or document.owner == caller.key):
+            raise Problem(404, f"there is no question {id[:80]}, or nobody waits for its answer any more")
+        return document
+
+
+def _check(question: Question, given: _Given) -> None:
+    if given.choice is Choice.LATER:
+        raise bad_field("choice", "must be yes, no, turn, always or edit")
+    if given.choice is Choice.ALWAYS and not question.always:
+        raise bad_field("choice", "no rule would be narrow enough to allow this always")
+    if given.choice is Choice.TURN and not question.like:
+        raise bad_field("choice", "this is asked about each time")
+    if given.choice is Choice.EDIT and given.arguments is None:
+        raise bad_field("arguments", "an edit says the arguments to use instead")
+
+
+async def _within(work: Any, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        return

@@ -1,0 +1,34 @@
+"""Who is asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aish.engine.offer import matches
+
+_ALL = ("*",)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks and what they may: `key` is the id of their key, "" where none is needed. Globs.
+
+    `admin`: also sees and answers what belongs to others.
+    """
+
+    key: str = ""
+    models: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = ("*",)
+    admin: bool = False
+
+    def may_use_model(self, name: str) -> bool:
+        return self.models == _ALL or matches(name, self.models)
+
+    def allowed(self, tools: Sequence[str]) -> tuple[str, ...]:
+        """Of these tool names, those that the key covers."""
+        return tuple(name for name in tools if matches(name, self.tools))
+
+    def session(self, named: str) -> str:
+        """Where a session of that name is kept: sessions of one key are nobody else's."""
+        return f"{self.key}/{named}" if self.key and named else named

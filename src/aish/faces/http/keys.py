@@ -1,0 +1,197 @@
+"""Keys: who may call, and how much. Only their hashes are kept.
+
+A key is random and long, so a plain hash of it is enough. Without any key the server is open, and listens on this
+machine only. Keys are looked up in the store and remembered for a few seconds, so that one revoked stops working soon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.callers import Caller
+from aish.faces.http.problems import INVALID, Problem
+from aish.ports import Store
+from aish.types.ids import new_id
+from aish.types.records import Document
+from aish.types.usage import Usage
+
+KIND, SPENT = "key", "spent"
+PREFIX = "aish-"
+_REMEMBERED_S = 5.0
+_DAY_S = 86_400
+_MAX_REMEMBERED = 10_000
+
+
+class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of a key. `models` and `tools` are globs; None for a limit means none."""
+
+    id: str
+    name: str
+    digest: str
+    created_ms: int
+    models: tuple[str, ...] = ("*",)
+    tools: tuple[str, ...] = ("*",)
+    admin: bool = False
+    per_minute: int | None = None
+    tokens_per_day: int | None = None
+    dollars_per_day: float | None = None
+
+    def caller(self) -> Caller:
+        return Caller(self.id, self.models, self.tools, self.admin)
+
+
+class _Known(msgspec.Struct):
+    record: KeyRecord | None
+    until_s: float
+
+
+class Spent(msgspec.Struct):
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+_decoder = msgspec.json.Decoder(KeyRecord)
+_spent_decoder = msgspec.json.Decoder(Spent)
+
+
+def digest_of(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+async def create_key(store: Store, name: str, **scope: object) -> tuple[str, KeyRecord]:
+    """The key itself, which is shown once and never kept."""
+    key = PREFIX + secrets.token_urlsafe(32)
+    digest, now_ms = digest_of(key), time.time_ns() // 1_000_000
+    given = {"id": new_id("key"), "name": name, "digest": digest, "created_ms": now_ms, **scope}
+    record = msgspec.convert(given, KeyRecord)
+    await store.put(Document(KIND, digest, msgspec.json.encode(record), created_ms=now_ms))
+    return key, record
+
+
+async def list_keys(store: Store) -> Sequence[KeyRecord]:
+    return [_decoder.decode(document.body) for document in await store.list_documents(KIND)]
+
+
+async def revoke_key(store: Store, id: str) -> bool:
+    """By id or name."""
+    found = [record for record in await list_keys(store) if id in (record.id, record.name)]
+    return any([await store.delete(KIND, record.digest) for record in found])
+
+
+class KeyRing:
+    """`given` are keys of this run only, which may do everything."""
+
+    def __init__(self, store: Store, given: Sequence[str] = ()) -> None:
+        self._store = store
+        self._given = frozenset(digest_of(key) for key in given)
+        self._known: dict[str, _Known] = {}
+        self._required_until_s = 0.0
+        self._required = bool(given)
+        self._minutes: dict[str, tuple[int, int]] = {}
+        self._spent: dict[tuple[str, int], Spent] = {}
+
+    async def admit(self, exchange: Exchange) -> Caller:
+        """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent."""
+        key = _key_in(exchange)
+        if not key:
+            if await self._is_required():
+                raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
+            return Caller(admin=True)
+        digest = digest_of(key)
+        if digest in self._given:
+            return Caller("given", admin=True)
+        record = await self._find(digest)
+        if record is None:
+            if await self._is_required():
+                raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")
+            return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
+        self._check_rate(record)
+        await self._check_budget(record)
+        return record.caller()
+
+    async def spend(self, caller: Caller, usage: Usage) -> None:
+        if not caller.key or caller.key == "given":
+            return
+        spent = await self._spent_today(caller.key)
+        spent.tokens += usage.total_tokens
+        spent.dollars += usage.cost or 0.0
+        day = _today()
+        expires_ms = (day + 3) * _DAY_S * 1000
+        document = Document(SPENT, f"{caller.key}:{day}", msgspec.json.encode(spent), expires_ms=expires_ms)
+        await self._store.put(document, wait=False)
+
+    async def _find(self, digest: str) -> KeyRecord | None:
+        now_s = time.monotonic()
+        known = self._known.get(digest)
+        if known is not None and known.until_s > now_s:
+            return known.record
+        document = await self._store.find(KIND, digest)
+        record = None if document is None else _decoder.decode(document.body)
+        if len(self._known) >= _MAX_REMEMBERED:
+            self._known.clear()
+        self._known[digest] = _Known(record, now_s + _REMEMBERED_S)
+        return record
+
+    async def _is_required(self) -> bool:
+        now_s = time.monotonic()
+        if not self._given and now_s > self._required_until_s:
+            self._required = bool(await self._store.list_documents(KIND, limit=1))
+            self._required_until_s = now_s + _REMEMBERED_S
+        return self._required
+
+    def _check_rate(self, record: KeyRecord) -> None:
+        if record.per_minute is None:
+            return
+        minute = int(time.time() // 60)
+        counted, count = self._minutes.get(record.id, (minute, 0))
+        count = count + 1 if counted == minute else 1
+        self._minutes[record.id] = (minute, count)
+        if count > record.per_minute:
+            wait_s = 60 - int(time.time() % 60)
+            raise Problem(
+                429,
+                f"this key may ask {record.per_minute} times a minute",
+                code="rate_limit_exceeded",
+                headers=[(b"retry-after", b"%d" % wait_s)],
+            )
+
+    async def _check_budget(self, record: KeyRecord) -> None:
+        if record.tokens_per_day is None and record.dollars_per_day is None:
+            return
+        spent = await self._spent_today(record.id)
+        if record.tokens_per_day is not None and spent.tokens >= record.tokens_per_day:
+            raise _used_up(f"{spent.tokens} of {record.tokens_per_day} tokens")
+        if record.dollars_per_day is not None and spent.dollars >= record.dollars_per_day:
+            raise _used_up(f"${spent.dollars:.4f} of ${record.dollars_per_day:.4f}")
+
+    async def _spent_today(self, key: str) -> Spent:
+        day = _today()
+        spent = self._spent.get((key, day))
+        if spent is None:
+            document = await self._store.find(SPENT, f"{key}:{day}")
+            spent = Spent() if document is None else _spent_decoder.decode(document.body)
+            self._spent = {place: value for place, value in self._spent.items() if place[1] == day}
+            self._spent[key, day] = spent
+        return spent
+
+
+def _used_up(what: str) -> Problem:
+    return Problem(402, f"the budget of this key is used up for today: {what}", type=INVALID, code="budget_exceeded")
+
+
+def _today() -> int:
+    return int(time.time() // _DAY_S)
+
+
+def _key_in(exchange: Exchange) -> str:
+    """As OpenAI's clients send it, or as Anthropic's do."""
+    scheme, _, key = (exchange.headers.get("authorization") or "").partition(" ")
+    if scheme.lower() == "bearer":
+        return key.strip()
+    return exchange.headers.get("x-api-key") or ""
