@@ -70,7 +70,9 @@ def test_only_config_and_wiring_read_the_environment():
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     ]
     # wiring hands the environment to config; the process owner passes a chosen part of it on to children.
-    assert set(offenders) <= {"wiring.py", "wire/process_spec.py", "wire/process.py"}, offenders
+    # `aish serve` hands its command line to its workers that way.
+    allowed = {"wiring.py", "wire/process_spec.py", "wire/process.py", "faces/http/serve.py"}
+    assert set(offenders) <= allowed, offenders
 
 
 def test_every_module_says_what_it_is_for():

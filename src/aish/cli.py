@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from aish import __version__
 
-COMMANDS = ("ask", "serve", "models", "doctor", "sessions", "config", "mcp", "safety")
+COMMANDS = ("ask", "serve", "keys", "models", "doctor", "sessions", "config", "mcp", "safety")
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
@@ -21,6 +23,7 @@ commands (see `aish COMMAND --help`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
+  aish keys                make, list and revoke keys for the server
   aish models              list, pull and remove models
   aish sessions            list, show, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
@@ -49,6 +52,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         return _ask_parser("aish").parse_args(words, argparse.Namespace(command="ask"))
     arguments = _PARSERS[command](f"aish {command}").parse_args(words[1:], argparse.Namespace(command=command))
     arguments.action = getattr(arguments, "action", None) or _USUAL_ACTIONS.get(command, "")
+    arguments.words = words
     return arguments
 
 
@@ -185,7 +189,37 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
 def _serve_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="An OpenAI-compatible server that runs the tools itself.")
     parser.add_argument("--listen", default="", metavar="HOST:PORT", help="where to listen (serve.listen)")
+    parser.add_argument("--workspace", default="", metavar="DIR", help="where tools work; by default here")
+    parser.add_argument("--key", action="append", default=[], metavar="KEY", help="a key for this run (repeatable)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that share the work")
     _add_endpoint(parser)
+    return parser
+
+
+def serve_app(words: Sequence[str]) -> Any:
+    """What each worker of `aish serve --workers N` runs."""
+    from aish import wiring
+    from aish.faces.http import serve as http_serve
+    from aish.faces.mcp.http import mcp_mount
+
+    arguments = parse(words)
+    runtime = wiring.runtime(arguments.endpoint, workspace=arguments.workspace)
+    return http_serve.make_app(arguments, runtime, mcp_mount)[1]
+
+
+def _keys_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Keys for `aish serve`.")
+    actions = parser.add_subparsers(dest="action", metavar="create|list|revoke")
+    create = actions.add_parser("create", help="make a key; it is shown once")
+    create.add_argument("name", help="what to call it")
+    create.add_argument("--models", action="append", metavar="GLOB", help="only these models (repeatable)")
+    create.add_argument("--tools", action="append", metavar="GLOB", help="only these tools of the server (repeatable)")
+    create.add_argument("--admin", action="store_true", help="may see and answer what belongs to others")
+    create.add_argument("--per-minute", type=int, metavar="N", help="requests a minute")
+    create.add_argument("--tokens-per-day", type=int, metavar="N")
+    create.add_argument("--dollars-per-day", type=float, metavar="D")
+    actions.add_parser("list", help="the keys there are (the default)").add_argument("--json", action="store_true")
+    actions.add_parser("revoke", help="take a key back").add_argument("key", help="its id or name")
     return parser
 
 
@@ -198,9 +232,10 @@ _PARSERS = {
     "mcp": _mcp_parser,
     "safety": _safety_parser,
     "serve": _serve_parser,
+    "keys": _keys_parser,
 }
 
-_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list"}
+_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list"}
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:
@@ -223,7 +258,12 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.http import serve as http_serve
             from aish.faces.mcp.http import mcp_mount
 
-            return http_serve.run(arguments, wiring.runtime(arguments.endpoint), mcp_mount)
+            runtime = wiring.runtime(arguments.endpoint, workspace=arguments.workspace)
+            return http_serve.run(arguments, runtime, mcp_mount, partial(serve_app, arguments.words))
+        case "keys":
+            from aish.faces.http import keys_command
+
+            return keys_command.run(arguments, wiring.runtime([]))
         case "mcp" if arguments.action == "serve":
             from aish.faces.mcp import serve
 

@@ -54,19 +54,23 @@ def surroundings() -> Surroundings:
     return Surroundings(_cwd(), dict(os.environ))
 
 
-def runtime(endpoints: Sequence[str] = ()) -> Wired:
+def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Wired:
+    """`workspace` is where tools work, if not where we stand."""
     here = surroundings()
+    if workspace:
+        here = msgspec.structs.replace(here, cwd=_workspace(workspace))
     loaded = load_config(cwd=here.cwd, env=here.env, flags=_endpoint_flags(endpoints))
-    return Wired(here, loaded, only=[flag.partition("=")[0] for flag in endpoints])
+    return Wired(here, loaded, endpoints=endpoints)
 
 
 class Wired:
     """Everything a face may use, each part made when first asked for."""
 
-    def __init__(self, here: Surroundings, loaded: Loaded, *, only: Sequence[str] = ()) -> None:
+    def __init__(self, here: Surroundings, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
         self.surroundings = here
         self.loaded = loaded
-        self._only = tuple(only)  # endpoints given for this run go first
+        self._endpoints = tuple(endpoints)
+        self._only = [flag.partition("=")[0] for flag in endpoints]  # those given for this run go first
         self._clock = SystemClock()
         self._mcp: McpServers | None = None
 
@@ -162,6 +166,9 @@ class Wired:
     @cached_property
     def _redactor(self) -> Redactor:
         return Redactor([*_secrets(self.config), *_secret_variables(self.surroundings.env)])
+
+    def reloaded(self) -> Wired:
+        return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
 
     async def discover(self) -> Sequence[Provider]:
         if not self.config.discovery.enabled:
@@ -311,6 +318,13 @@ class Wired:
 
         scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
         return ScriptedProvider(name, scripts)
+
+
+def _workspace(folder: str) -> Path:
+    path = Path(folder).expanduser().absolute()
+    if not path.is_dir():
+        raise UsageError(f"the workspace {folder} is no folder", hint="name one that exists")
+    return path
 
 
 def _rules(config: Config) -> list[Rule]:

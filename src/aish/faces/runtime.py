@@ -147,5 +147,8 @@ class Runtime(Protocol):
         bring their own words for the model, rather than for a person at a terminal.
         """
 
+    def reloaded(self) -> Runtime:
+        """The same anew, from what the configuration says now. ConfigError leaves this one as it is."""
+
     def discover(self) -> Awaitable[Sequence[Provider]]:
         """Look for running local servers."""

@@ -19,7 +19,9 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
 from aish.faces.http.health import Health
 from aish.faces.http.models import Models
+from aish.faces.http.operations import Operations
 from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
+from aish.faces.http.records import Records
 from aish.faces.http.routes import Route, Routes
 from aish.faces.http.service import Service
 from aish.faces.http.watch import ClientGone
@@ -92,7 +94,8 @@ class App:
             try:
                 await stack.enter_async_context(self._service.opened())
             except AishError as exc:
-                await send({"type": "lifespan.startup.failed", "message": exc.message})
+                why = f"{exc.message} ({exc.hint})" if exc.hint else exc.message
+                await send({"type": "lifespan.startup.failed", "message": why})
                 return
             await send({"type": "lifespan.startup.complete"})
             await receive()
@@ -107,10 +110,20 @@ async def _tell(exchange: Exchange, shape: Shape, problem: Problem) -> None:
 
 def make_routes(service: Service) -> list[Route]:
     chat, models, health = ChatCompletions(service), Models(service), Health(service)
+    records, operations, approvals = Records(service), Operations(service), service.approvals
     return [
         Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation"),
         Route("GET", "/v1/models", models.list, "The models there are"),
         Route("GET", "/v1/models/{*model}", models.get, "One model"),
+        Route("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),
+        Route("GET", "/v1/sessions/{*id}", records.session, "A session and its turns"),
+        Route("DELETE", "/v1/sessions/{*id}", records.delete, "Forget a session"),
+        Route("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),
+        Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
+        Route("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
+        Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent"),
+        Route("POST", "/internal/refresh_mcp_tools", operations.refresh_mcp, "Ask MCP servers for their tools anew"),
+        Route("GET", "/metrics", operations.metrics, "What is counted, for Prometheus"),
         Route("GET", "/healthz", health.alive, "Whether the server lives", open=True),
         Route("GET", "/readyz", health.ready, "Whether the server takes work", open=True),
     ]

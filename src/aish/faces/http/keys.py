@@ -100,7 +100,7 @@ class KeyRing:
         """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent."""
         key = _key_in(exchange)
         if not key:
-            if await self._is_required():
+            if await self.are_required():
                 raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
             return Caller(admin=True)
         digest = digest_of(key)
@@ -108,7 +108,7 @@ class KeyRing:
             return Caller("given", admin=True)
         record = await self._find(digest)
         if record is None:
-            if await self._is_required():
+            if await self.are_required():
                 raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")
             return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
         self._check_rate(record)
@@ -138,7 +138,7 @@ class KeyRing:
         self._known[digest] = _Known(record, now_s + _REMEMBERED_S)
         return record
 
-    async def _is_required(self) -> bool:
+    async def are_required(self) -> bool:
         now_s = time.monotonic()
         if not self._given and now_s > self._required_until_s:
             self._required = bool(await self._store.list_documents(KIND, limit=1))

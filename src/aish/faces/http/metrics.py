@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from aish.types.events import (
     Event,
@@ -27,8 +28,14 @@ _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 _MOST_MODELS = 100  # more names than this are counted as "other"
 
 
+MANY_WORKERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where the workers of one server count together
+
+
 class Metrics:
-    def __init__(self) -> None:
+    """`together`: several processes count, and each answers for all."""
+
+    def __init__(self, *, together: bool = False) -> None:
+        self._together = together
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -47,12 +54,20 @@ class Metrics:
         self.tool_calls = counter("tool_calls", "Tool calls, by how they ended.", "tool", "status")
         self.broken_streams = counter("broken_streams", "Answers that broke off.", "model")
         self.repairs = counter("repairs", "Requests sent again in another form.", "model")
-        self.under_way = Gauge("aish_requests_under_way", "Requests being answered.", registry=registry)
-        self.mcp_servers = Gauge("aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry)
+        self.under_way = Gauge(
+            "aish_requests_under_way", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
+        )
+        self.mcp_servers = Gauge(
+            "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
+        )
         self._of_models: dict[str, ModelMeters] = {}
 
     def page(self) -> bytes:
-        return generate_latest(self.registry)
+        if not self._together:
+            return generate_latest(self.registry)
+        everybody = CollectorRegistry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)
 
     def of_model(self, model: str) -> ModelMeters:
         known = self._of_models.get(model)

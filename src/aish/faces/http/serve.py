@@ -1,39 +1,93 @@
 """`aish serve`: the application under uvicorn, until a signal ends it.
 
 SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order.
+SIGHUP: the configuration is read anew; requests under way keep the old one. With several workers a supervisor of
+uvicorn's passes signals on, and SIGHUP replaces the workers one by one.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import gc
 import ipaddress
+import logging
+import os
+import signal
 import socket
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from aish.engine.session import Engine
-from aish.errors import UsageError
+from aish.errors import AishError, UsageError
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.app import App
+from aish.faces.http.metrics import MANY_WORKERS
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
 
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
 
+_MOST_WORKERS = 64
+log = logging.getLogger(__name__)
 
-def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> int:
-    host, port = read_listen(arguments.listen or runtime.config.serve.listen)
-    service = Service(runtime)
-    app = App(service, {"/mcp": mount_mcp(lambda: service.engine)})
-    config = uvicorn.Config(
+
+def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, worker: Callable[[], App]) -> int:
+    """`worker` makes the application in another process, so it can be pickled."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    for notice in runtime.notices:
+        print(f"· {notice}", file=sys.stderr)
+    if arguments.workers > 1:
+        return _run_many(arguments, runtime, worker)
+    service, app = make_app(arguments, runtime, mount_mcp)
+    server = _Server(_config(app, arguments, runtime), service)
+    # What is loaded now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    server.run()
+    return 0 if server.started else 1
+
+
+def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
+    host, _ = _listen(arguments, runtime)
+    service = Service(runtime, arguments.key, must_have_keys=not is_loopback(host))
+    return service, App(service, {"/mcp": mount_mcp(lambda: service.engine)})
+
+
+def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[[], App]) -> int:
+    if not 1 <= arguments.workers <= _MOST_WORKERS:
+        raise UsageError(f"--workers must be between 1 and {_MOST_WORKERS}")
+    with tempfile.TemporaryDirectory(prefix="aish-metrics-") as folder:
+        os.environ[MANY_WORKERS] = folder
+        config = _config(worker, arguments, runtime, factory=True, workers=arguments.workers)
+        place = config.bind_socket()
+        _announce([place])
+        Multiprocess(config, sockets=[place]).run()
+    return 0
+
+
+def _config(
+    app: App | Callable[[], App],
+    arguments: argparse.Namespace,
+    runtime: Runtime,
+    *,
+    factory: bool = False,
+    workers: int = 1,
+) -> uvicorn.Config:
+    host, port = _listen(arguments, runtime)
+    return uvicorn.Config(
         app,
+        factory=factory,
+        workers=workers,
         host=host,
         port=port,
         http="httptools",
-        loop="asyncio",
+        loop="asyncio",  # the process owner relies on its transports
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -43,38 +97,47 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) ->
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(runtime.config.serve.drain_s)),
     )
-    for notice in runtime.notices:
-        print(f"· {notice}", file=sys.stderr)
-    server = _Server(config, service)
-    # What is loaded now stays: the collector need not look at it again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 10, 10)
-    server.run()
-    return 0 if server.started else 1
 
 
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._reloading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
-            for server in self.servers:
-                for place in server.sockets:
-                    print(f"aish serves at {_url(place.getsockname())}", file=sys.stderr, flush=True)
+        if not self.started:
+            return
+        _announce([place for server in self.servers for place in server.sockets])
+        with contextlib.suppress(NotImplementedError, AttributeError):  # neither the signal nor its handlers on Windows
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.draining = True
         await super().shutdown(sockets)
 
+    def _reload(self) -> None:
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload_once())
+
+    async def _reload_once(self) -> None:
+        try:
+            await self._service.reload(await asyncio.to_thread(self._service.runtime.reloaded))
+        except AishError as exc:
+            log.error("the configuration was not taken, the old one stays: %s", exc.message)
+        else:
+            print("aish: the configuration was read anew", file=sys.stderr, flush=True)
+
+
+def _listen(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, int]:
+    return read_listen(arguments.listen or runtime.config.serve.listen)
+
 
 def read_listen(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen {listen!r} is not HOST:PORT", hint="for example --listen 127.0.0.1:8600")
+    if not colon or not port.isdecimal() or int(port[:9]) > 65535:
+        raise UsageError(f"{listen!r} is not HOST:PORT", hint="for example --listen 127.0.0.1:8600")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -87,6 +150,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _url(address: tuple[object, ...]) -> str:
-    host, port = str(address[0]), address[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _announce(places: Sequence[socket.socket]) -> None:
+    for place in places:
+        host, port = place.getsockname()[:2]
+        print(
+            f"aish serves at http://[{host}]:{port}" if ":" in host else f"aish serves at http://{host}:{port}",
+            file=sys.stderr,
+            flush=True,
+        )

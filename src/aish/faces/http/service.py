@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 
 from aish.config.schema_serve import ServeConfig
 from aish.engine.session import Engine
-from aish.errors import AishError
+from aish.errors import AishError, UsageError
 from aish.faces.http.approvals import Approvals
 from aish.faces.http.callers import Caller as Caller
 from aish.faces.http.keys import KeyRing
-from aish.faces.http.metrics import Metrics
+from aish.faces.http.metrics import MANY_WORKERS, Metrics
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
 from aish.types.limits import Limits
@@ -55,15 +55,16 @@ class Generation:
 
 
 class Service:
-    """`keys` are keys of this run, besides those in the store."""
+    """`keys` are keys of this run, besides those in the store. `must_have_keys`: others can reach us."""
 
-    def __init__(self, runtime: Runtime, keys: Sequence[str] = ()) -> None:
+    def __init__(self, runtime: Runtime, keys: Sequence[str] = (), *, must_have_keys: bool = False) -> None:
         self._given_keys = tuple(keys)
+        self._must_have_keys = must_have_keys
         self._generation = Generation(runtime)
         self._closing: set[asyncio.Task[None]] = set()
         self.draining = False
         self.under_way = 0
-        self.metrics = Metrics()
+        self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env)
         self.approvals = Approvals(self)
 
     @property
@@ -106,6 +107,12 @@ class Service:
     async def opened(self) -> AsyncIterator[Service]:
         await self._generation.open()
         self.keys = KeyRing(self.store, self._given_keys)
+        if self._must_have_keys and not await self.keys.are_required():
+            await self._generation.close(0)
+            raise UsageError(
+                "to listen where other machines reach it, the server needs a key",
+                hint="`aish keys create NAME`, or --key",
+            )
         sweeping = asyncio.create_task(self._sweep())
         try:
             yield self
