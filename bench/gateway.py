@@ -113,6 +113,7 @@ class Bar:
     title: str
     figure: str
     most: float | None = None  # of ours
+    least: float | None = None
     over_direct: float | None = None  # of ours, above direct
     times_litellm: float | None = None  # at least
 
@@ -122,6 +123,8 @@ class Bar:
             return f">= {self.times_litellm:g} x litellm"
         if self.over_direct is not None:
             return f"<= {self.over_direct:g} over direct"
+        if self.least is not None:
+            return f">= {self.least:g}"
         return f"<= {self.most:g}" if self.most is not None else "(no bar)"
 
     def met(self, figures: dict[str, Figures]) -> bool | None:
@@ -137,6 +140,8 @@ class Bar:
             return None if theirs is None else ours >= self.times_litellm * theirs
         if self.over_direct is not None:
             return None if direct is None else ours - direct <= self.over_direct
+        if self.least is not None:
+            return ours >= self.least
         assert self.most is not None
         return ours <= self.most
 
@@ -157,7 +162,7 @@ BARS = (
     Bar("  first chunks later than the second left", "overtaken", most=0),
     Bar(f"{measures.HELD} slow streams, PSS MB", "held_pss_mb", most=120),
     Bar("  stalled > 250 ms", "held_stalls", most=0),
-    Bar("  alive", "held_live"),
+    Bar("  alive", "held_live", least=measures.HELD),
     Bar("  refused or broken", "held_errors", most=0),
     Bar("  oldest chunk, ms", "held_age_max_ms"),
     Bar("  cores", "held_cores"),
