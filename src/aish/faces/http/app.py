@@ -22,6 +22,7 @@ from aish.faces.http.models import Models
 from aish.faces.http.operations import Operations
 from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
 from aish.faces.http.records import Records
+from aish.faces.http.responses import responses_routes
 from aish.faces.http.routes import Route, Routes
 from aish.faces.http.service import Service
 from aish.faces.http.watch import ClientGone
@@ -113,6 +114,7 @@ def make_routes(service: Service) -> list[Route]:
     records, operations, approvals = Records(service), Operations(service), service.approvals
     return [
         Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation"),
+        *responses_routes(service),
         Route("GET", "/v1/models", models.list, "The models there are"),
         Route("GET", "/v1/models/{*model}", models.get, "One model"),
         Route("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),

@@ -16,6 +16,7 @@ from aish.errors import AishError, UsageError
 from aish.faces.http.approvals import Approvals
 from aish.faces.http.callers import Caller as Caller
 from aish.faces.http.keys import KeyRing
+from aish.faces.http.live import LiveTurns
 from aish.faces.http.metrics import MANY_WORKERS, Metrics
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
@@ -66,6 +67,7 @@ class Service:
         self.under_way = 0
         self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env)
         self.approvals = Approvals(self)
+        self.live = LiveTurns()
 
     @property
     def runtime(self) -> Runtime:
@@ -115,7 +117,8 @@ class Service:
             )
         sweeping = asyncio.create_task(self._sweep())
         try:
-            yield self
+            async with self.live:
+                yield self
         finally:
             sweeping.cancel()
             await asyncio.gather(sweeping, *self._closing, return_exceptions=True)

@@ -1,0 +1,125 @@
+"""`/v1/responses`: made, streamed, kept, found, cancelled and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack, aclosing
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.bodies import read_body
+from aish.faces.http.callers import Caller
+from aish.faces.http.conversations import Conversations
+from aish.faces.http.problems import bad_field
+from aish.faces.http.responses_background import Background
+from aish.faces.http.responses_count import count_input
+from aish.faces.http.responses_plan import Plan, make_plan
+from aish.faces.http.responses_request import ResponseBody, decode_response_body
+from aish.faces.http.responses_run import Making
+from aish.faces.http.responses_store import Shelf, list_page
+from aish.faces.http.routes import Route
+from aish.faces.http.service import Service
+from aish.faces.http.watch import Watch
+from aish.wire.owners import ProcessOwners
+
+
+class Responses:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.shelf = Shelf(lambda: service.store, ProcessOwners(), lambda: service.config.keep_days)
+        self.conversations = Conversations(service, self.shelf)
+        self._background = Background(service, self.shelf, self.conversations.link)
+
+    async def create(self, exchange: Exchange, caller: Caller) -> None:
+        service = self._service
+        asked = decode_response_body(await read_body(exchange, service.config.max_body_bytes))
+        async with AsyncExitStack() as stack:
+            plan = await self._plan(exchange, caller, asked, stack)
+            if asked.background:
+                await self._background.begin(exchange, caller, plan, stack.pop_all())
+            elif asked.stream:
+                await self._streamed(exchange, caller, plan)
+            else:
+                await self._whole(exchange, caller, plan)
+
+    async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        query = exchange.query
+        if query.get("stream") == "true":
+            after = query.get("starting_after", "")
+            if after and not after.isdecimal():
+                raise bad_field("starting_after", "must be the number of an event")
+            await self._background.resume(exchange, caller, id, int(after) + 1 if after else 0)
+            return
+        await exchange.reply(200, await self._background.current(id, caller))
+
+    async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        await self.shelf.get(id, caller.key)
+        await self._background.end(id)
+        await self.shelf.delete(id)
+        await exchange.reply(200, msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
+
+    async def cancel(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        kept = await self.shelf.get(id, caller.key)
+        if kept.setup is None:
+            raise bad_field("response_id", "only a response in the background can be cancelled")
+        await self._background.end(id)
+        await exchange.reply(200, await self._background.current(id, caller))
+
+    async def input_items(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        kept = await self.shelf.get(id, caller.key)
+        items = [msgspec.json.decode(item) for item in kept.input]
+        await exchange.reply(200, list_page(items, exchange.query))
+
+    async def input_tokens(self, exchange: Exchange, caller: Caller) -> None:
+        service = self._service
+        asked = decode_response_body(await read_body(exchange, service.config.max_body_bytes))
+        async with AsyncExitStack() as stack:
+            plan = await self._plan(exchange, caller, asked, stack)
+            count = await count_input(service, plan)
+        answer = {"object": "response.input_tokens", "input_tokens": count}
+        await exchange.reply(200, msgspec.json.encode(answer))
+
+    async def _plan(self, exchange: Exchange, caller: Caller, asked: ResponseBody, stack: AsyncExitStack) -> Plan:
+        head = ""
+        if conversation := asked.conversation_id:
+            if not asked.is_kept:
+                raise bad_field("conversation", "needs store")
+            await stack.enter_async_context(self.conversations.alone_in(conversation))
+            head = (await self.conversations.get(conversation, caller)).head
+        return await make_plan(self._service, self.shelf, exchange, caller, asked, head)
+
+    async def _streamed(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
+        making = self._making(caller, plan, has_begun=lambda: exchange.started)
+        config = self._service.config
+        watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+        async with watch, aclosing(making.pieces()) as pieces:
+            async for data in pieces:
+                await watch.send(data)
+            await watch.finish()
+
+    async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
+        making = self._making(caller, plan, has_begun=lambda: False)
+        config = self._service.config
+        watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+        async with watch, aclosing(making.pieces()) as pieces:
+            async for _ in pieces:
+                pass
+        await exchange.reply(200, making.stream.whole)
+
+    def _making(self, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
+        return Making(self._service, self.shelf, caller, plan, self.conversations.link, has_begun=has_begun)
+
+
+def responses_routes(service: Service) -> list[Route]:
+    api = Responses(service)
+    one = "/v1/responses/{id}"
+    return [
+        Route("POST", "/v1/responses", api.create, "Make a response"),
+        Route("POST", "/v1/responses/input_tokens", api.input_tokens, "Count the tokens of an input"),
+        Route("GET", one, api.get, "A stored response, or the rest of its stream"),
+        Route("DELETE", one, api.delete, "Delete a stored response"),
+        Route("POST", f"{one}/cancel", api.cancel, "Cancel a response in the background"),
+        Route("GET", f"{one}/input_items", api.input_items, "The input of a stored response"),
+        *api.conversations.routes(),
+    ]

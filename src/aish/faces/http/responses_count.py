@@ -1,0 +1,33 @@
+"""How many tokens an input has: by the backend's own count, or a guess of four characters each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.engine.context import compose_system
+from aish.faces.http.responses_plan import Plan
+from aish.faces.http.service import Service
+from aish.types.messages import AssistantMessage, Message
+
+CHARS_A_TOKEN = 4
+
+
+async def count_input(service: Service, plan: Plan) -> int:
+    request, engine = plan.request, service.engine
+    route = await engine.router.resolve(request.model)
+    messages = (*(request.context or ()), *request.input)
+    tools = [*request.client_tools, *engine.offered(request.tools, interactive=False)] if request.tools else [
+        *request.client_tools
+    ]  # fmt: skip
+    texts = [compose_system(route.system, request.system), *(_text(message) for message in messages)]
+    texts += [msgspec.json.encode([tool.name, tool.description, tool.schema]).decode() for tool in tools]
+    text = "\n".join(filter(None, texts))
+    counted = await route.provider.count_tokens(route.info.id, text)
+    return counted if counted is not None else -(-len(text) // CHARS_A_TOKEN)
+
+
+def _text(message: Message) -> str:
+    if isinstance(message, AssistantMessage):
+        calls = "\n".join(f"{call.name} {call.arguments}" for call in message.tool_calls)
+        return "\n".join(filter(None, (message.text, calls)))
+    return message.text

@@ -1,0 +1,358 @@
+"""Responses, the answer: from the engine's events to stream events and to the response object.
+
+One lifecycle, whatever the number of steps: `opening`, `encode` for each batch, `finish` or `fail` once. The same
+events give the same bytes, so a stream can be made again from what was recorded. Calls that we run are `mcp_call`
+items: clients would try to run a `function_call`. Those that may have to wait for consent are shown when it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.faces.http.problems import INVALID, Problem, problem_of_failure
+from aish.faces.http.responses_forms import (
+    MESSAGE,
+    SUMMARY,
+    THOUGHTS,
+    Form,
+    Setup,
+    approval_item,
+    function_item,
+    listing_item,
+    mcp_item,
+)
+from aish.faces.http.responses_object import error_object, with_state
+from aish.types.decisions import QuestionKind
+from aish.types.events import (
+    LIMIT_ENDS,
+    ArgumentsDelta,
+    DecisionAsked,
+    DecisionMade,
+    Event,
+    Failed,
+    ReasoningDelta,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+)
+from aish.types.messages import ToolCall
+from aish.types.tools import Effect, ResultStatus
+from aish.types.usage import Usage
+
+_encode = msgspec.json.encode
+_END_EVENTS = {"completed": "response.completed", "failed": "response.failed"}
+_LENGTH_ENDS = (TurnEnd.LENGTH, TurnEnd.TOKENS)
+
+
+class _Text:
+    """The item of text that is open."""
+
+    def __init__(self, form: Form, index: int, id: str) -> None:
+        self.form = form
+        self.at: dict[str, Any] = {"item_id": id, "output_index": index}
+        self.pieces: list[str] = []
+        self.delta_head = _delta_head(f"{form.text_events}.delta", {**self.at, form.index: 0, **form.extra})
+
+
+class _Call:
+    """A call whose item is open; `call` has its arguments when they are whole."""
+
+    def __init__(self, id: str, index: int, call: ToolCall, events: str, *, approved: bool = False) -> None:
+        self.call = call
+        self.events = events
+        self.approved = approved
+        self.at: dict[str, Any] = {"item_id": id, "output_index": index}
+        self.pieces: list[str] = []
+        self.delta_head = _delta_head(f"{events}_arguments.delta", self.at)
+
+
+class ResponseStream:
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._head = setup.head.encode()
+        self._beat = with_state(setup.light.encode(), "in_progress")
+        self._seq = 2  # after created and in_progress
+        self._index = 0
+        self._done: dict[int, bytes] = {}
+        self._open: _Text | None = None
+        self._calls: dict[str, _Call] = {}
+        self._waiting: dict[str, ToolCall] = {}  # not shown yet
+        self._approved = dict(setup.approved)
+        self._effects = False
+        self._usage: Usage | None = None
+        self._finished: Event | None = None
+        self.failed: Problem | None = None
+        self.status = "in_progress"
+        self.whole = b""  # the response object, when it has come to its end
+        self._live()
+
+    @property
+    def next_number(self) -> int:
+        return self._seq
+
+    def opening(self) -> bytes:
+        snapshot = msgspec.Raw(with_state(self._head, "in_progress"))
+        return b"".join(
+            _sse(kind, {"response": snapshot}, number)
+            for number, kind in enumerate(("response.created", "response.in_progress"))
+        )
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        pieces: list[bytes] = []
+        for event in events:
+            body = event.body
+            if isinstance(body, TextDelta):
+                pieces += self._text(MESSAGE, body.text)
+            else:
+                pieces += self._other(event)
+        self._live()
+        return b"".join(pieces)
+
+    def finish(self) -> bytes:
+        """The end that the events told of."""
+        finished = self._finished
+        body = finished.body if finished is not None else None
+        if finished is None or not isinstance(body, TurnFinished):
+            return self.fail(Problem(500, "the turn did not come to its end"))
+        self._usage = body.usage
+        at = finished.at_ms // 1000
+        if body.reason in (TurnEnd.FAILED, TurnEnd.INTERRUPTED):
+            return self.fail(self.failed or Problem(500, body.detail))
+        if body.reason is TurnEnd.COST:
+            return self.fail(Problem(402, body.detail, type=INVALID, code="cost_limit"))
+        if body.reason is TurnEnd.CANCELLED:
+            return self.cancel()
+        if body.reason in _LENGTH_ENDS or body.reason in LIMIT_ENDS:
+            why = "max_output_tokens" if body.reason in _LENGTH_ENDS else body.reason.value
+            incomplete = {"reason": why, "message": body.detail}
+            return self._end("incomplete", incomplete=incomplete, completed_at=at)
+        return self._end("completed", completed_at=at)
+
+    def fail(self, problem: Problem) -> bytes:
+        self.failed = self._settled(problem)
+        return self._end("failed", error=error_object(self.failed))
+
+    def cancel(self) -> bytes:
+        return self._end("cancelled", incomplete={"reason": "cancelled"})
+
+    def end_with(self, status: str, whole: bytes) -> bytes:
+        """The end of a response that was made before."""
+        pieces = self._close_all("completed" if status == "completed" else "incomplete")
+        self.status, self.whole = status, whole
+        pieces.append(self._event(_END_EVENTS.get(status, "response.incomplete"), {"response": msgspec.Raw(whole)}))
+        return b"".join(pieces)
+
+    def snapshot(self) -> bytes:
+        """The object as it stands."""
+        return self.whole or with_state(self._head, self.status, self._output())
+
+    def _end(self, status: str, **state: Any) -> bytes:
+        closing = b"".join(self._close_all("completed" if status == "completed" else "incomplete"))
+        whole = with_state(self._head, status, self._output(), usage=self._usage, **state)
+        return closing + self.end_with(status, whole)
+
+    def _close_all(self, status: str) -> list[bytes]:
+        pieces = self._close(status)
+        for opened in self._calls.values():
+            pieces += self._leave(opened)
+        self._calls.clear()
+        return pieces
+
+    def _output(self) -> list[bytes]:
+        return [self._done[index] for index in sorted(self._done)]
+
+    def _settled(self, problem: Problem) -> Problem:
+        """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
+        if self._effects and (problem.status >= 500 or problem.status == 429):
+            return Problem(424, problem.message, type=INVALID, code=problem.code)
+        return problem
+
+    def _other(self, event: Event) -> list[bytes]:
+        body, call = event.body, event.call
+        match body:
+            case ReasoningDelta(text):
+                return self._text(SUMMARY if self._setup.summary else THOUGHTS, text)
+            case StepStarted():
+                return self._close("completed")
+            case ToolCallStarted(name=name):
+                return self._call_started(ToolCall(call, name, ""))
+            case ArgumentsDelta(text) if call in self._calls:
+                return [self._argument(self._calls[call], text)]
+            case ToolCallReady(name, arguments):
+                return self._call_ready(ToolCall(call, name, arguments))
+            case DecisionAsked(question) if question.kind is QuestionKind.EFFECT and call in self._waiting:
+                return self._whole_item(approval_item(self._waiting.pop(call)))
+            case DecisionMade():
+                return self._decided(call)
+            case ToolResult():
+                return self._result(call, body)
+            case TurnStarted():
+                return self._listings()
+            case Failed():
+                self.failed = problem_of_failure(body)
+            case TurnFinished():
+                self._finished = event
+            case _:
+                pass
+        return []
+
+    def _text(self, form: Form, text: str) -> list[bytes]:
+        opened = self._open
+        pieces: list[bytes] = []
+        if opened is None or opened.form is not form:
+            pieces = self._close("completed")
+            opened, begun = self._begin(form)
+            pieces += begun
+        opened.pieces.append(text)
+        pieces.append(opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self._seq)
+        self._seq += 1
+        return pieces
+
+    def _begin(self, form: Form) -> tuple[_Text, list[bytes]]:
+        id = self._setup.item_id(form.prefix, self._index)
+        opened = self._open = _Text(form, self._index, id)
+        added = self._added(form.item(id, "in_progress", None))
+        part = self._event(f"{form.part_events}.added", {**opened.at, form.index: 0, "part": form.part("")})
+        return opened, [added, part]
+
+    def _close(self, status: str) -> list[bytes]:
+        """The open item of text, if there is one."""
+        opened, self._open = self._open, None
+        if opened is None:
+            return []
+        form, text, at = opened.form, "".join(opened.pieces), {**opened.at, opened.form.index: 0}
+        return [
+            self._event(f"{form.text_events}.done", {**at, "text": text, **form.extra}),
+            self._event(f"{form.part_events}.done", {**at, "part": form.part(text)}),
+            self._item_done(opened.at, form.item(opened.at["item_id"], status, text)),
+        ]
+
+    def _call_started(self, call: ToolCall) -> list[bytes]:
+        pieces = self._close("completed")
+        if call.name in self._setup.functions:
+            id = self._setup.item_id("fc", self._index)
+            self._calls[call.id] = _Call(id, self._index, call, "response.function_call")
+            item = function_item(id, call, self._setup.functions[call.name], "in_progress")
+            return [*pieces, self._added(item)]
+        if call.name in self._setup.late:
+            self._waiting[call.id] = call
+            return pieces
+        return [*pieces, *self._begin_mcp(call.id, call)]
+
+    def _begin_mcp(self, key: str, call: ToolCall, *, approved: bool = False) -> list[bytes]:
+        item = mcp_item(msgspec.structs.replace(call, arguments=""), "in_progress", approved=approved)
+        opened = _Call(item["id"], self._index, call, "response.mcp_call", approved=approved)
+        self._calls[key] = opened
+        return [self._added(item), self._event("response.mcp_call.in_progress", opened.at)]
+
+    def _argument(self, opened: _Call, text: str) -> bytes:
+        opened.pieces.append(text)
+        data = opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self._seq
+        self._seq += 1
+        return data
+
+    def _call_ready(self, call: ToolCall) -> list[bytes]:
+        if call.id in self._waiting:
+            self._waiting[call.id] = call
+            return []
+        opened = self._calls.get(call.id)
+        if opened is None:
+            return []
+        opened.call = call
+        pieces = self._arguments_done(opened)
+        if call.name in self._setup.functions:
+            del self._calls[call.id]
+            item = function_item(opened.at["item_id"], opened.call, self._setup.functions[call.name], "completed")
+            pieces.append(self._item_done(opened.at, item))
+        return pieces
+
+    def _arguments_done(self, opened: _Call) -> list[bytes]:
+        """Every call has at least one delta: an object without fields where the model wrote nothing."""
+        pieces = []
+        arguments = opened.call.arguments or "{}"
+        opened.call = msgspec.structs.replace(opened.call, arguments=arguments)
+        if not opened.pieces:
+            pieces.append(self._argument(opened, arguments))
+        pieces.append(self._event(f"{opened.events}_arguments.done", {**opened.at, "arguments": arguments}))
+        return pieces
+
+    def _decided(self, call: str) -> list[bytes]:
+        """One way or the other, it is shown now, whole."""
+        waiting, approved = self._waiting.pop(call, None), self._approved.pop(call, None)
+        shown = approved or waiting
+        if shown is None:
+            return []
+        pieces = self._begin_mcp(call, shown, approved=approved is not None)
+        return pieces + self._arguments_done(self._calls[call])
+
+    def _result(self, call: str, result: ToolResult) -> list[bytes]:
+        pieces = self._decided(call)
+        self._effects = self._effects or result.effect not in (None, Effect.READ)
+        opened = self._calls.pop(call, None)
+        if opened is None:
+            return pieces
+        status = "completed" if result.status is ResultStatus.OK else "failed"
+        pieces.append(self._event(f"response.mcp_call.{status}", opened.at))
+        pieces.append(self._item_done(opened.at, mcp_item(opened.call, status, result, approved=opened.approved)))
+        return pieces
+
+    def _leave(self, opened: _Call) -> list[bytes]:
+        """A call that the end of the response leaves half written, or without its result."""
+        call = msgspec.structs.replace(opened.call, arguments=opened.call.arguments or "".join(opened.pieces))
+        function = self._setup.functions.get(call.name)
+        if function is not None:
+            return [self._item_done(opened.at, function_item(opened.at["item_id"], call, function, "incomplete"))]
+        return [self._item_done(opened.at, mcp_item(call, "incomplete", approved=opened.approved))]
+
+    def _listings(self) -> list[bytes]:
+        pieces: list[bytes] = []
+        if self._index == 0:
+            for listing in self._setup.listings:
+                id = self._setup.item_id("mcpl", self._index)
+                at = {"item_id": id, "output_index": self._index}
+                item = listing_item(id, listing)
+                pieces.append(self._added({**item, "tools": []}))
+                pieces.append(self._event("response.mcp_list_tools.in_progress", at))
+                kind = "failed" if listing.error else "completed"
+                pieces.append(self._event(f"response.mcp_list_tools.{kind}", at))
+                pieces.append(self._item_done(at, item))
+        return pieces
+
+    def _whole_item(self, item: dict[str, Any]) -> list[bytes]:
+        at = {"output_index": self._index}
+        return [self._added(item), self._item_done(at, item)]
+
+    def _added(self, item: dict[str, Any]) -> bytes:
+        index, self._index = self._index, self._index + 1
+        return self._event("response.output_item.added", {"output_index": index, "item": item})
+
+    def _item_done(self, at: dict[str, Any], item: dict[str, Any]) -> bytes:
+        index, encoded = at["output_index"], _encode(item)
+        self._done[index] = encoded
+        return self._event("response.output_item.done", {"output_index": index, "item": msgspec.Raw(encoded)})
+
+    def _event(self, kind: str, fields: dict[str, Any]) -> bytes:
+        number, self._seq = self._seq, self._seq + 1
+        return _sse(kind, fields, number)
+
+    def _live(self) -> None:
+        """A sign of life repeats the number of the last event, so that a client may go on from it."""
+        head = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":'
+        self.heartbeat = head + self._beat + b',"sequence_number":%d}\n\n' % (self._seq - 1)
+
+
+def _sse(kind: str, fields: dict[str, Any], number: int) -> bytes:
+    name = kind.encode()
+    return b"event: " + name + b"\ndata: " + _encode({"type": kind, **fields, "sequence_number": number}) + b"\n\n"
+
+
+def _delta_head(kind: str, fields: dict[str, Any]) -> bytes:
+    return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields})[:-1] + b',"delta":'

@@ -1,0 +1,125 @@
+"""Responses, the shapes of output items and of the events they stream in. No state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from aish.faces.http.responses_items import APPROVAL, CALL
+from aish.faces.http.responses_request import Namespaced
+from aish.types.events import ToolResult
+from aish.types.messages import ToolCall, text_of
+from aish.types.tools import ResultStatus
+
+OURS = "aish"  # the label of a call whose name says no server
+_encode = msgspec.json.encode
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """The tools of a server of ours, as `mcp_list_tools` tells them; or why there are none."""
+
+    label: str
+    tools: tuple[dict[str, Any], ...] = ()
+    error: str | None = None
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """All that the encoding of one response depends on, besides its events: with these it can be done again.
+
+    `functions` are the client's, by the name the model knows; `late` are tools of ours whose calls may have to wait for
+    the client's consent; `approved` are calls of an earlier response that run in this one, by the id that events know
+    them under.
+    """
+
+    id: str
+    head: str
+    light: str
+    functions: dict[str, Namespaced] = {}
+    late: frozenset[str] = frozenset()
+    approved: dict[str, ToolCall] = {}
+    listings: tuple[Listing, ...] = ()
+    summary: bool = False
+
+    def item_id(self, prefix: str, index: int | str) -> str:
+        return f"{prefix}_{self.id.removeprefix('resp_')}_{index}"
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How an item made of text streams: the names of its events and of its one part."""
+
+    prefix: str
+    part_events: str
+    text_events: str
+    part_type: str
+    index: str = "content_index"
+    extra: dict[str, Any] = {}
+
+    def part(self, text: str) -> dict[str, Any]:
+        if self.part_type == "output_text":
+            return {"type": self.part_type, "annotations": [], "logprobs": [], "text": text}
+        return {"type": self.part_type, "text": text}
+
+    def item(self, id: str, status: str, text: str | None) -> dict[str, Any]:
+        parts = [] if text is None else [self.part(text)]
+        if self.prefix == "msg":
+            return {"id": id, "type": "message", "status": status, "role": "assistant", "content": parts}
+        item: dict[str, Any] = {"id": id, "type": "reasoning", "status": status, "encrypted_content": None}
+        is_summary = self.index == "summary_index"
+        return {**item, "summary": parts if is_summary else [], "content": [] if is_summary else parts}
+
+
+MESSAGE = Form("msg", "response.content_part", "response.output_text", "output_text", extra={"logprobs": []})
+THOUGHTS = Form("rs", "response.content_part", "response.reasoning_text", "reasoning_text")
+SUMMARY = Form(
+    "rs", "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_text", "summary_index"
+)
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`desk__note` is the tool `note` of the server `desk`."""
+    label, parted, tool = name.partition("__")
+    return (label, tool) if parted else (OURS, name)
+
+
+def function_item(id: str, call: ToolCall, known: Namespaced, status: str) -> dict[str, Any]:
+    item = {"id": id, "type": "function_call", "status": status, "call_id": call.id, "name": known.name}
+    if known.namespace:
+        item["namespace"] = known.namespace
+    return {**item, "arguments": call.arguments}
+
+
+def mcp_item(
+    call: ToolCall, status: str, result: ToolResult | None = None, *, approved: bool = False
+) -> dict[str, Any]:
+    label, name = split_name(call.name)
+    failed = result is not None and result.status is not ResultStatus.OK
+    return {
+        "id": CALL + call.id,
+        "type": "mcp_call",
+        "status": status,
+        "server_label": label,
+        "name": name,
+        "arguments": call.arguments,
+        "approval_request_id": APPROVAL + call.id if approved else None,
+        "output": text_of(result.parts) if result is not None and not failed else None,
+        "error": _error(result) if result is not None and failed else None,
+    }
+
+
+def approval_item(call: ToolCall) -> dict[str, Any]:
+    label, name = split_name(call.name)
+    item = {"id": APPROVAL + call.id, "type": "mcp_approval_request", "server_label": label, "name": name}
+    return {**item, "arguments": call.arguments or "{}"}
+
+
+def listing_item(id: str, listing: Listing) -> dict[str, Any]:
+    item = {"id": id, "type": "mcp_list_tools", "server_label": listing.label, "tools": list(listing.tools)}
+    return {**item, "error": listing.error}
+
+
+def _error(result: ToolResult) -> dict[str, Any]:
+    text = text_of(result.parts)
+    if result.status is ResultStatus.TOOL_ERROR:
+        return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
+    return {"type": "mcp_protocol_error", "code": -32000, "message": text}

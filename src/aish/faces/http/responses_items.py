@@ -1,0 +1,234 @@
+"""Responses, the items of an input: from what clients send, with or without `type`, to messages and decisions.
+
+Neighbouring items of the assistant (thoughts, a message, calls) are one step of the model and become one message. A
+call that we ran carries its own result. Items of kinds we do not know are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.faces.http.chat_request import read_image
+from aish.faces.http.problems import bad_field
+from aish.faces.http.responses_request import flat_name
+from aish.types.messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    text_of,
+)
+
+CALL, APPROVAL = "mcp_", "mcpr_"  # before the id of the call, in the ids of these items
+_TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
+
+
+class Approval(msgspec.Struct, frozen=True):
+    approve: bool
+    reason: str = ""
+
+
+class ReadItems(msgspec.Struct):
+    """`approvals` are by id of the call. `remembers`: the asker sends our own calls back, so it forgot nothing."""
+
+    messages: list[Message]
+    approvals: dict[str, Approval]
+    listed: list[str]
+    remembers: bool = False
+
+
+class _Draft:
+    """A step of the assistant being put together."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning = ""
+        self.calls: list[ToolCall] = []
+        self.results: list[ToolMessage] = []
+
+    def messages(self) -> list[Message]:
+        if not (self.text or self.calls):
+            return []
+        return [AssistantMessage(self.text, tuple(self.calls), self.reasoning), *self.results]
+
+
+def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """Text is one message of the user. Every item says its type from here on."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return [item if item.get("type") else {**item, "type": _implied(place, item)} for place, item in enumerate(given)]
+
+
+def read_items(items: Sequence[dict[str, Any]]) -> ReadItems:
+    reader = _Reader()
+    for place, item in enumerate(items):
+        reader.take(f"input[{place}]", item)
+    return reader.done()
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._read = ReadItems([], {}, [])
+        self._draft = _Draft()
+        self._names: dict[str, str] = {}
+
+    def done(self) -> ReadItems:
+        self._flush()
+        return self._read
+
+    def take(self, field: str, item: dict[str, Any]) -> None:
+        match item["type"]:
+            case "message":
+                self._message(field, item)
+            case "function_call" | "custom_tool_call":
+                self._function_call(field, item)
+            case "function_call_output" | "custom_tool_call_output":
+                self._flush()
+                id = _text(field, item, "call_id")
+                self._read.messages.append(ToolMessage(id, self._names.get(id, ""), _output(field, item)))
+            case "mcp_call":
+                self._mcp_call(field, item)
+            case "reasoning":
+                self._begin()
+                self._draft.reasoning += _thoughts(item)
+            case "mcp_approval_request":
+                self._call(_text(field, item, "id").removeprefix(APPROVAL), _mcp_name(field, item), item)
+            case "mcp_approval_response":
+                self._approval(field, item)
+            case "mcp_list_tools":
+                self._read.listed.append(_text(field, item, "server_label"))
+            case _:
+                pass
+
+    def _message(self, field: str, item: dict[str, Any]) -> None:
+        role, content = item.get("role"), item.get("content")
+        parts = _parts(f"{field}.content", content)
+        match role:
+            case "assistant":
+                self._begin()
+                self._draft.text = text_of(parts)
+                return
+            case "user":
+                message: Message = UserMessage(parts)
+            case "system" | "developer":
+                message = SystemMessage(text_of(parts))
+            case _:
+                raise bad_field(f"{field}.role", "must be user, system, developer or assistant")
+        self._flush()
+        self._read.messages.append(message)
+
+    def _function_call(self, field: str, item: dict[str, Any]) -> None:
+        space, name = item.get("namespace"), _text(field, item, "name")
+        if isinstance(item.get("input"), str):
+            item = {"arguments": msgspec.json.encode({"input": item["input"]}).decode(), **item}
+        self._call(_text(field, item, "call_id"), flat_name(space, name) if isinstance(space, str) else name, item)
+
+    def _mcp_call(self, field: str, item: dict[str, Any]) -> None:
+        self._read.remembers = True
+        id = _text(field, item, "id").removeprefix(CALL)
+        self._call(id, _mcp_name(field, item), item)
+        output, error = item.get("output"), item.get("error")
+        if not isinstance(output, str):
+            output = error if isinstance(error, str) else msgspec.json.encode(error).decode() if error else ""
+        if item.get("status") != "in_progress":
+            here = any(call.id == id for call in self._draft.calls)
+            results: list[Any] = self._draft.results if here else self._read.messages
+            results.append(ToolMessage(id, self._names[id], (TextPart(output),)))
+
+    def _call(self, id: str, name: str, item: dict[str, Any]) -> None:
+        """A call that waited for approval comes twice: as the request, and as what was run."""
+        if id in self._names and item["type"] == "mcp_call":
+            return
+        arguments = item.get("arguments")
+        self._names[id] = name
+        self._draft.calls.append(ToolCall(id, name, arguments if isinstance(arguments, str) else ""))
+
+    def _approval(self, field: str, item: dict[str, Any]) -> None:
+        id, approve, reason = _text(field, item, "approval_request_id"), item.get("approve"), item.get("reason")
+        if not isinstance(approve, bool):
+            raise bad_field(f"{field}.approve", "must be true or false")
+        approval = Approval(approve, reason if isinstance(reason, str) else "")
+        self._read.approvals[id.removeprefix(APPROVAL)] = approval
+
+    def _begin(self) -> None:
+        """Thoughts or words after a call, or after other words, are a new step."""
+        if self._draft.text or self._draft.calls:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._read.messages += self._draft.messages()
+        self._draft = _Draft()
+
+
+def _implied(place: int, item: dict[str, Any]) -> str:
+    if "role" in item:
+        return "message"
+    if "output" in item and "call_id" in item:
+        return "function_call_output"
+    if "call_id" in item and "name" in item:
+        return "function_call"
+    if isinstance(item.get("id"), str):
+        return "item_reference"
+    raise bad_field(f"input[{place}].type", "an item says its type")
+
+
+def _text(field: str, item: dict[str, Any], name: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise bad_field(f"{field}.{name}", "must be text")
+    return value
+
+
+def _mcp_name(field: str, item: dict[str, Any]) -> str:
+    return flat_name(_text(field, item, "server_label"), _text(field, item, "name"))
+
+
+def _output(field: str, item: dict[str, Any]) -> tuple[Part, ...]:
+    if item.get("output") is None:
+        raise bad_field(f"{field}.output", "must be text or a list of parts")
+    return _parts(f"{field}.output", item["output"])
+
+
+def _thoughts(item: dict[str, Any]) -> str:
+    """What a reasoning item says in the open; what is encrypted is not ours to read."""
+    for given in (item.get("content"), item.get("summary")):
+        texts = [part["text"] for part in given or () if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        if texts:
+            return "\n".join(texts)
+    return ""
+
+
+def _parts(field: str, content: Any) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (TextPart(content),)
+    if content is None:
+        return (TextPart(""),)
+    if not isinstance(content, list):
+        raise bad_field(field, "must be text or a list of parts")
+    return tuple(_part(f"{field}[{place}]", part) for place, part in enumerate(content))
+
+
+def _part(field: str, part: Any) -> Part:
+    if not isinstance(part, dict) or not isinstance(kind := part.get("type"), str):
+        raise bad_field(field, "a part says its type")
+    if kind in _TEXTS:
+        text = part.get("text", part.get("refusal"))
+        if not isinstance(text, str):
+            raise bad_field(f"{field}.text", "must be text")
+        return TextPart(text)
+    if kind in ("input_image", "image_url"):
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, dict) else url
+        if not isinstance(url, str):
+            raise bad_field(f"{field}.image_url", "must be a url: files are not kept here")
+        return read_image(f"{field}.image_url", url)
+    raise bad_field(f"{field}.type", f"parts of type {kind[:40]} are not taken")

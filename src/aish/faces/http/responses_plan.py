@@ -1,0 +1,223 @@
+"""From a request for a response to the turns it takes: what it goes on from, which calls were approved, what is new."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from aish.engine.settle import open_calls
+from aish.faces.asgi import Exchange
+from aish.faces.http.asked import check_count, limits_of, session_of, split_new
+from aish.faces.http.callers import Caller
+from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.responses_forms import Setup
+from aish.faces.http.responses_items import APPROVAL, Approval, ReadItems, as_items, read_items
+from aish.faces.http.responses_object import make_head
+from aish.faces.http.responses_request import ResponseBody, read_choice, read_sampling
+from aish.faces.http.responses_store import RUNNING, Kept, Shelf
+from aish.faces.http.responses_tools import Chosen, choose
+from aish.faces.http.service import Service
+from aish.types.decisions import Answer, Choice
+from aish.types.ids import new_id
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage
+from aish.types.requests import ToolChoice, TurnRequest
+
+# Behind the ids of calls in a conversation that holds our results already: what the engine holds for clients that
+# never saw them is found by these ids, and would say it all a second time.
+_WHOLE = "_"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`first` runs calls that were approved, without asking the model; `request` asks it. `history` is what came
+    before, `given` the messages of the input, with results we made of refusals."""
+
+    id: str
+    asked: ResponseBody
+    setup: Setup
+    request: TurnRequest
+    first: TurnRequest | None
+    items: tuple[msgspec.Raw, ...]
+    history: tuple[Message, ...]
+    given: tuple[Message, ...]
+    previous: str
+    listed: tuple[str, ...]
+
+
+async def make_plan(
+    service: Service, shelf: Shelf, exchange: Exchange, caller: Caller, asked: ResponseBody, head: str
+) -> Plan:
+    """`head` is the last document of the conversation, "" where there is none."""
+    if not caller.may_use_model(asked.model):
+        raise Problem(403, f"your key does not cover the model {asked.model}", code="model_not_allowed")
+    previous = asked.previous_response_id or head
+    before = await _before(shelf, caller, asked, previous)
+    id = new_id("resp")
+    items = await _items(service, shelf, caller, asked, previous)
+    read = read_items(items)
+    check_count(service, "input", len(read.messages), service.config.max_messages)
+    listed = tuple(sorted({*(before.listed if before else ()), *read.listed}))
+    chosen = choose(service, caller, asked, listed)
+    history = await shelf.history(previous, caller.key) if previous else ()
+    _check_approvals(asked, read, history)
+    conversation = _Conversation(history, read)
+    setup = Setup(
+        id,
+        (head_ := make_head(id, created := int(time.time()), asked)).decode(),
+        make_head(id, created, asked, light=True).decode() if asked.stream or asked.background else head_.decode(),
+        functions=chosen.functions,
+        late=chosen.late,
+        approved=conversation.approved(),
+        listings=chosen.listings,
+        summary=bool((asked.reasoning or {}).get("summary")),
+    )
+    base = _base(service, exchange, caller, asked, chosen)
+    first, request = conversation.requests(base, chosen.approvable)
+    now_listed = tuple(sorted({*listed, *(listing.label for listing in chosen.listings)}))
+    kept_items = tuple(msgspec.Raw(msgspec.json.encode(_named(setup, n, item))) for n, item in enumerate(items))
+    given = (*read.messages, *conversation.refusals(original=True))
+    return Plan(id, asked, setup, request, first, kept_items, history, given, previous, now_listed)
+
+
+class _Conversation:
+    """What was said before and what is new, with the decisions that came along."""
+
+    def __init__(self, history: tuple[Message, ...], read: ReadItems) -> None:
+        whole = (*history, *read.messages)
+        self._suffix = _WHOLE if history or read.remembers else ""
+        renamed = [_renamed(message, self._suffix) for message in whole] if self._suffix else whole
+        self._context, self._new = split_new(renamed)
+        self._all_new = tuple(_renamed(m, self._suffix) if self._suffix else m for m in read.messages)
+        self._decided = [
+            (call, read.approvals[id])
+            for call in open_calls([*self._context, *self._results()])
+            if (id := call.id.removesuffix(self._suffix) if self._suffix else call.id) in read.approvals
+        ]
+
+    def approved(self) -> dict[str, ToolCall]:
+        return {call.id: self._original(call) for call, decision in self._decided if decision.approve}
+
+    def refusals(self, *, original: bool = False) -> list[Message]:
+        refused = [(call, decision) for call, decision in self._decided if not decision.approve]
+        return [_refusal(self._original(call) if original else call, decision) for call, decision in refused]
+
+    def requests(self, base: TurnRequest, approvable: frozenset[str]) -> tuple[TurnRequest | None, TurnRequest]:
+        from_store = base.context is None
+        if not self._decided:
+            context, new = (None, self._all_new) if from_store else (self._context, self._new)
+            return None, _with(base, context=context, input=new)
+        settled = (*self._results(), *self.refusals())
+        others = tuple(message for message in self._new if not isinstance(message, ToolMessage))
+        approved = self.approved()
+        context = None if from_store else self._context
+        if not approved:
+            return None, _with(base, context=context, input=(*settled, *others))
+        first = _with(
+            base,
+            context=context,
+            input=settled,
+            tools=tuple({call.name for call in approved.values()} & approvable),
+            client_tools=(),
+            tool_choice=ToolChoice(),
+            answers={id: Answer(Choice.YES) for id in approved},
+            limits=msgspec.structs.replace(base.limits, max_steps=0),
+        )
+        return first, _with(base, context=None if from_store else (*self._context, *settled), input=others)
+
+    def _results(self) -> list[Message]:
+        return [message for message in self._new if isinstance(message, ToolMessage)]
+
+    def _original(self, call: ToolCall) -> ToolCall:
+        return _with(call, id=call.id.removesuffix(self._suffix)) if self._suffix else call
+
+
+async def _before(shelf: Shelf, caller: Caller, asked: ResponseBody, previous: str) -> Kept | None:
+    kept = await shelf.find(previous, caller.key) if previous else None
+    if asked.previous_response_id:
+        why = "" if kept is not None and kept.status not in (*RUNNING, "items") else "there is no such response"
+        if kept is not None and kept.status in RUNNING:
+            raise Problem(409, f"{previous} is still being made", param="previous_response_id", code="not_finished")
+        if why:
+            raise Problem(404, f"previous_response_id: {why}", param="previous_response_id",
+                          code="previous_response_not_found")  # fmt: skip
+    return kept
+
+
+def _check_approvals(asked: ResponseBody, read: ReadItems, history: Iterable[Message]) -> None:
+    if not read.approvals:
+        return
+    if asked.use_server_history:
+        raise bad_field("use_server_history", "goes without approvals: send the request for approval along")
+    messages = (message for part in (history, read.messages) for message in part)
+    made = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
+    if unknown := [id for id in read.approvals if id not in made]:
+        raise bad_field("input", f"no request for approval {APPROVAL}{unknown[0][:100]} is known")
+
+
+async def _items(
+    service: Service, shelf: Shelf, caller: Caller, asked: ResponseBody, previous: str
+) -> list[dict[str, Any]]:
+    """With what references refer to in their place."""
+    items = as_items(asked.input)
+    check_count(service, "input", len(items), service.config.max_messages)
+    if not any(item["type"] == "item_reference" for item in items):
+        return items
+    before = await shelf.chain(previous, caller.key) if previous else []
+    found: list[dict[str, Any]] = []
+    for place, item in enumerate(items):
+        if item["type"] == "item_reference":
+            id = item.get("id")
+            there = await shelf.find_item(id, caller.key, before) if isinstance(id, str) else None
+            if there is None:
+                raise bad_field(f"input[{place}].id", "there is no such item")
+            item = there
+        found.append(item)
+    return found
+
+
+def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseBody, chosen: Chosen) -> TurnRequest:
+    """The request without its conversation; `context` None where the session has it."""
+    session = caller.session(session_of(service, exchange, asked))
+    from_store = bool(asked.use_server_history)
+    if from_store and not session:
+        raise bad_field("use_server_history", "needs a session_id")
+    if from_store and (asked.previous_response_id or asked.conversation is not None):
+        raise bad_field("use_server_history", "goes without previous_response_id and conversation")
+    return TurnRequest(
+        input=(),
+        model=asked.model,
+        session=session,
+        kept=bool(session),
+        context=None if from_store else (),
+        system=asked.instructions or "",
+        tools=chosen.ours,
+        client_tools=chosen.clients,
+        ask_about=chosen.ask_about,
+        tool_choice=read_choice(asked.tool_choice, asked.tools or []),
+        parallel_calls=asked.parallel_tool_calls,
+        sampling=read_sampling(asked),
+        limits=limits_of(service, asked),
+        stream=bool(asked.stream or asked.background),
+    )
+
+
+def _renamed(message: Message, suffix: str) -> Message:
+    if isinstance(message, ToolMessage):
+        return _with(message, tool_call_id=message.tool_call_id + suffix)
+    if isinstance(message, AssistantMessage) and message.tool_calls:
+        return _with(message, tool_calls=tuple(_with(call, id=call.id + suffix) for call in message.tool_calls))
+    return message
+
+
+def _refusal(call: ToolCall, decision: Approval) -> Message:
+    return ToolMessage(call.id, call.name, (TextPart(f"[aish] refused: {decision.reason or 'the user said no'}"),))
+
+
+def _named(setup: Setup, number: int, item: dict[str, Any]) -> dict[str, Any]:
+    """Every item has an id when it is listed again."""
+    return item if isinstance(item.get("id"), str) else {**item, "id": setup.item_id("msg", f"i{number}")}
+
+
+_with = msgspec.structs.replace

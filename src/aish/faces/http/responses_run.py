@@ -1,0 +1,128 @@
+"""One response being made: its turns run, its stream said, and what came of it kept before the client hears the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from aish.engine.transcript import Transcript
+from aish.errors import AishError
+from aish.faces.http.callers import Caller
+from aish.faces.http.metrics import TurnMeter
+from aish.faces.http.problems import Problem, problem_of
+from aish.faces.http.responses_encode import ResponseStream
+from aish.faces.http.responses_plan import Plan
+from aish.faces.http.responses_store import Kept, Shelf
+from aish.faces.http.responses_tools import asking
+from aish.faces.http.service import Service
+from aish.types.events import Event, Status, ToolResult, TurnFinished, TurnStarted
+from aish.types.messages import Message, ToolMessage
+from aish.types.requests import TurnRequest
+
+Link = Callable[[Caller, Plan], Awaitable[None]]
+_LINKED = ("completed", "incomplete")
+
+
+class Making:
+    """`link` is told of a response that was kept, before its end is said: a conversation goes on from it."""
+
+    def __init__(
+        self, service: Service, shelf: Shelf, caller: Caller, plan: Plan, link: Link, *, has_begun: Callable[[], bool]
+    ) -> None:
+        self.plan = plan
+        self.stream = ResponseStream(plan.setup)
+        self.turns: list[str] = []
+        self._engine = service.engine
+        self._keys = service.keys
+        self._meter = TurnMeter(service.metrics)
+        self._shelf = shelf
+        self._caller = caller
+        self._link = link
+        self._ask = asking(service, caller, plan.setup.late)
+        self._has_begun = has_begun
+        self._transcript = Transcript()
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The stream after its opening. What goes wrong before anything was said is raised, as Problem."""
+        try:
+            async with aclosing(self._events()) as batches:
+                async for events in batches:
+                    if data := self._feed(events):
+                        yield data
+            last = self.stream.finish()
+        except (AishError, Problem) as exc:
+            problem = exc if isinstance(exc, Problem) else problem_of(exc)
+            last = self.stream.fail(problem)
+        finally:
+            await self._keys.spend(self._caller, self._meter.usage)
+        if self.stream.failed is not None and not self._has_begun():
+            raise self.stream.failed
+        await self.keep()
+        yield last
+
+    async def keep(self) -> None:
+        """As it stands, if it is to be kept at all."""
+        plan = self.plan
+        if plan.asked.is_kept:
+            kept = self.document(messages=(*plan.given, *self._transcript.produced()))
+            await self._shelf.put(plan.id, self._caller.key, kept, wait=bool(plan.asked.background))
+            self._shelf.remember(plan.id, (*plan.history, *kept.messages), own=kept.messages)
+            if self.stream.status in _LINKED:
+                await self._link(self._caller, plan)
+
+    def document(self, messages: tuple[Message, ...] = ()) -> Kept:
+        plan, background = self.plan, bool(self.plan.asked.background)
+        return Kept(
+            status=self.stream.status,
+            response=msgspec.Raw(self.stream.snapshot()),
+            input=plan.items,
+            messages=messages,
+            previous=plan.previous,
+            conversation=plan.asked.conversation_id,
+            listed=plan.listed,
+            runner=self._shelf.me if background else "",
+            setup=plan.setup if background else None,
+            turns=tuple(self.turns) if background else (),
+        )
+
+    async def _events(self) -> AsyncGenerator[Sequence[Event], None]:
+        request = self.plan.request
+        if self.plan.first is not None:
+            results: list[Message] = []
+            async with aclosing(self._turn(self.plan.first)) as batches:
+                async for events in batches:
+                    if not (events := without_end(events)):
+                        continue
+                    results += [
+                        ToolMessage(event.call, event.body.name, event.body.parts)
+                        for event in events
+                        if isinstance(event.body, ToolResult)
+                    ]
+                    yield events
+            if request.context is not None:
+                request = msgspec.structs.replace(request, context=(*request.context, *results))
+        async with aclosing(self._turn(request)) as batches:
+            async for events in batches:
+                yield events
+
+    async def _turn(self, request: TurnRequest) -> AsyncGenerator[Sequence[Event], None]:
+        async with self._engine.turn(request, ask=self._ask) as batches:
+            async for events in batches:
+                if isinstance(events[0].body, TurnStarted):
+                    self.turns.append(events[0].turn)
+                yield events
+
+    def _feed(self, events: Sequence[Event]) -> bytes:
+        self._meter.see(events)
+        if self.plan.asked.is_kept:
+            for event in events:
+                if not isinstance(event.body, TurnStarted):
+                    self._transcript.apply(event)
+        return self.stream.encode(events)
+
+
+def without_end(events: Sequence[Event]) -> list[Event]:
+    """Of a turn that only runs what was approved: its end is not the response's."""
+    return [event for event in events if not isinstance(event.body, TurnFinished | Status)]

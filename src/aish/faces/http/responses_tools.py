@@ -1,0 +1,91 @@
+"""Whose tools a request has, as responses knows them: the client's, ours, and ours that wait for its consent.
+
+A client that names a server of ours is asked itself, where the gate or the client wants consent: the question ends the
+turn, and the answer begins another. For all other tools it is asked as in every API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from aish.engine.offer import matches
+from aish.faces.http.asked import McpTool, check_count, choose_tools
+from aish.faces.http.callers import Caller
+from aish.faces.http.responses_forms import Listing, split_name
+from aish.faces.http.responses_request import Declared, Namespaced, ResponseBody, read_declared
+from aish.faces.http.service import Service
+from aish.ports import Ask
+from aish.safety.policy import SHELL_TOOL
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
+from aish.types.tools import ToolSpec
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """`functions` are the client's by the model's name for them; `late` as in Setup. `approvable` are those that run
+    once the client has said yes."""
+
+    ours: tuple[str, ...] = ()
+    clients: tuple[ToolSpec, ...] = ()
+    functions: dict[str, Namespaced] = {}
+    ask_about: tuple[str, ...] = ()
+    late: frozenset[str] = frozenset()
+    approvable: frozenset[str] = frozenset()
+    listings: tuple[Listing, ...] = ()
+
+
+def choose(service: Service, caller: Caller, asked: ResponseBody, listed: Collection[str]) -> Chosen:
+    """`listed` are the labels whose tools were told before."""
+    given = asked.tools or []
+    check_count(service, "tools", len(given), service.config.max_tools)
+    declared = read_declared(given)
+    check_count(service, "tools", len(declared.functions), service.config.max_tools)
+    tools = choose_tools(service, caller, declared.functions, declared.mcp)
+    functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
+    if not declared.mcp:
+        return Chosen(tools.ours, tools.clients, functions)
+    someone = {spec.name: spec for spec in service.engine.offered(tools.ours, interactive=True)}
+    nobody = {spec.name for spec in service.engine.offered(tools.ours, interactive=False)}
+    gated = {name for name in someone if name not in nobody or name == SHELL_TOOL}
+    late = frozenset(n for n in someone if matches(n, tools.ask) or (n in gated and _may_ask(n, declared)))
+    usable = someone if service.ask(caller) is not None else nobody | late
+    return Chosen(
+        ours=tuple(name for name in tools.ours if name in usable),
+        clients=tools.clients,
+        functions=functions,
+        ask_about=tools.ask,
+        late=late,
+        approvable=late | nobody,
+        listings=tuple(_listing(entry, list(someone.values())) for entry in declared.mcp if entry.label not in listed),
+    )
+
+
+def asking(service: Service, caller: Caller, late: frozenset[str]) -> Ask | None:
+    """Who answers the gate: for tools the client said it would approve, the client, later."""
+    others = service.ask(caller)
+    if not late:
+        return others
+
+    async def ask(question: Question) -> Answer:
+        if question.tool in late:
+            return Answer(Choice.LATER if question.kind is QuestionKind.EFFECT else Choice.NO)
+        return await others(question) if others is not None else Answer(Choice.NO, "nobody was there to ask")
+
+    return ask
+
+
+def _may_ask(name: str, declared: Declared) -> bool:
+    label, _ = split_name(name)
+    return label not in declared.silent and any(entry.label == label for entry in declared.mcp)
+
+
+def _listing(entry: McpTool, offered: Sequence[ToolSpec]) -> Listing:
+    tools = []
+    for spec in offered:
+        label, name = split_name(spec.name)
+        if label == entry.label and (matches(name, entry.allowed) or matches(spec.name, entry.allowed)):
+            tools.append({
+                "name": name, "description": spec.description, "input_schema": spec.schema, "annotations": None,
+            })  # fmt: skip
+    return Listing(entry.label, tuple(tools), None if tools else f"no tools of {entry.label} can be used here")

@@ -1,0 +1,119 @@
+"""The HTTP application over a scripted engine, called as a client of the responses API calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aish.config.schema import Config
+from aish.engine.session import Engine
+from aish.faces.http.app import App
+from aish.faces.http.service import Service
+from aish.faces.runtime import Surroundings
+from support.asgi import Reply, Visit
+from support.engines import Bench
+
+MODEL = "scripted:model"
+WAIT_S = 10.0
+
+
+class _Runtime:
+    def __init__(self, bench: Bench, config: Config) -> None:
+        self.config = config
+        self.surroundings = Surroundings(Path("/work"), {})
+        self.notices: tuple[str, ...] = ()
+        self.mcp_servers: Mapping[str, Any] = {}
+        self._bench = bench
+
+    @asynccontextmanager
+    async def engine(self, *, mcp: Any = None, serving: bool = False) -> AsyncIterator[Engine]:
+        yield self._bench.engine
+
+
+class Site:
+    """A server in this process. `key` says who asks from now on."""
+
+    def __init__(self, bench: Bench, **serve: Any) -> None:
+        config = msgspec.structs.replace(Config(), serve=msgspec.convert(serve, type(Config().serve)))
+        self.bench = bench
+        self.service = Service(_Runtime(bench, config))  # type: ignore[arg-type]
+        self.key = ""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Site]:
+        async with self.service.opened():
+            self.app = App(self.service, {})
+            yield self
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.app(scope, receive, send)
+
+    def visit(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Visit:
+        path, _, query = path.partition("?")
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        pairs = [("host", "localhost"), *(headers or {}).items()]
+        visit = Visit(method, pairs, [data])
+        visit._scope |= {"path": path, "query_string": query.encode()}
+        return visit
+
+    async def send(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.visit(method, path, body, named).run(self)
+
+    async def create(self, input: Any = "hello", **fields: Any) -> Any:
+        """The response object, or what was said instead."""
+        body = {"model": MODEL, "input": input, **fields}
+        reply = await self.send("POST", "/v1/responses", body)
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    async def stream(self, input: Any = "hello", **fields: Any) -> list[Any]:
+        reply = await self.send("POST", "/v1/responses", {"model": MODEL, "input": input, "stream": True, **fields})
+        assert reply.status == 200, reply.body
+        return events_of(reply.body)
+
+    async def refused(self, **body: Any) -> tuple[int, Any]:
+        reply = await self.send("POST", "/v1/responses", {"model": MODEL, "input": "hello", **body})
+        return reply.status, reply.json["error"]
+
+    async def get(self, path: str) -> Any:
+        reply = await self.send("GET", path)
+        assert reply.status == 200, reply.body
+        return reply.json
+
+    async def until(self, id: str, status: str) -> Any:
+        """The response, once it has come to this status."""
+        async with asyncio.timeout(WAIT_S):
+            while (now := await self.get(f"/v1/responses/{id}"))["status"] != status:
+                await asyncio.sleep(0)
+        return now
+
+
+def events_of(data: bytes) -> list[Any]:
+    """Each event with the name of its line checked against its type."""
+    events = []
+    for block in data.decode().split("\n\n")[:-1]:
+        name, _, line = block.partition("\ndata: ")
+        event = json.loads(line)
+        assert name == f"event: {event['type']}"
+        events.append(event)
+    return events
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+def of(events: list[Any], kind: str) -> list[Any]:
+    return [event for event in events if event["type"] == f"response.{kind}"]
+
+
+def text_of(response: Any) -> str:
+    parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
+    return "".join(part["text"] for part in parts)
