@@ -203,7 +203,7 @@ def serve_app(words: Sequence[str]) -> Any:
     from aish.faces.mcp.http import mcp_mount
 
     arguments = parse(words)
-    runtime = wiring.runtime(arguments.endpoint, workspace=arguments.workspace)
+    runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
     return http_serve.make_app(arguments, runtime, mcp_mount)[1]
 
 
@@ -258,7 +258,7 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.http import serve as http_serve
             from aish.faces.mcp.http import mcp_mount
 
-            runtime = wiring.runtime(arguments.endpoint, workspace=arguments.workspace)
+            runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
             return http_serve.run(arguments, runtime, mcp_mount, partial(serve_app, arguments.words))
         case "keys":
             from aish.faces.http import keys_command

@@ -54,6 +54,10 @@ def surroundings() -> Surroundings:
     return Surroundings(_cwd(), dict(os.environ))
 
 
+def serving_runtime(endpoints: Sequence[str], workspace: str) -> Wired:
+    return runtime(endpoints, workspace=workspace or surroundings().env.get("RUNTIME_WORKSPACE_ROOT", ""))
+
+
 def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Wired:
     """`workspace` is where tools work, if not where we stand."""
     here = surroundings()

@@ -1,0 +1,346 @@
+"""Chat completions, as clients see them."""
+
+import asyncio
+import json
+
+import pytest
+
+from aish.errors import ProviderBusy, ProviderUnavailable
+from aish.types.chunks import StepEnd, StepFinished, UsageChunk
+from aish.types.events import ReasoningDelta, TextDelta
+from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage
+from aish.types.tools import Effect
+from aish.types.usage import Usage
+from support.engines import Bench, Tools, call, said
+from support.http_face import face, function, sse
+
+
+def texts(chunks):
+    return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
+
+
+def ours(name="t__x"):
+    return Tools().add(name)
+
+
+async def test_every_chunk_has_what_strict_clients_want():
+    async with face(Bench([TextDelta("a"), TextDelta("b"), UsageChunk(Usage(3, 2))])) as http:
+        chunks = await http.chunks(stream_options={"include_usage": True})
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert {chunk["model"] for chunk in chunks} == {"scripted:model"}
+    assert all(isinstance(chunk["created"], int) for chunk in chunks)
+    assert all(choice["index"] == 0 and "delta" in choice for c in chunks for choice in c["choices"])
+    assert [c["choices"][0]["finish_reason"] for c in chunks if c["choices"]] == [None, None, None, "stop"]
+    assert chunks[-2]["choices"][0]["delta"] == {}
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["total_tokens"] == 5
+
+
+async def test_usage_is_left_out_unless_asked_for():
+    async with face(Bench([TextDelta("a"), UsageChunk(Usage(3, 2))])) as http:
+        assert all("usage" not in chunk for chunk in await http.chunks())
+
+
+async def test_an_answer_as_a_whole():
+    async with face(Bench([ReasoningDelta("hm"), TextDelta("a"), TextDelta("b"), UsageChunk(Usage(3, 2))])) as http:
+        reply = await http.chat()
+    (choice,) = reply.json["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "ab", "refusal": None, "reasoning_content": "hm"}
+    assert choice["finish_reason"] == "stop"
+    assert reply.json["usage"]["prompt_tokens"] == 3
+    assert reply.headers["x-request-id"].startswith("req_")
+
+
+async def test_tools_we_run_are_never_shown_as_calls_and_the_answer_goes_on():
+    bench = Bench([TextDelta("let me see"), call("t__x")], [call("t__x")], [TextDelta("done")], tools=ours())
+    async with face(bench) as http:
+        chunks = await http.chunks(tools=[function("t__x")])
+    assert texts(chunks) == "let me see\n\ndone"
+    assert not any("tool_calls" in c["choices"][0]["delta"] for c in chunks if c["choices"])
+    assert len(bench.tools.calls) == 2
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_with_trace_they_come_in_chunks_without_choices():
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=ours())
+    async with face(bench) as http:
+        chunks = await http.chunks(tools=[function("t__x")], trace=True)
+    kinds = [c["aish"]["event"]["body"]["type"] for c in chunks if "aish" in c]
+    assert kinds == ["tool_call_ready", "decision_made", "tool_result"]
+    assert all(c["choices"] == [] for c in chunks if "aish" in c)
+
+
+async def test_the_clients_calls_are_given_to_it_in_fragments():
+    bench = Bench([call("read", '{"pa'), call("", 'th": 1}'), call("grep", "{}", index=1)])
+    async with face(bench) as http:
+        chunks = await http.chunks(tools=[function("read"), function("grep")])
+    fragments = [f for c in chunks for f in c["choices"][0]["delta"].get("tool_calls", ())]
+    assert [f["index"] for f in fragments] == [0, 0, 0, 1, 1]
+    assert fragments[0]["function"] == {"name": "read", "arguments": ""} and fragments[0]["type"] == "function"
+    assert "".join(f["function"]["arguments"] for f in fragments if f["index"] == 0) == '{"path": 1}'
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert all(f["id"].startswith("call_") for f in fragments if "id" in f)
+
+
+async def test_a_mixed_step_runs_ours_and_the_model_sees_both_results():
+    bench = Bench([call("read", index=0), call("t__x", index=1)], [TextDelta("done")], tools=ours())
+    tools = [function("read"), function("t__x")]
+    async with face(bench) as http:
+        first = (await http.chat(tools=tools)).json["choices"][0]
+        assert first["finish_reason"] == "tool_calls"
+        (made,) = first["message"]["tool_calls"]
+        assert made["function"]["name"] == "read"
+        back = [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "", "tool_calls": [made]},
+            {"role": "tool", "tool_call_id": made["id"], "content": "theirs"},
+        ]
+        reply = await http.chat(messages=back, tools=tools)
+    assert reply.json["choices"][0]["message"]["content"] == "done"
+    assert [m.text for m in bench.scripted.requests[1].messages if isinstance(m, ToolMessage)] == ["theirs", "done"]
+    assert len(bench.tools.calls) == 1
+
+
+async def test_a_call_outside_the_requests_tools_becomes_an_error_the_model_reads():
+    bench = Bench([call("t__y")], [TextDelta("sorry")], tools=ours().add("t__y"))
+    async with face(bench) as http:
+        await http.chat(tools=[function("t__x")])
+    assert "not allowed in this request" in bench.scripted.requests[1].messages[-1].text
+    assert bench.tools.calls == []
+
+
+async def test_tools_can_be_injected_for_clients_that_name_none():
+    bench = Bench([TextDelta("x")], tools=ours().add("u__y"))
+    async with face(bench, tools=("t__*",)) as http:
+        await http.chat()
+    assert [tool.name for tool in bench.scripted.requests[0].tools] == ["t__x"]
+
+
+async def test_tools_of_an_mcp_server_are_named_by_its_label():
+    bench = Bench([TextDelta("x")], tools=Tools().add("git__log").add("git__push").add("fs__read"))
+    async with face(bench) as http:
+        await http.chat(tools=[{"type": "mcp", "server_label": "git", "allowed_tools": ["log"]}])
+    assert [tool.name for tool in bench.scripted.requests[0].tools] == ["git__log"]
+
+
+async def test_unknown_kinds_of_tools_and_unknown_fields_are_passed_over():
+    bench = Bench([TextDelta("x")])
+    tools = [{"type": "web_search", "external_web_access": True}, {"type": "namespace", "name": "n", "tools": []}]
+    async with face(bench) as http:
+        reply = await http.chat(tools=tools, client_metadata={"a": 1}, prompt_cache_key="k", store=False)
+    assert reply.status == 200 and bench.scripted.requests[0].tools == ()
+
+
+async def test_what_real_clients_send_is_read():
+    messages = [
+        {"role": "developer", "content": [{"type": "text", "text": "be brief"}]},
+        {"role": "user", "content": [
+            {"type": "text", "text": "look"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        ]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        ]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "file"}]},
+        {"role": "user", "content": "and?"},
+    ]  # fmt: skip
+    bench = Bench(*[[TextDelta("x")]] * 3)
+    async with face(bench) as http:
+        await http.chat(
+            messages=messages, max_completion_tokens=7, temperature=0, stop="END", parallel_tool_calls=False, seed=3
+        )
+    (request,) = bench.scripted.requests
+    assert request.messages == (
+        SystemMessage("be brief"),
+        UserMessage((TextPart("look"), ImagePart("image/png", data="AAAA"))),
+        request.messages[2],
+        ToolMessage("c1", "read", (TextPart("file"),)),
+        UserMessage((TextPart("and?"),)),
+    )
+    sampling = request.sampling
+    assert (sampling.max_tokens, sampling.temperature, sampling.stop, sampling.seed) == (7, 0.0, ("END",), 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{", None),
+        (b'{"messages": 3}', "messages"),
+        (b'{"messages": []}', "messages"),
+        (b'{"model": "m"}', None),
+        (b"[" * 100_000, None),
+        (b'{"messages": [{"role": "user", "content": 1}]}', "messages[0].content"),
+        (b'{"messages": [{"role": "wizard", "content": "x"}]}', "messages[0].role"),
+        (b'{"messages": [{"role": "tool", "content": "x"}]}', "messages[0].tool_call_id"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "audio"}]}]}', "messages[0].content[0].type"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "temperature": "hot"}', "temperature"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "max_tokens"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_steps": 0}', "max_steps"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "tool_choice": "perhaps"}', "tool_choice"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}', "tools[0].function"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "use_server_history": true}', "use_server_history"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "xml"}}', "response_format"),
+    ],
+)
+async def test_what_is_wrong_is_a_400_that_names_the_field(body, field):
+    async with face(Bench([TextDelta("x")])) as http:
+        reply = await http.ask("POST", "/v1/chat/completions", body)
+    assert reply.status == 400
+    error = reply.json["error"]
+    assert error["type"] == "invalid_request_error" and error["message"]
+    assert error["param"] == field
+
+
+async def test_two_functions_of_one_name_are_refused():
+    async with face(Bench()) as http:
+        reply = await http.chat(tools=[function("read"), function("read")])
+    assert (reply.status, reply.json["error"]["param"]) == (400, "tools[1].function")
+
+
+async def test_bounds_on_what_is_sent():
+    async with face(Bench(), max_body_bytes=1000, max_messages=3, max_tools=2) as http:
+        assert (await http.chat("x" * 2000)).status == 413
+        assert (await http.chat(messages=[{"role": "user", "content": "x"}] * 4)).json["error"]["param"] == "messages"
+        assert (await http.chat(tools=[function(n) for n in "abc"])).json["error"]["param"] == "tools"
+
+
+async def test_an_unknown_model_is_a_404():
+    async with face(Bench()) as http:
+        reply = await http.chat(model="nope", stream=True)
+    assert reply.status == 404 and reply.json["error"]["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_fails_before_the_first_token_has_its_own_status(stream):
+    async with face(Bench([ProviderUnavailable("down")])) as http:
+        reply = await http.chat(stream=stream)
+    assert reply.status == 502 and "down" in reply.json["error"]["message"]
+
+
+async def test_a_busy_upstream_says_when_to_come_back():
+    async with face(Bench([ProviderBusy("full", retry_after_s=7)])) as http:
+        assert (await http.chat()).status == 429
+
+
+async def test_what_fails_later_ends_the_stream_with_an_error_that_clients_understand():
+    async with face(Bench([TextDelta("half"), ProviderUnavailable("lost")])) as http:
+        chunks = await http.chunks()
+    assert texts([c for c in chunks if "choices" in c]) == "half"
+    assert chunks[-1]["error"]["type"] == "server_error" and "lost" in chunks[-1]["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_after_an_effect_a_failure_is_not_one_that_clients_retry(stream):
+    async def write(arguments, context):
+        return said("written")
+
+    tools = Tools().add("t__w", write, effect=Effect.WRITE)
+    from support.engines import policy_gate
+
+    bench = Bench([call("t__w")], [ProviderUnavailable("lost")], tools=tools, gate=policy_gate(write="allow"))
+    async with face(bench) as http:
+        reply = await http.chat(tools=[function("t__w")], stream=stream)
+    assert reply.status in (200, 424)
+    error = sse(reply)[-1]["error"] if stream and reply.status == 200 else reply.json["error"]
+    assert error["type"] == "invalid_request_error"
+
+
+async def test_a_limit_ends_the_answer_and_says_so():
+    bench = Bench([call("t__x")], tools=ours())
+    async with face(bench) as http:
+        chunks = await http.chunks(tools=[function("t__x")], max_steps=1)
+    assert "[aish] stopped after 1 steps" in texts(chunks)
+    assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_cut_answer_says_length():
+    async with face(Bench([TextDelta("a"), StepFinished(StepEnd.LENGTH)])) as http:
+        assert (await http.chat()).json["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_client_that_leaves_takes_its_turn_with_it():
+    bench = Bench([TextDelta("a"), 30.0])
+    async with face(bench) as http:
+        visit = http.visit("POST", "/v1/chat/completions", {
+            "model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]})  # fmt: skip
+        running = asyncio.create_task(visit.run(http.app))
+        await visit.news.wait()
+        visit.leave()
+        await running
+        assert http.service.under_way == 0
+    assert not visit.reply.ended
+
+
+async def test_headers_do_not_wait_for_a_slow_model_and_silence_is_filled(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.watch.HEADERS_S", 0.05)
+    async with face(Bench([0.5, TextDelta("late")]), heartbeat_s=0.1) as http:
+        visit = http.visit("POST", "/v1/chat/completions", {
+            "model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]})  # fmt: skip
+        reply = await visit.run(http.app)
+    assert b": ping\n\n" in reply.body
+    assert reply.body.index(b'"role"') < reply.body.index(b": ping") < reply.body.index(b"late")
+
+
+async def test_a_session_remembers_for_clients_that_want_it():
+    bench = Bench([TextDelta("one")], [TextDelta("two")])
+    async with face(bench) as http:
+        await http.chat("a", session_id="mine")
+        await http.chat("b", session_id="mine", use_server_history=True)
+        shown = (await http.ask("GET", "/v1/sessions/mine")).json
+    assert [getattr(m, "text", "") for m in bench.scripted.requests[1].messages] == ["a", "one", "b"]
+    assert len(shown["turns"]) == 2
+
+
+async def test_a_session_the_client_names_in_a_header_counts_when_that_is_on():
+    bench = Bench(*[[TextDelta("x")]] * 2)
+    async with face(bench, client_sessions=True) as http:
+        body = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+        await http.ask("POST", "/v1/chat/completions", body, x_session_id="ses_9")
+        assert (await http.ask("GET", "/v1/sessions/ses_9")).status == 200
+
+
+async def test_two_requests_on_one_session_come_one_after_the_other():
+    bench = Bench([0.05, TextDelta("one")], [TextDelta("two")])
+    async with face(bench) as http:
+        fields = {"session_id": "s", "use_server_history": True}
+        await http.chat("first", session_id="s")
+        both = await asyncio.gather(http.chat("a", **fields), http.chat("b", **fields))
+    assert [reply.status for reply in both] == [200, 200]
+    assert len(bench.scripted.requests[-1].messages) == 5
+
+
+async def test_a_demand_for_a_tool_and_for_a_schema_reaches_the_model():
+    bench = Bench([TextDelta("{}")])
+    schema = {"type": "object", "properties": {"a": {"type": "number"}}}
+    async with face(bench) as http:
+        await http.chat(
+            tools=[function("read")],
+            tool_choice={"type": "function", "function": {"name": "read"}},
+            response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+        )
+    (request,) = bench.scripted.requests
+    assert request.tool_choice.named == "read" and request.sampling.json_schema == schema
+
+
+async def test_the_api_prefix_changes_nothing():
+    async with face(Bench([TextDelta("x")])) as http:
+        body = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+        assert (await http.ask("POST", "/api/v1/chat/completions", body)).status == 200
+
+
+async def test_the_history_kept_by_the_client_is_not_stored_again():
+    bench = Bench([TextDelta("x")])
+    messages = [
+        {"role": "user", "content": "old"},
+        {"role": "assistant", "content": "reply"},
+        {"role": "user", "content": "new"},
+    ]
+    async with face(bench) as http:
+        reply = await http.chat(messages=messages, trace=True)
+        turn = reply.json["aish"]["events"] or None
+        assert turn is None
+    assert bench.scripted.requests[0].messages[1] == AssistantMessage("reply")
+    stored = json.dumps([str(t.input) for t in bench.store._turns.values()])
+    assert "new" in stored and "old" not in stored

@@ -1,0 +1,216 @@
+"""Keys, approvals, records, metrics, reload: what those who run the server rely on."""
+
+import asyncio
+import json
+
+import pytest
+
+from aish.errors import UsageError
+from aish.faces.http.keys import create_key, revoke_key
+from aish.types.chunks import UsageChunk
+from aish.types.events import TextDelta
+from aish.types.tools import Effect
+from aish.types.usage import Usage
+from support.engines import Bench, Tools, call, said
+from support.eventually import eventually
+from support.http_face import FakeRuntime, face, function
+
+BODY = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+
+
+async def test_without_keys_anybody_here_may_ask_with_any_key():
+    async with face(Bench([TextDelta("x")])) as http:
+        assert (await http.chat()).status == 200
+        assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization="Bearer none")).status == 200
+
+
+async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.keys._REMEMBERED_S", 0.0)
+    bench = Bench([TextDelta("x")])
+    key, record = await create_key(bench.store, "ann")
+    async with face(bench) as http:
+        assert (await http.chat()).status == 401
+        assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization="Bearer wrong")).status == 401
+        assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization=f"Bearer {key}")).status == 200
+        assert (await http.ask("POST", "/v1/chat/completions", BODY, x_api_key=key)).status == 200
+        assert (await http.ask("GET", "/healthz")).status == 200
+        await create_key(bench.store, "bob")
+        assert await revoke_key(bench.store, record.id)
+        assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization=f"Bearer {key}")).status == 401
+    assert key not in str(bench.store._documents)
+
+
+async def test_a_server_that_others_reach_does_not_start_without_keys():
+    with pytest.raises(UsageError, match="needs a key"):
+        async with face(Bench(), must_have_keys=True):
+            pass
+    async with face(Bench(), must_have_keys=True, keys=["k"]):
+        pass
+
+
+async def test_a_key_covers_models_tools_rate_and_budget():
+    usage = UsageChunk(Usage(60, 60))
+    bench = Bench([TextDelta("x"), usage], tools=Tools().add("t__x").add("u__y"))
+    scoped, _ = await create_key(bench.store, "a", models=("other:*",))
+    tools, _ = await create_key(bench.store, "b", tools=("t__*",))
+    rare, _ = await create_key(bench.store, "c", per_minute=1)
+    poor, _ = await create_key(bench.store, "d", tokens_per_day=100)
+
+    async with face(bench) as http:
+
+        async def ask(key, **fields):
+            reply = await http.ask("POST", "/v1/chat/completions", {**BODY, **fields}, authorization=f"Bearer {key}")
+            return reply.status, (reply.json.get("error") or {}).get("type")
+
+        assert await ask(scoped) == (403, "permission_error")
+        await ask(tools, tools=[function("t__x"), function("u__y")])
+        assert [tool.name for tool in bench.scripted.requests[-1].tools] == ["t__x"]
+        assert [status for status, _ in [await ask(rare), await ask(rare)]] == [200, 429]
+        assert [await ask(poor), await ask(poor)] == [(200, None), (402, "invalid_request_error")]
+
+
+async def test_sessions_of_one_key_are_nobody_elses():
+    bench = Bench([TextDelta("secret")])
+    ann, _ = await create_key(bench.store, "ann")
+    bob, _ = await create_key(bench.store, "bob")
+    boss, _ = await create_key(bench.store, "boss", admin=True)
+    async with face(bench) as http:
+        body = {**BODY, "session_id": "s"}
+        await http.ask("POST", "/v1/chat/completions", body, authorization=f"Bearer {ann}")
+        assert (await http.ask("GET", "/v1/sessions/s", authorization=f"Bearer {ann}")).status == 200
+        assert (await http.ask("GET", "/v1/sessions/s", authorization=f"Bearer {bob}")).status == 404
+        listed = [(await http.ask("GET", "/v1/sessions", x_api_key=key)).json["data"] for key in (ann, bob, boss)]
+        assert [len(data) for data in listed] == [1, 0, 1]
+        assert listed[0][0]["id"] == "s"
+        assert (await http.ask("DELETE", "/v1/sessions/s", x_api_key=bob)).status == 404
+        assert (await http.ask("DELETE", "/v1/sessions/s", x_api_key=ann)).json["deleted"] is True
+
+
+async def waiting_approval(http):
+    async def find():
+        return (await http.ask("GET", "/v1/approvals")).json["data"]
+
+    await eventually(find)
+    (approval,) = await find()
+    return approval
+
+
+@pytest.mark.parametrize(("choice", "ran"), [("yes", 1), ("no", 0)])
+async def test_a_call_that_needs_consent_waits_until_it_is_answered(choice, ran):
+    async def write(arguments, context):
+        return said("written")
+
+    bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", write, effect=Effect.WRITE))
+    async with face(bench) as http:
+        asking = asyncio.create_task(http.chat(tools=[function("t__w")]))
+        approval = await waiting_approval(http)
+        assert approval["question"]["tool"] == "t__w"
+        path = f"/v1/approvals/{approval['id']}"
+        assert (await http.ask("POST", path, {"choice": "perhaps"})).status == 400
+        assert (await http.ask("POST", path, {"choice": choice})).status == 200
+        assert (await http.ask("POST", path, {"choice": "yes"})).status in (404, 409)
+        assert (await asking).status == 200
+        assert (await http.ask("GET", "/v1/approvals")).json["data"] == []
+    assert len(bench.tools.calls) == ran
+
+
+async def test_a_question_nobody_answers_is_a_no():
+    bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", effect=Effect.WRITE))
+    async with face(bench, approval_timeout_s=0.05) as http:
+        await http.chat(tools=[function("t__w")])
+        assert (await http.ask("GET", "/v1/approvals")).json["data"] == []
+    assert "nobody answered within" in bench.scripted.requests[1].messages[-1].text
+    assert bench.tools.calls == []
+
+
+async def test_an_answer_another_process_took_is_noticed(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.approvals._LOOK_S", 0.02)
+    bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", effect=Effect.WRITE))
+    async with face(bench) as one, face(bench) as other:
+        asking = asyncio.create_task(one.chat(tools=[function("t__w")]))
+        approval = await waiting_approval(other)
+        await other.ask("POST", f"/v1/approvals/{approval['id']}", {"choice": "yes"})
+        assert (await asking).status == 200
+    assert len(bench.tools.calls) == 1
+
+
+async def test_a_trace_holds_everything_that_happened():
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=Tools().add("t__x"))
+    async with face(bench) as http:
+        chunks = await http.chunks(tools=[function("t__x")], trace=True)
+        (turn,) = {c["aish"]["event"]["turn"] for c in chunks if "aish" in c}
+        trace = (await http.ask("GET", f"/v1/traces/{turn}")).json
+        assert (await http.ask("GET", "/v1/traces/turn_nope")).status == 404
+    assert trace["end"] == "answered"
+    kinds = [event["body"]["type"] for event in trace["events"]]
+    assert kinds[0] == "turn_started" and kinds[-1] == "turn_finished" and "tool_result" in kinds
+
+
+async def test_what_is_counted():
+    bench = Bench([call("t__x")], [TextDelta("done"), UsageChunk(Usage(5, 7))], tools=Tools().add("t__x"))
+    async with face(bench) as http:
+        await http.chat(tools=[function("t__x")])
+        page = (await http.ask("GET", "/metrics")).body.decode()
+    for line in (
+        'aish_turns_total{end="answered",model="scripted:model"} 1.0',
+        'aish_tool_calls_total{status="ok",tool="t__x"} 1.0',
+        'aish_tokens_total{direction="out",model="scripted:model"} ',
+        'aish_requests_total{route="/v1/chat/completions",status="200"} 1.0',
+        'aish_first_token_seconds_count{model="scripted:model"} 1.0',
+    ):
+        assert line in page, page
+
+
+async def test_a_reload_serves_new_requests_anew_and_lets_old_ones_end():
+    old, new = Bench([0.2, TextDelta("old")]), Bench([TextDelta("new")])
+    runtime = FakeRuntime(old)
+    runtime.reloads_to = FakeRuntime(new)
+    async with face(old, runtime=runtime) as http:
+        slow = asyncio.create_task(http.chat())
+        await eventually(lambda: http.service.under_way)
+        await http.service.reload(runtime.reloaded())
+        assert (await http.chat()).json["choices"][0]["message"]["content"] == "new"
+        assert not runtime.closed
+        assert (await slow).json["choices"][0]["message"]["content"] == "old"
+        await eventually(lambda: runtime.closed)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://localhost:8600"}, 200),
+        ({"host": "127.0.0.1:8600"}, 200),
+    ],
+)
+async def test_pages_of_other_sites_are_refused(headers, status):
+    async with face(Bench([TextDelta("x")])) as http:
+        assert (await http.ask("GET", "/v1/models", **headers)).status == status
+
+
+async def test_more_requests_than_allowed_are_told_to_come_back():
+    async with face(Bench([0.3, TextDelta("x")]), max_requests=1) as http:
+        slow = asyncio.create_task(http.chat())
+        await eventually(lambda: http.service.under_way)
+        reply = await http.chat()
+        assert reply.status == 503 and reply.headers["retry-after"] == "1"
+        assert (await slow).status == 200
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nope", 404), ("PUT", "/v1/models", 405)])
+async def test_what_is_not_there(method, path, status):
+    async with face(Bench()) as http:
+        reply = await http.ask(method, path)
+    assert reply.status == status and json.loads(reply.body)["error"]["message"]
+
+
+async def test_a_defect_is_a_500_without_a_traceback(monkeypatch):
+    async def broken(*_):
+        raise ZeroDivisionError("secret detail")
+
+    bench = Bench()
+    monkeypatch.setattr(bench.engine.router, "list_models", broken)
+    async with face(bench) as http:
+        reply = await http.ask("GET", "/v1/models")
+    assert reply.status == 500 and b"secret detail" not in reply.body
