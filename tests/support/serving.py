@@ -144,16 +144,18 @@ def _process(home: Path, served: Served, *words: str) -> Iterator[subprocess.Pop
 
 
 def _ready(served: Served, process: subprocess.Popen[bytes]) -> None:
+    """It takes work, and both MCP servers are connected: a call of a tool that is still to come would be refused."""
     deadline = time.monotonic() + READY_S
+    found = b""
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException):
             if request(served.port, "GET", "/readyz")[0] == 200:
-                break
+                status, found = request(served.port, "POST", "/internal/refresh_mcp_tools", {})
+                if status == 200 and json.loads(found)["ok"]:
+                    return
         assert process.poll() is None, f"aish serve ended with {process.returncode}: {served.said()}"
-        assert time.monotonic() < deadline, f"aish serve is not ready: {served.said()}"
+        assert time.monotonic() < deadline, f"aish serve is not ready: {found!r} {served.said()}"
         time.sleep(0.02)
-    status, found = request(served.port, "POST", "/internal/refresh_mcp_tools", {})
-    assert status == 200 and json.loads(found)["ok"], f"the tools are not there: {found!r} {served.said()}"
 
 
 def request(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
