@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,9 +17,9 @@ from aish.faces.http.service import Service
 from aish.faces.runtime import Surroundings
 from support.asgi import Reply, Visit
 from support.engines import Bench
+from support.eventually import eventually
 
 MODEL = "scripted:model"
-WAIT_S = 10.0
 
 
 class _Runtime:
@@ -89,10 +88,14 @@ class Site:
 
     async def until(self, id: str, status: str) -> Any:
         """The response, once it has come to this status."""
-        async with asyncio.timeout(WAIT_S):
-            while (now := await self.get(f"/v1/responses/{id}"))["status"] != status:
-                await asyncio.sleep(0)
-        return now
+        found: list[Any] = []
+
+        async def arrived() -> bool:
+            found[:] = [await self.get(f"/v1/responses/{id}")]
+            return bool(found[0]["status"] == status)
+
+        await eventually(arrived)
+        return found[0]
 
 
 def events_of(data: bytes) -> list[Any]:
@@ -117,3 +120,34 @@ def of(events: list[Any], kind: str) -> list[Any]:
 def text_of(response: Any) -> str:
     parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
     return "".join(part["text"] for part in parts)
+
+
+TERMINAL = ("completed", "incomplete", "failed")
+
+
+def check_stream(events: list[Any]) -> None:
+    """One lifecycle, numbered without gaps, in which every item is opened, filled and closed in order."""
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert kinds(events)[:2] == ["created", "in_progress"]
+    ends = [kind for kind in kinds(events) if kind in TERMINAL]
+    assert ends == [kinds(events)[-1]] and kinds(events).count("created") == 1
+    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
+    added = {event["output_index"]: event["item"] for event in of(events, "output_item.added")}
+    done = {event["output_index"]: event["item"] for event in of(events, "output_item.done")}
+    assert sorted(added) == sorted(done) == list(range(len(added)))
+    assert [done[index] for index in sorted(done)] == events[-1]["response"]["output"]
+    for index, item in added.items():
+        _check_item(item, [e for e in events if e.get("output_index") == index], done[index])
+
+
+def _check_item(added: Any, events: list[Any], done: Any) -> None:
+    assert (added["type"], added["id"]) == (done["type"], done["id"])
+    assert kinds(events)[0] == "output_item.added" and kinds(events)[-1] == "output_item.done"
+    assert {event["item_id"] for event in events if "item_id" in event} <= {added["id"]}
+    deltas = "".join(event["delta"] for event in events if "delta" in event)
+    if added["type"] in ("message", "reasoning"):
+        assert added.get("content", []) == [] and added.get("summary", []) == []
+        assert kinds(events)[1].endswith("part.added")
+        assert deltas == (done.get("content") or done["summary"])[0]["text"]
+    elif added["type"] in ("function_call", "mcp_call"):
+        assert added["arguments"] == "" and deltas == done["arguments"]
