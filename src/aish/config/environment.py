@@ -59,15 +59,19 @@ def runtime_variables(env: Mapping[str, str]) -> Variables:
         if host := env.get(variable, "").strip():
             layer.put(("providers", provider, "kind"), kind, variable)
             layer.put(("providers", provider, "url"), url_of(host, port), variable)
-    if variable := next((name for name in ("RUNTIME_LISTEN_PORT", "RUNTIME_LISTEN_HOST") if env.get(name)), None):
-        host, port = env.get("RUNTIME_LISTEN_HOST") or "127.0.0.1", env.get("RUNTIME_LISTEN_PORT") or "8600"
-        layer.put(("serve", "listen"), f"[{host}]:{port}" if ":" in host else f"{host}:{port}", variable)
+    if env.get("RUNTIME_LISTEN_PORT") or env.get("RUNTIME_LISTEN_HOST"):
+        layer.put(("serve", "listen"), _listen(env), "RUNTIME_LISTEN_HOST")
     for name, url, variable in _mcp_hosts(env):
         layer.put(("mcp", "servers", name, "url"), url, variable)
     for variable, path in (("LLAMA_CPP_MODEL", ("embedded", "model")), ("RUNTIME_PROVIDER", ("provider",))):
         if value := env.get(variable, "").strip():
             layer.put(path, value, variable)
     return layer
+
+
+def _listen(env: Mapping[str, str]) -> str:
+    host, port = env.get("RUNTIME_LISTEN_HOST") or "127.0.0.1", env.get("RUNTIME_LISTEN_PORT") or "8600"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _mcp_hosts(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

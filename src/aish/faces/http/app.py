@@ -17,10 +17,12 @@ from aish.faces.asgi import Exchange, Receive, Scope, Send
 from aish.faces.guard import Guard
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
+from aish.faces.http.embeddings import Embeddings
 from aish.faces.http.health import Health
+from aish.faces.http.messages import Messages
 from aish.faces.http.models import Models
 from aish.faces.http.operations import Operations
-from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
+from aish.faces.http.problems import Problem, Shape, anthropic_shape, openai_shape, problem_of
 from aish.faces.http.records import Records
 from aish.faces.http.responses import responses_routes
 from aish.faces.http.routes import Route, Routes
@@ -111,10 +113,15 @@ async def _tell(exchange: Exchange, shape: Shape, problem: Problem) -> None:
 
 def make_routes(service: Service) -> list[Route]:
     chat, models, health = ChatCompletions(service), Models(service), Health(service)
+    messages, embeddings = Messages(service), Embeddings(service)
     records, operations, approvals = Records(service), Operations(service), service.approvals
     return [
         Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation"),
         *responses_routes(service),
+        Route("POST", "/v1/messages", messages.create, "Answer a conversation in Anthropic's shape", anthropic_shape),
+        Route("POST", "/v1/messages/count_tokens", messages.count, "How many tokens it is", anthropic_shape),
+        Route("POST", "/v1/embeddings", embeddings.create, "Vectors for texts"),
+        Route("POST", "/tokenize", embeddings.tokenize, "How many tokens a text is"),
         Route("GET", "/v1/models", models.list, "The models there are"),
         Route("GET", "/v1/models/{*model}", models.get, "One model"),
         Route("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),

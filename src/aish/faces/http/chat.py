@@ -18,7 +18,7 @@ from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
-from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.problems import bad_field, refuse_model
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
 from aish.types.ids import new_id
@@ -32,8 +32,7 @@ class ChatCompletions:
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
         chat = decode_chat(await read_body(exchange, service.config.max_body_bytes))
-        if not caller.may_use_model(chat.model):
-            raise Problem(403, f"your key does not cover the model {chat.model}", code="model_not_allowed")
+        refuse_model(caller, chat.model)
         tools = self._tools(chat, caller)
         request = self._request(exchange, caller, chat, tools)
         id = new_id("req").replace("req_", "chatcmpl-")
@@ -55,7 +54,7 @@ class ChatCompletions:
 
     def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools) -> TurnRequest:
         service = self._service
-        check_count(service, "messages", len(chat.messages), service.config.max_messages)
+        check_count(self._service, "messages", len(chat.messages), service.config.max_messages)
         messages = read_messages(chat.messages)
         session = caller.session(session_of(service, exchange, chat))
         if chat.use_server_history and not session:

@@ -6,10 +6,11 @@ Clients retry 429 and 5xx on their own, so a limit or a refusal is never one of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from aish.errors import AishError, ProviderBusy, ProviderRejected
 from aish.faces.asgi import Pairs
+from aish.faces.http.callers import Caller
 from aish.types.events import Failed
 
 INVALID, SERVER = "invalid_request_error", "server_error"
@@ -63,8 +64,10 @@ def bad_field(field: str, why: str) -> Problem:
     return Problem(400, f"{field}: {why}", param=field, code="invalid_value")
 
 
-def refuse_field(field: str, why: str) -> NoReturn:
-    raise bad_field(field, why)
+def refuse_model(caller: Caller, model: str) -> None:
+    """Problem 403 if the key does not cover it."""
+    if not caller.may_use_model(model):
+        raise Problem(403, f"your key does not cover the model {model}", code="model_not_allowed")
 
 
 # By the name of the error, which is all that a Failed event keeps of it: status and code.
@@ -77,6 +80,7 @@ _KNOWN = {
     "ProviderUnavailable": (502, "upstream_unavailable"),
     "ProviderProtocolError": (502, "upstream_protocol"),
     "ProviderRejected": (400, "upstream_rejected"),
+    "ProviderError": (400, "not_supported"),
     "UsageError": (400, "invalid_value"),
     "StoreError": (500, "store_failed"),
 }

@@ -1,0 +1,91 @@
+"""`POST /v1/embeddings` and `POST /tokenize`."""
+
+from __future__ import annotations
+
+import array
+import base64
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.callers import Caller
+from aish.faces.http.counting import count_text
+from aish.faces.http.problems import bad_field, refuse_model
+from aish.faces.http.service import Service
+
+_MOST_TEXTS = 2048
+
+
+class _EmbeddingsBody(msgspec.Struct, frozen=True):
+    input: str | list[Any]
+    model: str = ""
+    encoding_format: Literal["float", "base64"] | None = None
+
+
+class _TokenizeBody(msgspec.Struct, frozen=True):
+    """llama.cpp says `content`, vLLM `prompt`, others `text`."""
+
+    model: str = ""
+    content: str | None = None
+    prompt: str | None = None
+    text: str | None = None
+
+
+_embeddings_decoder = msgspec.json.Decoder(_EmbeddingsBody)
+_tokenize_decoder = msgspec.json.Decoder(_TokenizeBody)
+
+
+class Embeddings:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def create(self, exchange: Exchange, caller: Caller) -> None:
+        service = self._service
+        given = decode_body(await read_body(exchange, service.config.max_body_bytes), _embeddings_decoder)
+        refuse_model(caller, given.model)
+        texts = _texts(given.input)
+        route = await service.engine.router.resolve(given.model)
+        vectors = await route.provider.embed(route.info.id, texts)
+        encoded = _as_base64 if given.encoding_format == "base64" else list
+        data = [{"object": "embedding", "index": n, "embedding": encoded(v)} for n, v in enumerate(vectors)]
+        tokens = sum(-(-len(text) // 4) for text in texts)
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        answer = {"object": "list", "data": data, "model": given.model or route.name, "usage": usage}
+        await exchange.reply(200, msgspec.json.encode(answer))
+
+    async def tokenize(self, exchange: Exchange, caller: Caller) -> None:
+        given = decode_body(await read_body(exchange, self._service.config.max_body_bytes), _tokenize_decoder)
+        refuse_model(caller, given.model)
+        text = next((t for t in (given.content, given.prompt, given.text) if t is not None), None)
+        if text is None:
+            raise bad_field("content", "is missing")
+        count = await count_text(self._service, given.model, text)
+        answer = {"count": count.tokens, "max_model_len": count.window, "estimated": count.estimated}
+        await exchange.reply(200, msgspec.json.encode(answer))
+
+
+def _texts(given: str | list[Any]) -> list[str]:
+    if isinstance(given, str):
+        given = [given]
+    if not given:
+        raise bad_field("input", "must not be empty")
+    if len(given) > _MOST_TEXTS:
+        raise bad_field("input", f"{len(given)} texts are too many, {_MOST_TEXTS} at most")
+    for place, text in enumerate(given):
+        if not isinstance(text, str):
+            raise bad_field(f"input[{place}]", "must be text; tokens are not taken")
+        if not text:
+            raise bad_field(f"input[{place}]", "must not be empty")
+    return given
+
+
+def _as_base64(vector: Sequence[float]) -> str:
+    """Little-endian 32-bit floats, which is what OpenAI's clients ask for unless told otherwise."""
+    packed = array.array("f", vector)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return base64.b64encode(packed.tobytes()).decode()

@@ -1,0 +1,84 @@
+"""`POST /v1/messages` and `/v1/messages/count_tokens`: for clients that speak Anthropic's API."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.faces.asgi import Exchange
+from aish.faces.http.asked import Tools, check_count, choose_tools, limits_of, session_of, split_new
+from aish.faces.http.bodies import read_body
+from aish.faces.http.callers import Caller
+from aish.faces.http.counting import count_request
+from aish.faces.http.messages_encode import MessagesStream, MessagesWhole
+from aish.faces.http.messages_request import (
+    MessagesBody,
+    decode_messages,
+    read_choice,
+    read_conversation,
+    read_sampling,
+    read_tools,
+)
+from aish.faces.http.problems import bad_field, refuse_model
+from aish.faces.http.service import Service
+from aish.faces.http.turns import collect_turn, stream_turn
+from aish.types.ids import new_id
+from aish.types.requests import TurnRequest
+
+
+class Messages:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def create(self, exchange: Exchange, caller: Caller) -> None:
+        service = self._service
+        given = await self._read(exchange, caller)
+        if given.max_tokens is None:
+            raise bad_field("max_tokens", "is missing")
+        functions, servers = read_tools(given.tools or [])
+        tools = choose_tools(service, caller, functions, servers)
+        request, ask = self._request(exchange, caller, given, tools), service.ask(caller)
+        id, clients = new_id("req").replace("req_", "msg_"), [spec.name for spec in tools.clients]
+        if given.stream:
+            streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
+            await stream_turn(service, exchange, caller, streamer, request, ask)
+            return
+        whole = MessagesWhole(id=id, model=given.model, clients=clients, show_ours=bool(servers))
+        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask))
+
+    async def count(self, exchange: Exchange, caller: Caller) -> None:
+        given = await self._read(exchange, caller)
+        tools = choose_tools(self._service, caller, *read_tools(given.tools or []))
+        count = await count_request(self._service, given.model, read_conversation(given), tools)
+        await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))
+
+    async def _read(self, exchange: Exchange, caller: Caller) -> MessagesBody:
+        config = self._service.config
+        given = decode_messages(await read_body(exchange, config.max_body_bytes))
+        refuse_model(caller, given.model)
+        check_count(self._service, "messages", len(given.messages), config.max_messages)
+        check_count(self._service, "tools", len(given.tools or ()), config.max_tools)
+        return given
+
+    def _request(self, exchange: Exchange, caller: Caller, given: MessagesBody, tools: Tools) -> TurnRequest:
+        service = self._service
+        messages = read_conversation(given)
+        session = caller.session(session_of(service, exchange, given))
+        if given.use_server_history and not session:
+            raise bad_field("use_server_history", "needs a session_id")
+        context, new = ((), tuple(messages)) if given.use_server_history else split_new(messages)
+        choice, parallel = read_choice(given.tool_choice)
+        return TurnRequest(
+            input=new,
+            model=given.model,
+            session=session,
+            kept=bool(session),
+            context=None if given.use_server_history else context,
+            tools=tools.ours,
+            client_tools=tools.clients,
+            ask_about=tools.ask,
+            tool_choice=choice,
+            parallel_calls=parallel,
+            sampling=read_sampling(given),
+            limits=limits_of(service, given),
+            stream=bool(given.stream),
+        )

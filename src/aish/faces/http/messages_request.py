@@ -1,0 +1,207 @@
+"""The messages API (Anthropic's shape), the request: from its JSON to the canonical one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.faces.http.asked import Extensions, Function, McpTool
+from aish.faces.http.bodies import decode_body
+from aish.faces.http.problems import bad_field
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from aish.types.requests import Sampling, ToolChoice
+
+Block = dict[str, Any]
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    role: str
+    content: str | list[Block]
+
+
+class MessagesBody(Extensions, frozen=True, kw_only=True):
+    messages: list[_Turn]
+    model: str
+    max_tokens: int | None = None  # count_tokens goes without
+    system: str | list[Block] | None = None
+    stream: bool | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop_sequences: list[str] | None = None
+    tools: list[Block] | None = None
+    tool_choice: Block | None = None
+
+
+_decoder = msgspec.json.Decoder(MessagesBody)
+
+
+def decode_messages(body: bytes) -> MessagesBody:
+    given = decode_body(body, _decoder)
+    if not given.messages:
+        raise bad_field("messages", "must not be empty")
+    if given.max_tokens is not None and given.max_tokens < 1:
+        raise bad_field("max_tokens", "must be at least 1")
+    return given
+
+
+def read_conversation(given: MessagesBody) -> list[Message]:
+    read: list[Message] = []
+    if given.system is not None and (text := _text("system", given.system)):
+        read.append(SystemMessage(text))
+    names: dict[str, str] = {}
+    for place, turn in enumerate(given.messages):
+        field = f"messages[{place}]"
+        blocks = [{"type": "text", "text": turn.content}] if isinstance(turn.content, str) else turn.content
+        match turn.role:
+            case "user":
+                read += _from_user(f"{field}.content", blocks, names)
+            case "assistant":
+                read += _from_assistant(f"{field}.content", blocks, names)
+            case "system":
+                read.append(SystemMessage(_text(f"{field}.content", turn.content)))
+            case other:
+                raise bad_field(f"{field}.role", f"there is no role {other[:40]!r}")
+    return read
+
+
+def read_sampling(given: MessagesBody) -> Sampling:
+    return Sampling(
+        temperature=given.temperature,
+        top_p=given.top_p,
+        max_tokens=given.max_tokens,
+        stop=tuple(given.stop_sequences or ()),
+    )
+
+
+def read_tools(tools: Sequence[Block]) -> tuple[list[Function], list[McpTool]]:
+    """Functions have a schema; `mcp_toolset` names a server of ours; Anthropic's own tools are passed over."""
+    functions: list[Function] = []
+    servers: list[McpTool] = []
+    for place, tool in enumerate(tools):
+        field, kind = f"tools[{place}]", tool.get("type", "custom")
+        if kind == "mcp_toolset":
+            label = tool.get("mcp_server_name")
+            if not isinstance(label, str) or not label:
+                raise bad_field(f"{field}.mcp_server_name", "must name a server")
+            servers.append(McpTool(label))
+        elif kind == "custom":
+            functions.append(_function(field, tool))
+    return functions, servers
+
+
+def read_choice(given: Block | None) -> tuple[ToolChoice, bool | None]:
+    if given is None:
+        return ToolChoice(), None
+    parallel = False if given.get("disable_parallel_tool_use") is True else None
+    match given:
+        case {"type": "auto"}:
+            return ToolChoice(), parallel
+        case {"type": "any"}:
+            return ToolChoice("required"), parallel
+        case {"type": "none"}:
+            return ToolChoice("none"), parallel
+        case {"type": "tool", "name": str(name)}:
+            return ToolChoice("required", name), parallel
+        case _:
+            raise bad_field("tool_choice", "must be auto, any, none or a tool with its name")
+
+
+def _function(field: str, tool: Block) -> Function:
+    name, description, schema = tool.get("name"), tool.get("description"), tool.get("input_schema")
+    if not isinstance(name, str):
+        raise bad_field(f"{field}.name", "must be text")
+    if not isinstance(description, str | None):
+        raise bad_field(f"{field}.description", "must be text")
+    if not isinstance(schema, dict | None):
+        raise bad_field(f"{field}.input_schema", "must be a JSON schema")
+    return Function(field, name, description or "", schema or {})
+
+
+def _from_user(field: str, blocks: Sequence[Block], names: dict[str, str]) -> list[Message]:
+    """Results of tools stand before what the user says besides."""
+    results: list[Message] = []
+    parts: list[Part] = []
+    for place, block in enumerate(blocks):
+        here = f"{field}[{place}]"
+        if block.get("type") == "tool_result":
+            call = _word(f"{here}.tool_use_id", block.get("tool_use_id"))
+            content = block.get("content")
+            inner = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+            shown = tuple(_part(f"{here}.content[{n}]", part) for n, part in enumerate(inner))
+            results.append(ToolMessage(call, names.get(call, ""), shown))
+        else:
+            parts.append(_part(here, block))
+    return [*results, UserMessage(tuple(parts))] if parts else results
+
+
+def _from_assistant(field: str, blocks: Sequence[Block], names: dict[str, str]) -> list[Message]:
+    text: list[str] = []
+    reasoning: list[str] = []
+    calls: list[ToolCall] = []
+    results: list[Message] = []
+    for place, block in enumerate(blocks):
+        here = f"{field}[{place}]"
+        match block:
+            case {"type": "text", "text": str(said)}:
+                text.append(said)
+            case {"type": "thinking", "thinking": str(said)}:
+                reasoning.append(said)
+            case {"type": "tool_use" | "mcp_tool_use"}:
+                call = _call(here, block)
+                names[call.id] = call.name
+                calls.append(call)
+            case {"type": "mcp_tool_result"}:
+                results += _from_user(field, [{**block, "type": "tool_result"}], names)
+            case {"type": str()}:
+                continue  # redacted thinking, and what we cannot know
+            case _:
+                raise bad_field(here, "a block says its type")
+    return [AssistantMessage("".join(text), tuple(calls), "".join(reasoning)), *results]
+
+
+def _call(field: str, block: Block) -> ToolCall:
+    id, name = _word(f"{field}.id", block.get("id")), _word(f"{field}.name", block.get("name"))
+    if block["type"] == "mcp_tool_use" and isinstance(server := block.get("server_name"), str):
+        name = f"{server}__{name}"
+    return ToolCall(id, name, msgspec.json.encode(block.get("input") or {}).decode())
+
+
+def _word(field: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise bad_field(field, "must be text")
+    return value
+
+
+def _text(field: str, content: str | list[Block]) -> str:
+    if isinstance(content, str):
+        return content
+    parts = [_part(f"{field}[{place}]", block) for place, block in enumerate(content)]
+    return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _part(field: str, block: Block) -> Part:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+            return ImagePart(kind, data=data)
+        case {"type": "image", "source": {"type": "url", "url": str(url)}} if url.startswith(("http://", "https://")):
+            return ImagePart("image/*", url=url)
+        case {"type": "image"}:
+            raise bad_field(f"{field}.source", "must be base64 with its media_type, or an http(s) url")
+        case {"type": str(kind)}:
+            raise bad_field(f"{field}.type", f"blocks of type {kind[:40]} are not taken here")
+        case _:
+            raise bad_field(field, "a block says its type")

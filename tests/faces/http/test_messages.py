@@ -1,0 +1,150 @@
+"""The messages API, as Anthropic's clients see it."""
+
+import json
+
+import pytest
+
+from aish.errors import ProviderUnavailable
+from aish.types.chunks import StepEnd, StepFinished, UsageChunk
+from aish.types.events import ReasoningDelta, TextDelta
+from aish.types.messages import AssistantMessage, SystemMessage, TextPart, ToolCall, ToolMessage, UserMessage
+from aish.types.usage import Usage
+from support.engines import Bench, Tools, call
+from support.http_face import face
+
+BODY = {"model": "scripted:model", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]}
+READ = {"name": "read", "description": "d", "input_schema": {"type": "object"}}
+
+
+async def ask(http, **fields):
+    return await http.ask("POST", "/v1/messages", {**BODY, **fields})
+
+
+async def events(http, **fields):
+    reply = await ask(http, stream=True, **fields)
+    assert reply.status == 200, reply.body
+    blocks = [block for block in reply.body.decode().split("\n\n") if block]
+    read = []
+    for block in blocks:
+        name, _, data = block.partition("\ndata: ")
+        assert name.removeprefix("event: ") == json.loads(data)["type"]
+        read.append(json.loads(data))
+    return read
+
+
+async def test_the_life_of_a_stream():
+    async with face(Bench([ReasoningDelta("hm"), TextDelta("a"), TextDelta("b"), UsageChunk(Usage(3, 2))])) as http:
+        seen = await events(http)
+    assert [e["type"] for e in seen] == [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
+    assert seen[0]["message"]["role"] == "assistant" and seen[0]["message"]["content"] == []
+    assert [e["index"] for e in seen if e["type"] == "content_block_start"] == [0, 1]
+    assert seen[1]["content_block"]["type"] == "thinking"
+    assert "".join(e["delta"].get("text", "") for e in seen if e["type"] == "content_block_delta") == "ab"
+    assert seen[-2]["delta"]["stop_reason"] == "end_turn" and seen[-2]["usage"]["output_tokens"] == 2
+
+
+async def test_the_clients_tools_come_as_tool_use():
+    async with face(Bench([TextDelta("see"), call("read", '{"a"'), call("", ": 1}")])) as http:
+        seen = await events(http, tools=[READ])
+        whole = (await ask(http, tools=[READ])).json
+    block = next(e["content_block"] for e in seen if e.get("content_block", {}).get("type") == "tool_use")
+    assert block["name"] == "read" and block["input"] == {}
+    pieces = [e["delta"]["partial_json"] for e in seen if e.get("delta", {}).get("type") == "input_json_delta"]
+    assert json.loads("".join(pieces)) == {"a": 1}
+    assert seen[-2]["delta"]["stop_reason"] == "tool_use" == whole["stop_reason"]
+    assert whole["content"][1]["input"] == {"a": 1}
+
+
+async def test_tools_we_run_are_hidden_unless_an_mcp_server_was_asked_for():
+    def bench():
+        return Bench([call("git__log")], [TextDelta("done")], tools=Tools().add("git__log"))
+
+    async with face(bench()) as http:
+        whole = (await ask(http, tools=[{"name": "git__log", "input_schema": {"type": "object"}}])).json
+    assert [block["type"] for block in whole["content"]] == ["text"]
+    async with face(bench()) as http:
+        seen = await events(http, tools=[{"type": "mcp_toolset", "mcp_server_name": "git"}])
+    shown = [e["content_block"] for e in seen if e["type"] == "content_block_start"]
+    assert [block["type"] for block in shown] == ["mcp_tool_use", "mcp_tool_result", "text"]
+    assert shown[0]["server_name"] == "git" and shown[0]["name"] == "log"
+    assert [e["index"] for e in seen if e["type"] == "content_block_stop"] == [0, 1, 2]
+
+
+async def test_what_clients_send_is_read():
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": "x"},
+            {"type": "text", "text": "ok"},
+            {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"a": 1}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "file"}]},
+            {"type": "text", "text": "and?"},
+        ]},
+    ]  # fmt: skip
+    bench = Bench(*[[TextDelta("x")]] * 3)
+    async with face(bench) as http:
+        system = [{"type": "text", "text": "be"}, {"type": "text", "text": "brief"}]
+        await ask(http, messages=messages, system=system, tools=[READ, {"type": "web_search_20250305", "name": "w"}])
+    (request,) = bench.scripted.requests
+    assert request.messages == (
+        SystemMessage("be\n\nbrief"),
+        UserMessage((TextPart("look"),)),
+        AssistantMessage("ok", (ToolCall("toolu_1", "read", '{"a":1}'),), "hm"),
+        ToolMessage("toolu_1", "read", (TextPart("file"),)),
+        UserMessage((TextPart("and?"),)),
+    )
+    assert [tool.name for tool in request.tools] == ["read"]
+    assert request.sampling.max_tokens == 100
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"messages": []}, "messages"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": None}, "max_tokens"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0]"),
+        ({"tool_choice": {"type": "maybe"}}, "tool_choice"),
+        ({"tools": [{"name": 3}]}, "tools[0].name"),
+    ],
+)
+async def test_errors_have_anthropics_shape_and_name_the_field(fields, field):
+    async with face(Bench([TextDelta("x")])) as http:
+        reply = await ask(http, **fields)
+    assert reply.status == 400
+    assert reply.json["type"] == "error" and reply.json["error"]["type"] == "invalid_request_error"
+    assert reply.json["error"]["message"].startswith(field)
+
+
+async def test_a_failure_in_the_middle_is_an_error_event():
+    async with face(Bench([TextDelta("half"), ProviderUnavailable("lost")])) as http:
+        seen = await events(http)
+    assert seen[-1]["type"] == "error" and "lost" in seen[-1]["error"]["message"]
+
+
+async def test_a_cut_answer_says_so():
+    async with face(Bench([TextDelta("x"), StepFinished(StepEnd.LENGTH)])) as http:
+        assert (await ask(http)).json["stop_reason"] == "max_tokens"
+
+
+async def test_tokens_are_counted_without_asking_the_model():
+    bench = Bench([TextDelta("x")])
+    async with face(bench) as http:
+        reply = await http.ask("POST", "/v1/messages/count_tokens", {**BODY, "max_tokens": None})
+        tokens = await http.ask("POST", "/tokenize", {"model": "scripted:model", "content": "one two three"})
+    assert reply.json["input_tokens"] > 0 and bench.scripted.requests == []
+    assert tokens.json == {"count": 3, "max_model_len": 8192, "estimated": False}
