@@ -18,9 +18,7 @@ from aish.ports import Store
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     if not runtime.config.store.enabled:
-        raise UsageError(
-            "keys are kept in the store, which is off", hint="set store.enabled, or `aish serve --key`"
-        )
+        raise UsageError("keys are kept in the store, which is off", hint="set store.enabled, or `aish serve --key`")
     return run_until_done(_run(arguments, runtime.store))
 
 
