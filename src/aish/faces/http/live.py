@@ -59,6 +59,7 @@ class LiveTurn:
         self._next = 0
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._begun = self._stopped = False
 
     @property
     def next_number(self) -> int:
@@ -89,14 +90,23 @@ class LiveTurn:
     async def cancel(self) -> None:
         """Returns when it has ended."""
         if self._task is not None and not self._task.done():
-            self._task.cancel()
+            self.stop()
             await asyncio.wait({self._task}, timeout=_CLOSING_S)
+
+    def stop(self) -> None:
+        """A task that has not begun yet must begin all the same: its work has things to close."""
+        if self._begun and self._task is not None:
+            self._task.cancel()
+        self._stopped = True
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(work))
         return self._task
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._begun = True
+        if self._stopped and (task := asyncio.current_task()) is not None:
+            task.cancel()
         try:
             await work
         except asyncio.CancelledError:
@@ -134,11 +144,10 @@ class LiveTurns:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_CLOSING_S)
+        for turn in self._turns.values():
+            turn.stop()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_CLOSING_S)
 
     def find(self, id: str) -> LiveTurn | None:
         """One that runs."""
