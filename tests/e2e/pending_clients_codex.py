@@ -179,10 +179,9 @@ def test_a_stream_that_breaks_off_is_shown_with_its_reason(aish_server: Served, 
 
 
 @ours
-def test_a_turn_that_codex_retries_does_not_run_our_tool_twice(aish_server: Served, client: Client):
+def test_a_turn_that_breaks_off_after_our_tool_does_not_run_it_twice(aish_server: Served, client: Client):
     aish_server.upstream.always(call(NOTE, {"text": "once"}), when=ends_with_role("user"))
     aish_server.upstream.reply(Reply((Text("half "), Cut())), when=ends_with_role("tool"))
     aish_server.upstream.always(text("Done."), when=ends_with_role("tool"))
-    ran = codex(client, "go", retries=2)
-    assert (ran.code, ran.answer) == (0, "Done.")
+    codex(client, "go", retries=2)  # whether it tries again (it does not after response.failed) is its own choice
     assert aish_server.desk.notes == ["once"]
