@@ -264,7 +264,7 @@ def _opencode_environment(client: Client, **options: Any) -> dict[str, str]:
 
 
 def opencode_run(client: Client, prompt: str, *words: str, timeout_s: float = DEADLINE_S, **options: Any) -> Ended:
-    command = [opencode_program(), "run", "--auto", *words, prompt]
+    command: list[str | Path] = [opencode_program(), "run", "--auto", *words, prompt]
     return run(command, _opencode_environment(client, **options), client.work, timeout_s)
 
 
