@@ -2,6 +2,9 @@
 
 import pytest
 
+from aish.engine.session import flattened
+from aish.errors import ProviderUnavailable
+from aish.providers.scripted import from_steps
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd
@@ -142,6 +145,27 @@ async def test_what_the_asker_wants_to_be_asked_about_is_asked_even_where_the_ga
     events = await bench.run(ask=answer, ask_about=("t__*",))
     assert len(bench.tools.calls) == ran
     assert finish(events).reason is (TurnEnd.APPROVAL if choice is Choice.LATER else TurnEnd.ANSWERED)
+
+
+@pytest.mark.parametrize("how", ["fails", "left"])
+async def test_a_turn_that_broke_off_is_gone_on_with_and_its_tools_do_not_run_again(how):
+    ends = [TextDelta("half"), ProviderUnavailable("lost")] if how == "fails" else [TextDelta("half"), 30.0]
+    bench = Bench([call("t__x")], ends, tools=Tools().add("t__x"))
+    fields = {"context": (), "kept": False, "retry_key": "k"}
+    if how == "fails":
+        await bench.run(**fields)
+    else:
+        async with bench.engine.turn(bench.request(**fields)) as batches:
+            async for event in flattened(batches):
+                if isinstance(event.body, TextDelta):
+                    break
+    bench.scripted._scripts["model"] = from_steps([[], [TextDelta("whole")]])
+    events = await bench.run(**fields)
+    assert "".join(body.text for body in bodies(events, TextDelta)) == "whole"
+    assert len(bench.tools.calls) == 1
+    assert [type(m) for m in bench.scripted.requests[-1].messages] == [UserMessage, AssistantMessage, ToolMessage]
+    again = await bench.run(**fields)
+    assert len(bench.scripted.requests[-1].messages) == 1 and finish(again).reason is TurnEnd.ANSWERED
 
 
 async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():

@@ -1,8 +1,11 @@
-"""Turns that ended with calls left to others: what they did is held until the asker comes back.
+"""Turns that did something their asker does not know of: it is held until the asker comes back.
 
 An asker that keeps the conversation itself saw only its own calls. When it returns with their results, the message it
 remembers is replaced by everything the turn really said and did, so that the model sees our results, too. What is held
 is found by the id of the first call that was left: an id of ours, which nobody can guess.
+
+And one whose answer broke off asks the same again, as clients do on their own. It then goes on from the tools that have
+run: an effect is not repeated.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ HELD_ENDS = (TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
 # A client that has not come back after a day never will.
 KEPT_MS = 24 * 3600 * 1000
 KIND = "held"
+
+# Clients ask again within a minute or so.
+RETRY_MS = 15 * 60 * 1000
+RETRY = "retry"
+_BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -52,6 +60,28 @@ async def restore_held(store: Store, context: Sequence[Message]) -> tuple[Messag
         else:
             restored.append(message)
     return tuple(restored)
+
+
+async def hold_for_retry(store: Store, turn: Turn) -> None:
+    """Once a turn has ended. Nothing is held where no tool has run."""
+    produced = turn.produced()
+    if turn.retry_key and turn.end in _BROKE_OFF and any(isinstance(message, ToolMessage) for message in produced):
+        whole = tuple(message for message in produced if not _is_unfinished(message))
+        body, now_ms = msgspec.json.encode(whole), turn.now_ms()
+        await store.put(Document(RETRY, turn.retry_key, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS))
+
+
+async def take_retried(store: Store, key: str) -> tuple[Message, ...]:
+    """What an earlier attempt has done, once."""
+    found = await store.find(RETRY, key)
+    if found is None or not await store.delete(RETRY, key):
+        return ()
+    return _decoder.decode(found.body)
+
+
+def _is_unfinished(message: Message) -> bool:
+    """Text that broke off is said anew; calls and their results stay."""
+    return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
 def answering(answers: Mapping[str, Answer], ask: Ask | None) -> Ask | None:

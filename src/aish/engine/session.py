@@ -18,7 +18,7 @@ import msgspec
 from aish.engine.context import compose_system
 from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
-from aish.engine.held import HELD_ENDS, answering, hold, restore_held
+from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, restore_held, take_retried
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
 from aish.engine.record import Recorder
@@ -79,6 +79,8 @@ class Engine:
         `ask` puts the gate's questions to a person; None means nobody is there. Leaving the context stops everything.
         """
         route = await self.router.resolve(request.model)
+        if request.retry_key and request.context is not None:
+            request = await self._gone_on_with(request, request.context)
         if not request.kept:
             history = await restore_held(self.store, request.context or ())
             async with self._running_turn("", request, route, history, ask) as events:
@@ -103,7 +105,16 @@ class Engine:
         finally:
             if not turn.is_finished:
                 await _surely(self._close(turn))
+            if turn.retry_key:
+                await _surely(hold_for_retry(self.store, turn))
             self._running.discard(turn.id)
+
+    async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
+        """The request, with what an attempt that broke off has done already."""
+        done = await take_retried(self.store, request.retry_key)
+        if not done:
+            return request
+        return msgspec.structs.replace(request, context=(*context, *request.input, *done), input=())
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""

@@ -107,6 +107,10 @@ class Turn:
         return sorted(self._transcript.open_calls, key=lambda call: not self._offer.is_clients(call.name))
 
     @property
+    def retry_key(self) -> str:
+        return self._asked.retry_key if self.asker_remembers else ""
+
+    @property
     def is_watched(self) -> bool:
         """Whether somebody sees its events as they come."""
         return self._asked.stream

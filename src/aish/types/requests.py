@@ -44,7 +44,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     session's own. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers none;
     `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `ask_about` are globs of
     ours that are asked about even where the gate would not. `answers` are decisions on calls that an earlier turn left
-    open, by call id.
+    open, by call id. `retry_key` is the same when the same request comes again: a turn that broke off after tools had run
+    is then gone on with, and they are not run again.
     """
 
     input: tuple[Message, ...]
@@ -59,6 +60,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     parallel_calls: bool | None = None
     ask_about: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
+    retry_key: str = ""
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     stream: bool = True

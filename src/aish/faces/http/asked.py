@@ -6,6 +6,7 @@ servers of ours by label. What we do not know is passed over.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ CLIENT = "client"
 MAX_NAME_CHARS = 128  # of a client's function; OpenAI takes 64, some clients send more
 _SESSION_HEADERS = ("x-session-id", "session-id", "session_id")
 _MAX_SESSION_CHARS = 128
+_RETRY_HEADERS = (*_SESSION_HEADERS, "x-client-request-id", "thread-id")
 
 
 class Extensions(msgspec.Struct, frozen=True):
@@ -140,6 +142,15 @@ def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> 
     if len(named) > _MAX_SESSION_CHARS or not named.isprintable():
         raise bad_field("session_id", f"must be printable and at most {_MAX_SESSION_CHARS} characters")
     return named
+
+
+def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
+    """Names this very request of this very client, if it says who it is: opencode, codex and others ask again on their
+    own when an answer breaks off."""
+    who = next((value for name in _RETRY_HEADERS if (value := exchange.headers.get(name))), "")
+    if not who:
+        return ""
+    return hashlib.sha256(b"\0".join((caller.key.encode(), who.encode("latin-1", "replace"), body))).hexdigest()
 
 
 def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

@@ -10,6 +10,7 @@ from aish.faces.http.asked import (
     check_count,
     choose_tools,
     limits_of,
+    retry_key_of,
     session_of,
     split_new,
     tool_choice,
@@ -31,10 +32,11 @@ class ChatCompletions:
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        chat = decode_chat(await read_body(exchange, service.config.max_body_bytes))
+        body = await read_body(exchange, service.config.max_body_bytes)
+        chat = decode_chat(body)
         refuse_model(caller, chat.model)
         tools = self._tools(chat, caller)
-        request = self._request(exchange, caller, chat, tools)
+        request = self._request(exchange, caller, chat, tools, retry_key_of(exchange, caller, body))
         id = new_id("req").replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = [spec.name for spec in tools.clients]
@@ -52,7 +54,7 @@ class ChatCompletions:
         check_count(self._service, "tools", len(given), self._service.config.max_tools)
         return choose_tools(self._service, caller, *read_tools(given))
 
-    def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools) -> TurnRequest:
+    def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, retry_key: str) -> TurnRequest:
         service = self._service
         check_count(self._service, "messages", len(chat.messages), service.config.max_messages)
         messages = read_messages(chat.messages)
@@ -71,6 +73,7 @@ class ChatCompletions:
             ask_about=tools.ask,
             tool_choice=tool_choice("tool_choice", chat.tool_choice),
             parallel_calls=chat.parallel_tool_calls,
+            retry_key=retry_key,
             sampling=read_sampling(chat),
             limits=limits_of(service, chat),
             stream=bool(chat.stream),
