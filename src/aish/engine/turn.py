@@ -22,7 +22,7 @@ from aish.engine.scribe import Scribe
 from aish.engine.settle import open_calls, settle
 from aish.engine.strict import is_rejected_shape, render_strict
 from aish.engine.transcript import Transcript
-from aish.errors import AishError, ProviderError, ProviderTimeout
+from aish.errors import AishError, ProviderError, ProviderRejected, ProviderTimeout
 from aish.types.chunks import StepEnd
 from aish.types.events import (
     Body,
@@ -300,4 +300,5 @@ def _merge(preset: Sampling, request: Sampling) -> Sampling:
 
 
 def failed(error: AishError) -> Failed:
-    return Failed(type(error).__name__, error.message, error.hint, retry=error.retry)
+    status = error.status if isinstance(error, ProviderRejected) else 0
+    return Failed(type(error).__name__, error.message, error.hint, retry=error.retry, status=status)

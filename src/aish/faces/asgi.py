@@ -62,6 +62,7 @@ class Exchange:
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
         self.started = False
         self.status = 0  # of the reply, once it has begun
+        self.failed_status = 0  # what the status would have been, where a stream had begun before it failed
 
     @property
     def takes_stream(self) -> bool:
@@ -112,9 +113,12 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def start_stream(self, headers: Pairs = ()) -> None:
-        self.started, self.status = True, 200
-        described = [*_STREAM_HEADERS, *self.extra, *headers]
-        await self._send({"type": "http.response.start", "status": 200, "headers": described})
+        await self.start(200, [*_STREAM_HEADERS, *self.extra, *headers])
+
+    async def start(self, status: int, headers: Pairs) -> None:
+        """With exactly these headers. Pieces follow."""
+        self.started, self.status = True, status
+        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def send_piece(self, data: bytes, *, last: bool = False) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": not last})

@@ -142,12 +142,14 @@ class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="error"):
-    """What went wrong, for the user. `kind` is the error's class, `retry` whether asking again may help."""
+    """What went wrong, for the user. `kind` is the error's class, `retry` whether asking again may help, `status` what
+    a backend that refused the request answered with."""
 
     kind: str
     message: str
     hint: str = ""
     retry: bool = False
+    status: int = 0
 
 
 Body = (

@@ -36,7 +36,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 class HttpBounds(msgspec.Struct, frozen=True):
     max_header_bytes: int = 64 * 1024  # ten times what real servers send, and small enough to ignore in memory
     max_body_bytes: int = 64 * 1024 * 1024  # for read(): long embeddings fit, a runaway answer cannot fill memory
-    max_connections_per_origin: int = 1024  # a thousand streams to one model server must not queue behind each other
+    max_connections_per_origin: int = 8192  # streams to one model server must not queue behind each other
     idle_expiry_s: float = 30  # longer than the pause between two steps of a turn, shorter than most NATs forget
     high_water_bytes: int = 256 * 1024  # a few full reads; past it the peer has to wait for our caller
 

@@ -6,7 +6,7 @@ Life: `lifespan` opens the engine and closes it again; everything else is one ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -19,18 +19,27 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
 from aish.faces.http.embeddings import Embeddings
 from aish.faces.http.health import Health
+from aish.faces.http.idempotent import HEADER as IDEMPOTENCY_KEY
+from aish.faces.http.idempotent import Idempotent
 from aish.faces.http.messages import Messages
 from aish.faces.http.models import Models
 from aish.faces.http.operations import Operations
 from aish.faces.http.problems import Problem, Shape, anthropic_shape, openai_shape, problem_of
 from aish.faces.http.records import Records
 from aish.faces.http.responses import responses_routes
-from aish.faces.http.routes import Route, Routes
+from aish.faces.http.routes import Found, Route, Routes
 from aish.faces.http.service import Service
 from aish.faces.http.watch import ClientGone
 from aish.types.ids import new_id
 
 log = logging.getLogger(__name__)
+
+# What a page of an allowed site may send. The answer to the question itself says which site that is.
+_PREFLIGHT = (
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
+    (b"access-control-allow-headers", b"authorization, content-type, x-api-key, idempotency-key, last-event-id"),
+    (b"access-control-max-age", b"600"),
+)
 
 
 class App:
@@ -40,6 +49,7 @@ class App:
         self._service = service
         self._mounts = dict(mounts)
         self._routes = Routes(make_routes(service))
+        self._idempotent = Idempotent(service)
         self._guard = Guard(hosts=service.config.hosts, origins=service.config.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,34 +62,43 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
-        request_id = new_id("req")
-        exchange.extra.append((b"x-request-id", request_id.encode()))
-        shape: Shape = openai_shape
+        request_id = new_id("req").encode()
+        exchange.extra.append((b"x-request-id", request_id))
         place = "unknown"
+
+        async def answer() -> None:
+            nonlocal place
+            self._check(exchange)
+            path = exchange.path.removeprefix("/api")
+            if (mount := self._mounts.get(path)) is not None:
+                place = path
+                await self._service.keys.admit(exchange)
+                await mount(scope, receive, send)
+            elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
+                await exchange.reply(204, headers=_PREFLIGHT)
+            else:
+                found = self._routes.find(exchange.method, exchange.path)
+                place = found.route.path
+                await _told(exchange, found.route.shape, lambda: self._handle(exchange, scope, found))
+
         try:
             with self._service.request():
-                self._check(exchange)
-                mount = self._mounts.get(exchange.path.removeprefix("/api"))
-                found = None if mount else self._routes.find(exchange.method, exchange.path)
-                if found is not None:
-                    shape, place = found.route.shape, found.route.path
-                caller = Caller() if found and found.route.open else await self._service.keys.admit(exchange)
-                if found is not None:
-                    await found.handle(exchange, caller)
-                elif mount is not None:
-                    place = exchange.path
-                    await mount(scope, receive, send)
-        except (ClientGone, ConnectionLost):
-            log.debug("%s: the client went away", request_id)
-        except Problem as exc:
-            await _tell(exchange, shape, exc)
-        except AishError as exc:
-            await _tell(exchange, shape, problem_of(exc))
-        except Exception:
-            log.exception("%s failed by a defect of aish", request_id)
-            await _tell(exchange, shape, Problem(500, "aish failed to answer this request", code="internal_error"))
+                await _told(exchange, openai_shape, answer)
         finally:
             self._service.metrics.requests.labels(place, str(exchange.status)).inc()
+
+    async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
+        caller = Caller() if found.route.open else await self._service.keys.admit(exchange)
+        key = exchange.headers.get(IDEMPOTENCY_KEY) if exchange.method == "POST" else None
+        if not key:
+            await found.handle(exchange, caller)
+            return
+
+        async def answer(recorded: Exchange) -> None:
+            recorded.extra = exchange.extra
+            await _told(recorded, found.route.shape, lambda: found.handle(recorded, caller))
+
+        await self._idempotent.answer(exchange, scope, caller, key, answer)
 
     def _check(self, exchange: Exchange) -> None:
         headers, config = exchange.headers, self._service.config
@@ -103,6 +122,21 @@ class App:
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _told(exchange: Exchange, shape: Shape, work: Callable[[], Awaitable[None]]) -> None:
+    """Does the work; what goes wrong is told in this shape."""
+    try:
+        await work()
+    except (ClientGone, ConnectionLost):
+        return
+    except Problem as exc:
+        await _tell(exchange, shape, exc)
+    except AishError as exc:
+        await _tell(exchange, shape, problem_of(exc))
+    except Exception:
+        log.exception("a request failed by a defect of aish")
+        await _tell(exchange, shape, Problem(500, "aish failed to answer this request", code="internal_error"))
 
 
 async def _tell(exchange: Exchange, shape: Shape, problem: Problem) -> None:

@@ -95,13 +95,13 @@ def problem_of(error: AishError) -> Problem:
 
 
 def problem_of_failure(failed: Failed) -> Problem:
-    return _problem(failed.kind, failed.message, failed.hint)
+    return _problem(failed.kind, failed.message, failed.hint, rejected=failed.status)
 
 
 def _problem(kind: str, message: str, hint: str, headers: Pairs = (), rejected: int = 0) -> Problem:
     status, code = _KNOWN.get(kind, (500, "internal_error"))
-    if rejected in (401, 403):
-        # The backend refused our key, not the client's: nothing it could mend.
+    if rejected == 401:
+        # The backend refused our key, not the client's: nothing it could mend by sending another.
         status, code = 502, "upstream_refused_us"
     elif 400 <= rejected < 500:
         status = rejected

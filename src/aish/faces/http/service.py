@@ -31,6 +31,7 @@ class Generation:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self.limits = runtime.config.limits.limits()
         self.users = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -87,7 +88,10 @@ class Service:
 
     @property
     def limits(self) -> Limits:
-        return self.runtime.config.limits.limits()
+        return self._generation.limits
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def ask(self, caller: Caller) -> Ask | None:
         """Who is asked where the gate wants consent; None: nobody, and it is refused."""

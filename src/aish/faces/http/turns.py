@@ -52,10 +52,13 @@ async def stream_turn(
                         raise streamer.failed
                     if data:
                         await watch.send(data)
+            if streamer.failed is not None:
+                exchange.failed_status = _settled(streamer.failed, effects=effects).status
         except (AishError, Problem) as exc:
             problem = _settled(exc, effects=effects)
             if not exchange.started:
                 raise problem from exc
+            exchange.failed_status = problem.status
             await watch.send(streamer.failure(problem))
         finally:
             await service.keys.spend(caller, meter.usage)

@@ -1,0 +1,183 @@
+"""`Idempotency-Key`: the same request asked again is the same request.
+
+While it is being answered, whoever asks with its key follows along; afterwards the recorded reply is given again. It is
+run by a task of its own, so that a connection that breaks does not stop it: the client that comes back finds it. A
+failure that clients are meant to ask again after is not kept, unless something has been done by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from aish.faces.asgi import Exchange, Scope
+from aish.faces.http.bodies import read_body
+from aish.faces.http.callers import Caller
+from aish.faces.http.live import LiveTurn, Missed
+from aish.faces.http.problems import Problem
+from aish.faces.http.service import Service
+from aish.types.records import Document
+
+HEADER = "idempotency-key"
+KIND = "idempotent"
+KEPT_MS = 24 * 3600 * 1000
+# A longer reply is not kept: it can be followed, but not given again.
+MAX_REPLY_BYTES = 8 * 1024 * 1024
+_MAX_KEY_CHARS = 255
+
+Answer = Callable[[Exchange], Awaitable[None]]
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    status: int
+    headers: list[tuple[str, str]]
+    body: str
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """`reply` None: it is being answered, or was when its process died."""
+
+    request: str  # a digest: the key belongs to this one and no other
+    reply: _Reply | None = None
+
+
+_decoder = msgspec.json.Decoder(_Kept)
+
+
+class _Recording:
+    """Takes a reply apart for those who follow it."""
+
+    def __init__(self, id: str, scope: Scope, body: bytes, digest: str) -> None:
+        self.digest = digest
+        self.live = LiveTurn(id, kept_bytes=MAX_REPLY_BYTES)
+        self.begun = asyncio.Event()
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body: list[bytes] = []
+        self.size = 0
+        self._unread = [{"type": "http.request", "body": body, "more_body": False}]
+        self.exchange = Exchange(scope, self._receive, self._send)
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        if self._unread:
+            return self._unread.pop()
+        gone: asyncio.Future[MutableMapping[str, Any]] = asyncio.get_running_loop().create_future()
+        return await gone  # which never comes: this client does not go away
+
+    async def _send(self, event: MutableMapping[str, Any]) -> None:
+        if event["type"] == "http.response.start":
+            self.status, self.headers = event["status"], list(event["headers"])
+            self.begun.set()
+        elif data := event.get("body", b""):
+            self.size += len(data)
+            if self.size <= MAX_REPLY_BYTES:
+                self.body.append(data)
+            self.live.push(data)
+
+
+class Idempotent:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._recordings: dict[str, _Recording] = {}
+
+    async def answer(self, exchange: Exchange, scope: Scope, caller: Caller, key: str, answer: Answer) -> None:
+        """`answer` replies to the exchange it is given, whatever happens."""
+        if len(key) > _MAX_KEY_CHARS:
+            raise Problem(400, f"{HEADER}: at most {_MAX_KEY_CHARS} characters", param=HEADER)
+        body = await read_body(exchange, self._service.config.max_body_bytes)
+        id = _digest(caller.key, key)
+        digest = _digest(exchange.method, exchange.path, body)
+        recording = self._recordings.get(id)
+        if recording is None:
+            recording = self._recordings[id] = _Recording(id, scope, body, digest)
+            if (kept := await self._taken(id, digest)) is not None:
+                del self._recordings[id]
+                await _give_again(exchange, _checked(kept, digest))
+                return
+            self._service.live.start(recording.live, self._run(id, recording, answer))
+        elif recording.digest != digest:
+            raise _other_request()
+        await _follow(exchange, recording)
+
+    async def _taken(self, id: str, digest: str) -> _Kept | None:
+        """What is there under this key; None: nothing was, and it is ours now."""
+        store = self._service.store
+        expires_ms = self._service.now_ms() + KEPT_MS
+        document = Document(KIND, id, msgspec.json.encode(_Kept(digest)), expires_ms=expires_ms)
+        if await store.put_new(document):
+            return None
+        found = await store.find(KIND, id)
+        return _Kept(digest) if found is None else _decoder.decode(found.body)
+
+    async def _run(self, id: str, recording: _Recording, answer: Answer) -> None:
+        try:
+            with self._service.request():
+                await answer(recording.exchange)
+        finally:
+            await self._keep(id, recording)
+            self._recordings.pop(id, None)
+
+    async def _keep(self, id: str, recording: _Recording) -> None:
+        store, failed = self._service.store, recording.exchange.failed_status or recording.status
+        if not recording.status or failed == 429 or failed >= 500:
+            await store.delete(KIND, id)
+            return
+        reply = None
+        if recording.size <= MAX_REPLY_BYTES:
+            headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
+            reply = _Reply(recording.status, headers, b"".join(recording.body).decode("utf-8", "replace"))
+        body = msgspec.json.encode(_Kept(recording.digest, reply))
+        await store.put(Document(KIND, id, body, expires_ms=self._service.now_ms() + KEPT_MS))
+
+
+async def _follow(exchange: Exchange, recording: _Recording) -> None:
+    ended = asyncio.ensure_future(recording.begun.wait())
+    gone = asyncio.ensure_future(exchange.gone())
+    try:
+        await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not recording.begun.is_set():
+            return
+        await exchange.start(recording.status, recording.headers)
+        async with aclosing(recording.live.follow()) as pieces:
+            async for piece in pieces:
+                if gone.done():
+                    return
+                await exchange.send_piece(piece)
+        await exchange.send_piece(b"", last=True)
+    except Missed:
+        raise Problem(409, "the reply was too long to be given again", code="reply_not_kept") from None
+    finally:
+        ended.cancel()
+        gone.cancel()
+
+
+async def _give_again(exchange: Exchange, reply: _Reply) -> None:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+    await exchange.start(reply.status, [*headers, (b"idempotent-replayed", b"true")])
+    await exchange.send_piece(reply.body.encode(), last=True)
+
+
+def _checked(kept: _Kept, digest: str) -> _Reply:
+    if kept.request != digest:
+        raise _other_request()
+    if kept.reply is None:
+        raise Problem(
+            409,
+            "a request with this key is being answered elsewhere, or was broken off; what it did is not done again",
+            code="idempotency_conflict",
+        )
+    return kept.reply
+
+
+def _other_request() -> Problem:
+    return Problem(422, f"this {HEADER} was used for another request", param=HEADER, code="idempotency_key_reused")
+
+
+def _digest(*parts: str | bytes) -> str:
+    whole = b"\0".join(part.encode("utf-8", "replace") if isinstance(part, str) else part for part in parts)
+    return hashlib.sha256(whole).hexdigest()

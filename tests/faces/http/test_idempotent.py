@@ -1,0 +1,117 @@
+"""The same request asked again: while it runs, after it ended, after it failed, and with other words."""
+
+import asyncio
+
+import pytest
+
+from aish.errors import ProviderUnavailable
+from aish.types.events import TextDelta
+from aish.types.tools import Effect
+from support.engines import Bench, Tools, call, policy_gate, said
+from support.eventually import eventually
+from support.http_face import face, function
+
+BODY = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}], "tools": [function("t__w")]}
+
+
+def bench(*, wait: asyncio.Event | None = None, last=None):
+    async def write(arguments, context):
+        if wait is not None:
+            await wait.wait()
+        return said("written")
+
+    tools = Tools().add("t__w", write, effect=Effect.WRITE)
+    return Bench([call("t__w")], last or [TextDelta("done")], tools=tools, gate=policy_gate(write="allow"))
+
+
+def ask(http, key="k", path="/v1/chat/completions", **fields):
+    return http.visit("POST", path, {**BODY, **fields}, idempotency_key=key)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_afterwards_the_same_reply_is_given_again_and_nothing_is_run(stream):
+    under = bench()
+    async with face(under) as http:
+        first = await ask(http, stream=stream).run(http.app)
+        second = await ask(http, stream=stream).run(http.app)
+    assert first.status == second.status == 200 and first.body == second.body
+    assert second.headers["idempotent-replayed"] == "true"
+    assert len(under.tools.calls) == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_at_once_both_follow_one_turn(stream):
+    go = asyncio.Event()
+    under = bench(wait=go)
+    async with face(under) as http:
+        visits = [asyncio.create_task(ask(http, stream=stream).run(http.app)) for _ in range(3)]
+        await eventually(lambda: under.tools.calls)
+        go.set()
+        replies = await asyncio.gather(*visits)
+    assert len({reply.body for reply in replies}) == 1 and b"done" in replies[0].body
+    assert len(under.tools.calls) == 1
+
+
+async def test_a_client_whose_connection_broke_finds_its_turn_again():
+    go = asyncio.Event()
+    under = bench(wait=go)
+    async with face(under) as http:
+        visit = ask(http, stream=True)
+        first = asyncio.create_task(visit.run(http.app))
+        await eventually(lambda: under.tools.calls)
+        visit.leave()
+        await first
+        go.set()
+        again = await ask(http, stream=True).run(http.app)
+    assert b"done" in again.body and len(under.tools.calls) == 1
+
+
+async def test_a_key_belongs_to_one_request():
+    async with face(bench()) as http:
+        await ask(http).run(http.app)
+        reply = await ask(http, temperature=1).run(http.app)
+    assert (reply.status, reply.json["error"]["code"]) == (422, "idempotency_key_reused")
+
+
+async def test_a_failure_before_anything_was_done_is_not_kept():
+    under = Bench([ProviderUnavailable("down")])
+    async with face(under) as http:
+        assert (await ask(http).run(http.app)).status == 502
+        assert (await ask(http).run(http.app)).status == 502
+    assert len(under.scripted.requests) == 2
+
+
+async def test_a_failure_after_an_effect_is_kept():
+    under = bench(last=[ProviderUnavailable("down")])
+    async with face(under) as http:
+        first = await ask(http).run(http.app)
+        second = await ask(http).run(http.app)
+    assert first.status == second.status == 424
+    assert len(under.tools.calls) == 1
+
+
+async def test_what_another_process_left_is_not_run_again():
+    under = bench()
+    async with face(under) as http:
+        await http.app._idempotent._taken(*_names(http))
+        reply = await ask(http).run(http.app)
+    assert (reply.status, reply.json["error"]["code"]) == (409, "idempotency_conflict")
+    assert under.tools.calls == []
+
+
+def _names(http):
+    import json
+
+    from aish.faces.http.idempotent import _digest
+
+    return _digest("", "k"), _digest("POST", "/v1/chat/completions", json.dumps(BODY).encode())
+
+
+async def test_it_works_for_every_api():
+    under = bench()
+    async with face(under) as http:
+        body = {"input": "x", "tools": [{"type": "function", "name": "t__w", "parameters": {}}], "messages": None}
+        first = await ask(http, path="/v1/responses", **body).run(http.app)
+        second = await ask(http, path="/v1/responses", **body).run(http.app)
+    assert first.status == 200 and first.body == second.body
+    assert len(under.tools.calls) == 1
