@@ -19,7 +19,7 @@ from aish.faces.http.asked import check_count
 from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
-from aish.faces.http.responses_items import as_items, read_items
+from aish.faces.http.responses_items import as_items, as_listed, read_items
 from aish.faces.http.responses_plan import Plan
 from aish.faces.http.responses_request import check_metadata
 from aish.faces.http.responses_store import ITEMS, Kept, Shelf, list_page
@@ -146,9 +146,7 @@ class Conversations:
         check_count(self._service, "items", len(given), MAX_NEW_ITEMS)
         name = new_id("resp")
         suffix = name.removeprefix("resp_")
-        items = [
-            item if "id" in item else {**item, "id": f"msg_{suffix}_{n}"} for n, item in enumerate(as_items(given))
-        ]
+        items = [as_listed(item, f"{suffix}_i{n}") for n, item in enumerate(as_items(given))]
         raw = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in items)
         read = read_items(items)
         kept = Kept(ITEMS, input=raw, messages=tuple(read.messages), previous=previous, conversation=id)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 # Some minutes of a fast model's stream; what is older is read from the store.
 KEPT_BYTES = 1024 * 1024
 # Each holds its conversation and a model's attention.
-MAX_TURNS = 256
+MAX_TURNS = 1024
 # For turns to write their end when the server closes.
 _CLOSING_S = 10.0
 
@@ -76,6 +76,12 @@ class LiveTurn:
             self._size -= len(self._pieces.popleft().data)
         self._tell()
 
+    def kept(self, number: int) -> bytes | None:
+        """All that is there from the event `number` on; None if its beginning is kept no more."""
+        if number < self._next and self._pieces[0].begins > number:
+            return None
+        return b"".join(piece.after(number) for piece in self._pieces if piece.ends > number)
+
     async def follow(self, number: int = 0) -> AsyncGenerator[bytes, None]:
         """From the event `number` on, to the end. Raises Missed."""
         while True:
@@ -120,7 +126,7 @@ class LiveTurn:
     async def _from(self, number: int) -> tuple[bytes, int]:
         """All that is there from `number` on, and the number that comes next."""
         first, upto = self._pieces[0].begins, self._next
-        kept = b"".join(piece.after(number) for piece in self._pieces if piece.ends > number)
+        kept = self.kept(max(number, first)) or b""
         if number >= first:
             return kept, upto
         if self._refill is None:

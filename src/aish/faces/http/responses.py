@@ -96,6 +96,8 @@ class Responses:
         async with watch, aclosing(making.pieces()) as pieces:
             async for data in pieces:
                 await watch.send(data)
+            if making.stream.failed is not None:
+                exchange.failed_status = making.stream.failed.status
             await watch.finish()
 
     async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:

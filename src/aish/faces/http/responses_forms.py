@@ -41,7 +41,7 @@ class Setup(msgspec.Struct, frozen=True):
     listings: tuple[Listing, ...] = ()
     summary: bool = False
 
-    def item_id(self, prefix: str, index: int | str) -> str:
+    def item_id(self, prefix: str, index: int) -> str:
         return f"{prefix}_{self.id.removeprefix('resp_')}_{index}"
 
 

@@ -27,6 +27,7 @@ from aish.types.messages import (
 )
 
 CALL, APPROVAL = "mcp_", "mcpr_"  # before the id of the call, in the ids of these items
+_PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
@@ -66,6 +67,19 @@ def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
     return [item if item.get("type") else {**item, "type": _implied(place, item)} for place, item in enumerate(given)]
+
+
+def as_listed(item: dict[str, Any], suffix: str) -> dict[str, Any]:
+    """The item as it is shown again: with an id, messages with parts and a status."""
+    if not isinstance(item.get("id"), str):
+        item = {**item, "id": f"{_PREFIXES.get(item['type'], 'item')}_{suffix}"}
+    if item["type"] != "message":
+        return item
+    content = item.get("content")
+    if isinstance(content, str):
+        kind = "output_text" if item.get("role") == "assistant" else "input_text"
+        content = [{"type": kind, "text": content} | ({"annotations": []} if kind == "output_text" else {})]
+    return {"status": "completed", **item, "content": content or []}
 
 
 def read_items(items: Sequence[dict[str, Any]]) -> ReadItems:

@@ -14,7 +14,7 @@ from aish.faces.http.asked import check_count, limits_of, session_of, split_new
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.responses_forms import Setup
-from aish.faces.http.responses_items import APPROVAL, Approval, ReadItems, as_items, read_items
+from aish.faces.http.responses_items import APPROVAL, Approval, ReadItems, as_items, as_listed, read_items
 from aish.faces.http.responses_object import make_head
 from aish.faces.http.responses_request import ResponseBody, read_choice, read_sampling
 from aish.faces.http.responses_store import RUNNING, Kept, Shelf
@@ -76,7 +76,7 @@ async def make_plan(
     base = _base(service, exchange, caller, asked, chosen)
     first, request = conversation.requests(base, chosen.approvable)
     now_listed = tuple(sorted({*listed, *(listing.label for listing in chosen.listings)}))
-    kept_items = tuple(msgspec.Raw(msgspec.json.encode(_named(setup, n, item))) for n, item in enumerate(items))
+    kept_items = _listed(id, items) if asked.is_kept else ()
     given = (*read.messages, *conversation.refusals(original=True))
     return Plan(id, asked, setup, request, first, kept_items, history, given, previous, now_listed)
 
@@ -215,9 +215,10 @@ def _refusal(call: ToolCall, decision: Approval) -> Message:
     return ToolMessage(call.id, call.name, (TextPart(f"[aish] refused: {decision.reason or 'the user said no'}"),))
 
 
-def _named(setup: Setup, number: int, item: dict[str, Any]) -> dict[str, Any]:
-    """Every item has an id when it is listed again."""
-    return item if isinstance(item.get("id"), str) else {**item, "id": setup.item_id("msg", f"i{number}")}
+def _listed(id: str, items: list[dict[str, Any]]) -> tuple[msgspec.Raw, ...]:
+    suffix = id.removeprefix("resp_")
+    listed = (as_listed(item, f"{suffix}_i{number}") for number, item in enumerate(items))
+    return tuple(msgspec.Raw(msgspec.json.encode(item)) for item in listed)
 
 
 _with = msgspec.structs.replace

@@ -32,7 +32,7 @@ MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
 _DAY_MS = 24 * 3600 * 1000
 _MAX_CHAIN = 10_000  # documents; a guard against names that go round in circles
 _INTERRUPTED = "aish ended before this response did"
-_OWN_ID = re.compile(r"(?:msg|rs|fc|mcpl)_(.+)_i?\d+")
+_OWN_ID = re.compile(r"(?:msg|rs|fco?|mcpl|item)_(.+)_i?\d+")
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
