@@ -119,4 +119,14 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "test_house.py::test_heavy_libraries*",
     ),
     "§25 what must work on Windows imports without POSIX": ("test_house.py::test_nothing_that_must_work_on_windows*",),
+    "§18 real clients work through the server": ("e2e/test_clients_*.py::*",),
+    "§18 chat completions, responses, messages and embeddings as clients of each API read them": (
+        "faces/http/test_chat.py::*",
+        "faces/http/test_responses*.py::*",
+        "faces/http/test_messages.py::*",
+        "faces/http/test_embeddings.py::*",
+    ),
+    "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
+    "§18 a retried request does not run twice": ("faces/http/test_idempotent.py::*",),
+    "§18 keys, limits, approvals, sessions, reload": ("faces/http/test_operations.py::*",),
 }

@@ -214,3 +214,12 @@ async def test_a_defect_is_a_500_without_a_traceback(monkeypatch):
     async with face(bench) as http:
         reply = await http.ask("GET", "/v1/models")
     assert reply.status == 500 and b"secret detail" not in reply.body
+
+
+async def test_the_description_lists_every_route_and_the_bodies_they_take():
+    async with face(Bench()) as http:
+        page = (await http.ask("GET", "/openapi.json")).json
+    assert page["openapi"].startswith("3.")
+    assert {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/healthz"} <= set(page["paths"])
+    body = page["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "messages" in page["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]

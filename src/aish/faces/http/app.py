@@ -15,16 +15,19 @@ from aish.errors import AishError, ConnectionLost
 from aish.faces.asgi import App as Asgi
 from aish.faces.asgi import Exchange, Receive, Scope, Send
 from aish.faces.guard import Guard
+from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
+from aish.faces.http.chat_request import ChatBody
 from aish.faces.http.embeddings import Embeddings
 from aish.faces.http.health import Health
 from aish.faces.http.idempotent import HEADER as IDEMPOTENCY_KEY
 from aish.faces.http.idempotent import Idempotent
 from aish.faces.http.messages import Messages
 from aish.faces.http.models import Models
+from aish.faces.http.openapi import OpenApi
 from aish.faces.http.operations import Operations
-from aish.faces.http.problems import Problem, Shape, anthropic_shape, openai_shape, problem_of
+from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
 from aish.faces.http.records import Records
 from aish.faces.http.responses import responses_routes
 from aish.faces.http.routes import Found, Route, Routes
@@ -149,13 +152,11 @@ def make_routes(service: Service) -> list[Route]:
     chat, models, health = ChatCompletions(service), Models(service), Health(service)
     messages, embeddings = Messages(service), Embeddings(service)
     records, operations, approvals = Records(service), Operations(service), service.approvals
-    return [
-        Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation"),
+    routes = [
+        Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation", body=ChatBody),
         *responses_routes(service),
-        Route("POST", "/v1/messages", messages.create, "Answer a conversation in Anthropic's shape", anthropic_shape),
-        Route("POST", "/v1/messages/count_tokens", messages.count, "How many tokens it is", anthropic_shape),
-        Route("POST", "/v1/embeddings", embeddings.create, "Vectors for texts"),
-        Route("POST", "/tokenize", embeddings.tokenize, "How many tokens a text is"),
+        *messages.routes(),
+        *embeddings.routes(),
         Route("GET", "/v1/models", models.list, "The models there are"),
         Route("GET", "/v1/models/{*model}", models.get, "One model"),
         Route("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),
@@ -164,9 +165,10 @@ def make_routes(service: Service) -> list[Route]:
         Route("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),
         Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
         Route("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
-        Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent"),
+        Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given),
         Route("POST", "/internal/refresh_mcp_tools", operations.refresh_mcp, "Ask MCP servers for their tools anew"),
         Route("GET", "/metrics", operations.metrics, "What is counted, for Prometheus"),
         Route("GET", "/healthz", health.alive, "Whether the server lives", open=True),
         Route("GET", "/readyz", health.ready, "Whether the server takes work", open=True),
     ]
+    return [*routes, Route("GET", "/openapi.json", OpenApi(routes).get, "This description", open=True)]

@@ -40,14 +40,14 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: Answer | None = None
 
 
-class _Given(msgspec.Struct, frozen=True):
+class Given(msgspec.Struct, frozen=True):
     choice: Choice
     note: str = ""
     arguments: dict[str, Any] | None = None
 
 
 _decoder = msgspec.json.Decoder(Approval)
-_given_decoder = msgspec.json.Decoder(_Given)
+_given_decoder = msgspec.json.Decoder(Given)
 
 
 class Approvals:
@@ -119,7 +119,7 @@ class Approvals:
         return document
 
 
-def _check(question: Question, given: _Given) -> None:
+def _check(question: Question, given: Given) -> None:
     if given.choice is Choice.LATER:
         raise bad_field("choice", "must be yes, no, turn, always or edit")
     if given.choice is Choice.ALWAYS and not question.always:

@@ -15,18 +15,19 @@ from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_text
 from aish.faces.http.problems import bad_field, refuse_model
+from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 
 _MOST_TEXTS = 2048
 
 
-class _EmbeddingsBody(msgspec.Struct, frozen=True):
+class EmbeddingsBody(msgspec.Struct, frozen=True):
     input: str | list[Any]
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
 
 
-class _TokenizeBody(msgspec.Struct, frozen=True):
+class TokenizeBody(msgspec.Struct, frozen=True):
     """llama.cpp says `content`, vLLM `prompt`, others `text`."""
 
     model: str = ""
@@ -35,13 +36,19 @@ class _TokenizeBody(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-_embeddings_decoder = msgspec.json.Decoder(_EmbeddingsBody)
-_tokenize_decoder = msgspec.json.Decoder(_TokenizeBody)
+_embeddings_decoder = msgspec.json.Decoder(EmbeddingsBody)
+_tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
 
 
 class Embeddings:
     def __init__(self, service: Service) -> None:
         self._service = service
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/v1/embeddings", self.create, "Vectors for texts", body=EmbeddingsBody),
+            Route("POST", "/tokenize", self.tokenize, "How many tokens a text is", body=TokenizeBody),
+        ]
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service

@@ -18,7 +18,8 @@ from aish.faces.http.messages_request import (
     read_sampling,
     read_tools,
 )
-from aish.faces.http.problems import bad_field, refuse_model
+from aish.faces.http.problems import anthropic_shape, bad_field, refuse_model
+from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
 from aish.types.ids import new_id
@@ -28,6 +29,14 @@ from aish.types.requests import TurnRequest
 class Messages:
     def __init__(self, service: Service) -> None:
         self._service = service
+
+    def routes(self) -> list[Route]:
+        one = "Answer a conversation in Anthropic's shape"
+        count = "How many tokens a conversation is"
+        return [
+            Route("POST", "/v1/messages", self.create, one, anthropic_shape, body=MessagesBody),
+            Route("POST", "/v1/messages/count_tokens", self.count, count, anthropic_shape, body=MessagesBody),
+        ]
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service

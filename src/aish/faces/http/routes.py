@@ -15,7 +15,7 @@ Handler = Callable[..., Awaitable[None]]  # (exchange, caller, **parameters)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """`open`: also without a key. `summary`, `request` and `response` (JSON schemas) are for /openapi.json."""
+    """`open`: also without a key. `summary` and `body`, the type it is decoded into, are for /openapi.json."""
 
     method: str
     path: str
@@ -23,8 +23,7 @@ class Route(msgspec.Struct, frozen=True):
     summary: str = ""
     shape: Shape = openai_shape
     open: bool = False
-    request: dict[str, Any] | None = None
-    response: dict[str, Any] | None = None
+    body: Any = None
 
 
 class Found(msgspec.Struct, frozen=True):
