@@ -344,3 +344,20 @@ async def test_the_history_kept_by_the_client_is_not_stored_again():
     assert bench.scripted.requests[0].messages[1] == AssistantMessage("reply")
     stored = json.dumps([str(t.input) for t in bench.store._turns.values()])
     assert "new" in stored and "old" not in stored
+
+
+async def test_a_trace_is_summed_up_in_a_header_and_the_whole_is_named():
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=ours())
+    async with face(bench) as http:
+        reply = await http.chat(tools=[function("t__x")], trace=True)
+        summary = json.loads(reply.headers["x-runtime-trace"])
+        assert (await http.ask("GET", summary["more"])).json["end"] == "answered"
+    assert summary["steps"] == 2 and [c["tool"] for c in summary["tool_calls"]] == ["t__x"]
+    assert reply.headers["x-turn-id"] == summary["turn"]
+
+
+async def test_an_mcp_server_we_do_not_have_is_not_connected_to():
+    async with face(Bench(tools=ours())) as http:
+        named = {"type": "mcp", "server_label": "far", "server_url": "https://far.example/mcp"}
+        assert (await http.chat(tools=[named])).status == 403
+        assert (await http.chat(tools=[{"type": "mcp", "server_label": "far"}])).status == 400

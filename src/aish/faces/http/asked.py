@@ -15,7 +15,7 @@ import msgspec
 from aish.engine.offer import matches
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
-from aish.faces.http.problems import bad_field
+from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.service import Service
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message
@@ -58,6 +58,7 @@ class McpTool(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ("*",)
     ask: tuple[str, ...] = ()
     url: str = ""
+    field: str = "tools"
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -160,6 +161,22 @@ def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[M
             return tuple(messages[:place]), tuple(messages[place:])
     first = next((i for i, message in enumerate(messages) if message.__class__.__name__ != "SystemMessage"), 0)
     return tuple(messages[:first]), tuple(messages[first:])
+
+
+def check_servers(service: Service, mcp: Sequence[McpTool]) -> None:
+    """For APIs that have no other way to say that a server is not there."""
+    known = [spec.name for spec in service.engine.tools.specs()] if mcp else ()
+    for entry in mcp:
+        if any(name.startswith(f"{entry.label}__") for name in known):
+            continue
+        if entry.url:
+            raise Problem(
+                403,
+                f"{entry.field}.server_url: this server connects only to MCP servers it is configured with",
+                param=f"{entry.field}.server_url",
+                code="dynamic_mcp_off",
+            )
+        raise bad_field(f"{entry.field}.server_label", f"there is no MCP server {entry.label[:80]} with tools here")
 
 
 def _belongs(name: str, entry: McpTool) -> bool:

@@ -8,6 +8,7 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.asked import (
     Tools,
     check_count,
+    check_servers,
     choose_tools,
     limits_of,
     retry_key_of,
@@ -47,12 +48,16 @@ class ChatCompletions:
             await stream_turn(service, exchange, caller, streamer, request, ask)
             return
         whole = ChatWhole(id=id, model=model, created=created, clients=clients, trace=trace)
-        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask))
+        answer = await collect_turn(service, exchange, caller, whole, request, ask)
+        summary = whole.trace_summary()
+        await exchange.reply(200, answer, [(b"x-runtime-trace", summary)] if summary else ())
 
     def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
         given = chat.tools or []
         check_count(self._service, "tools", len(given), self._service.config.max_tools)
-        return choose_tools(self._service, caller, *read_tools(given))
+        functions, servers = read_tools(given)
+        check_servers(self._service, servers)
+        return choose_tools(self._service, caller, functions, servers)
 
     def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, retry_key: str) -> TurnRequest:
         service = self._service

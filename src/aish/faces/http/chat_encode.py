@@ -34,6 +34,7 @@ from aish.types.usage import Usage
 DONE = b"data: [DONE]\n\n"
 # Between what the model said before our tools ran and what it said after.
 PARAGRAPH = "\n\n"
+_MAX_SUMMARY_BYTES = 4096  # proxies refuse larger headers
 _encode = msgspec.json.encode
 _TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status)
 
@@ -175,6 +176,7 @@ class ChatWhole:
         self._reasoning: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._traced: list[Any] | None = [] if trace else None
+        self._turn, self._steps = "", 0
         self._finished: TurnFinished | None = None
         self._failed: Problem | None = None
 
@@ -184,6 +186,7 @@ class ChatWhole:
                 case TextDelta(text):
                     self._text.append(self._narrative.text(text))
                 case StepStarted():
+                    self._turn, self._steps = event.turn, event.step
                     self._narrative.step()
                 case ReasoningDelta(text):
                     self._reasoning.append(text)
@@ -198,6 +201,17 @@ class ChatWhole:
                     pass
             if self._traced is not None and isinstance(event.body, _TRACED):
                 self._traced.append(msgspec.to_builtins(event))
+
+    def trace_summary(self) -> bytes:
+        """What happened, in brief, for a header."""
+        if self._traced is None:
+            return b""
+        bodies = [event["body"] for event in self._traced if event["body"]["type"] == "tool_result"]
+        calls = [{"tool": body["name"], "status": body["status"], "ms": body["duration_ms"]} for body in bodies]
+        summary = {"turn": self._turn, "steps": self._steps, "tool_calls": calls, "more": f"/v1/traces/{self._turn}"}
+        while len(encoded := _encode(summary)) > _MAX_SUMMARY_BYTES:
+            calls.pop()
+        return encoded
 
     def body(self) -> bytes:
         """Raises the Problem the turn ended with, if it did."""

@@ -159,7 +159,9 @@ def read_mcp(field: str, given: dict[str, Any]) -> McpTool:
     if not isinstance(url, str | None):
         raise bad_field(f"{field}.server_url", "must be text")
     allowed = _names(f"{field}.allowed_tools", given.get("allowed_tools"))
-    return McpTool(label, allowed, _to_ask(f"{field}.require_approval", given.get("require_approval")), url or "")
+    return McpTool(
+        label, allowed, _to_ask(f"{field}.require_approval", given.get("require_approval")), url or "", field
+    )
 
 
 def _names(field: str, given: Any) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from aish.faces.asgi import Exchange
-from aish.faces.http.asked import Tools, check_count, choose_tools, limits_of, session_of, split_new
+from aish.faces.http.asked import Tools, check_count, check_servers, choose_tools, limits_of, session_of, split_new
 from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_request
@@ -44,6 +44,7 @@ class Messages:
         if given.max_tokens is None:
             raise bad_field("max_tokens", "is missing")
         functions, servers = read_tools(given.tools or [])
+        check_servers(service, servers)
         tools = choose_tools(service, caller, functions, servers)
         request, ask = self._request(exchange, caller, given, tools), service.ask(caller)
         id, clients = new_id("req").replace("req_", "msg_"), [spec.name for spec in tools.clients]

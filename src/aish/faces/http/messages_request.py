@@ -95,7 +95,7 @@ def read_tools(tools: Sequence[Block]) -> tuple[list[Function], list[McpTool]]:
             label = tool.get("mcp_server_name")
             if not isinstance(label, str) or not label:
                 raise bad_field(f"{field}.mcp_server_name", "must name a server")
-            servers.append(McpTool(label))
+            servers.append(McpTool(label, field=field))
         elif kind == "custom":
             functions.append(_function(field, tool))
     return functions, servers

@@ -27,6 +27,7 @@ from aish.engine.session import Engine
 from aish.errors import AishError, UsageError
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.app import App
+from aish.faces.http.connection import Connection
 from aish.faces.http.metrics import MANY_WORKERS
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
@@ -86,7 +87,7 @@ def _config(
         workers=workers,
         host=host,
         port=port,
-        http="httptools",
+        http=Connection,
         loop="asyncio",  # the process owner relies on its transports
         lifespan="on",
         log_config=None,

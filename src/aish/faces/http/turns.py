@@ -13,7 +13,7 @@ from aish.faces.http.problems import INVALID, Problem, problem_of
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Encoder, Watch
 from aish.ports import Ask
-from aish.types.events import Event, ToolResult
+from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.requests import TurnRequest
 from aish.types.tools import Effect
 
@@ -45,6 +45,8 @@ async def stream_turn(
         try:
             async with service.engine.turn(request, ask=ask) as batches:
                 async for events in batches:
+                    if not exchange.started:
+                        _name_turn(exchange, events)
                     meter.see(events)
                     effects = effects or _had_effect(events)
                     data = streamer.encode(events)
@@ -74,6 +76,7 @@ async def collect_turn(
         try:
             async with service.engine.turn(request, ask=ask) as batches:
                 async for events in batches:
+                    _name_turn(exchange, events)
                     meter.see(events)
                     effects = effects or _had_effect(events)
                     whole.feed(events)
@@ -82,6 +85,12 @@ async def collect_turn(
             raise _settled(exc, effects=effects) from exc
         finally:
             await service.keys.spend(caller, meter.usage)
+
+
+def _name_turn(exchange: Exchange, events: Sequence[Event]) -> None:
+    """So that what happened can be looked up at `/v1/traces/…`."""
+    if isinstance(events[0].body, TurnStarted):
+        exchange.extra.append((b"x-turn-id", events[0].turn.encode()))
 
 
 def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:
