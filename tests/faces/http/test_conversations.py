@@ -4,6 +4,7 @@ import asyncio
 
 from aish.types.events import TextDelta
 from support.engines import Bench, Tools, call, said
+from support.eventually import eventually
 from support.responses_client import Site, text_of
 
 
@@ -99,3 +100,21 @@ async def test_a_conversation_needs_its_responses_to_be_stored():
         made = await make(here)
         status, error = await here.refused(conversation=made["id"], store=False)
     assert (status, error["param"]) == (400, "conversation")
+
+
+async def test_responses_made_by_two_processes_at_once_are_both_in_it():
+    go = asyncio.Event()
+
+    async def wait(arguments, context):
+        await go.wait()
+        return said("done")
+
+    bench = Bench([call("t__x")], [TextDelta("x")], tools=Tools().add("t__x", wait))
+    async with Site(bench, tools=["*"]).opened() as here, Site(bench, tools=["*"]).opened() as there:
+        made = await make(here)
+        sent = [asyncio.create_task(site.create("q", conversation=made["id"])) for site in (here, there)]
+        await eventually(lambda: len(bench.tools.calls) == 2)
+        go.set()
+        await asyncio.gather(*sent)
+        page = await here.get(f"/v1/conversations/{made['id']}/items?order=asc")
+    assert [item["type"] for item in page["data"]] == ["message", "mcp_call", "message"] * 2

@@ -1,11 +1,12 @@
 """Responses in the background: polled, followed from anywhere, cancelled, and never in progress for ever."""
 
 import asyncio
+import socket
 
 import msgspec
 import pytest
 
-from aish.faces.http import live
+from aish.faces.http import live, responses, responses_elsewhere
 from aish.faces.http.responses_store import KIND, Kept
 from aish.types.events import TextDelta
 from aish.types.records import Document
@@ -163,7 +164,7 @@ async def test_one_whose_process_was_killed_has_failed(held):
         begun = await here.create(background=True)
         (running,) = await bench.store.list_documents(KIND)
     kept = msgspec.json.decode(running.body, type=Kept)
-    dead = msgspec.structs.replace(kept, runner="elsewhere-no/1/1".replace("elsewhere-no", _this_host()))
+    dead = msgspec.structs.replace(kept, runner=f"{socket.gethostname()}/1/1")
     await bench.store.put(Document(KIND, running.id, msgspec.json.encode(dead)))
     async with Site(bench).opened() as here:
         now = await here.get(f"/v1/responses/{begun['id']}")
@@ -183,7 +184,48 @@ async def test_there_are_not_more_at_once_than_there_is_room_for(held):
     assert (status, error["code"]) == (503, "overloaded")
 
 
-def _this_host():
-    import socket
+class Process:
+    """Another process of the same machine, as far as owners know."""
 
-    return socket.gethostname()
+    def __init__(self, name):
+        self.me = name
+
+    def is_alive(self, owner):
+        return True
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    names = iter("abc")
+    monkeypatch.setattr(responses, "ProcessOwners", lambda: Process(next(names)))
+    monkeypatch.setattr(responses_elsewhere, "LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("processes")
+async def test_another_process_polls_and_streams_it_from_the_store(held):
+    bench = held.bench()
+    async with Site(bench, tools=["*"]).opened() as here, Site(bench, tools=["*"]).opened() as there:
+        begun = await here.create(background=True)
+        await held.reached.wait()
+        path = f"/v1/responses/{begun['id']}"
+        assert (await there.get(path))["status"] == "in_progress"
+        visit = there.visit("GET", f"{path}?stream=true")
+        following = asyncio.create_task(visit.run(there))
+        await eventually(lambda: b"mcp_call_arguments.done" in visit.reply.body)
+        late = asyncio.create_task(followed(there, f"{path}?stream=true&starting_after=4"))
+        held.go.set()
+        await following
+        events = events_of(visit.reply.body)
+        check_stream(events)
+        assert events == await followed(here, f"{path}?stream=true")
+        assert await late == events[5:] and text_of(await there.get(path)) == "slow but sure"
+
+
+@pytest.mark.usefixtures("processes")
+async def test_another_process_cancels_it(held):
+    bench = held.bench()
+    async with Site(bench, tools=["*"]).opened() as here, Site(bench, tools=["*"]).opened() as there:
+        begun = await here.create(background=True)
+        await held.reached.wait()
+        cancelled = await there.send("POST", f"/v1/responses/{begun['id']}/cancel")
+        assert cancelled.json["status"] == "cancelled" == (await here.get(f"/v1/responses/{begun['id']}"))["status"]

@@ -1,6 +1,8 @@
 """The input of a response: items of every kind, with and without their type; what is wrong is named by its field."""
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage
@@ -157,3 +159,32 @@ async def test_a_body_that_is_no_json_is_a_400():
     async with Site(Bench([TextDelta("x")])).opened() as here:
         for body in (b"{", b"\xff", b"[" * 100_000, b"null"):
             assert (await here.send("POST", "/v1/responses", body)).status == 400
+
+
+_KEYS = (
+    "type", "role", "content", "id", "call_id", "name", "arguments", "output", "summary", "approve", "status", "error",
+    "approval_request_id", "server_label", "text", "image_url", "namespace", "encrypted_content", "input", "tools",
+)  # fmt: skip
+_WORDS = (
+    "message", "function_call", "function_call_output", "reasoning", "mcp_call", "mcp_approval_request", "namespace",
+    "mcp_approval_response", "item_reference", "mcp_list_tools", "user", "assistant", "input_text", "input_image",
+    "mcp", "custom_tool_call", "function", "desk", "note",
+)  # fmt: skip
+_LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=4), st.sampled_from(_WORDS))
+_JSON = st.recursive(
+    _LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(_KEYS), inner, max_size=5),
+    max_leaves=12,
+)
+_ITEMS = st.lists(st.dictionaries(st.sampled_from(_KEYS), _JSON, max_size=6), max_size=4)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(items=_ITEMS, tools=_ITEMS, choice=_JSON, reasoning=_JSON, text=_JSON)
+async def test_whatever_is_sent_is_answered_or_refused_by_name(items, tools, choice, reasoning, text):
+    body = {"model": "scripted:model", "input": items, "tools": tools, "tool_choice": choice}
+    async with Site(Bench([TextDelta("x")], tools=Tools().add("desk__note"))).opened() as here:
+        for fields in ({}, {"reasoning": reasoning}, {"text": text}, {"stream": True}):
+            reply = await here.send("POST", "/v1/responses", {**body, **fields})
+            assert reply.status in (200, 400, 404), reply.body
+            assert reply.status == 200 or reply.json["error"]["message"]

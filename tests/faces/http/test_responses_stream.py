@@ -97,6 +97,15 @@ async def test_a_tool_of_ours_is_an_mcp_call_never_a_function_call():
     assert [item["type"] for item in events[-1]["response"]["output"]] == ["message", "mcp_call", "message"]
 
 
+async def test_a_function_whose_name_is_a_tool_of_ours_is_run_by_us():
+    bench = Bench([call("desk__note")], [TextDelta("Done.")], tools=Tools().add("desk__note"))
+    async with Site(bench).opened() as here:
+        events = await here.stream(tools=[{**ADD, "name": "desk__note"}])
+    check_stream(events)
+    assert [item["type"] for item in events[-1]["response"]["output"]] == ["mcp_call", "message"]
+    assert len(bench.tools.calls) == 1
+
+
 async def test_a_tool_of_ours_that_fails_is_a_failed_mcp_call_with_its_words():
     async def fail(arguments, context):
         return said("no such file", is_error=True)

@@ -85,9 +85,16 @@ class Conversations:
         return (await self._get(id, caller))[0]
 
     async def link(self, caller: Caller, plan: Plan) -> None:
-        """The conversation goes on from this response."""
-        if id := plan.asked.conversation_id:
-            await self._change(id, caller, head=plan.id)
+        """The conversation goes on from this response; after another one, if another process made one meanwhile."""
+        id, expected = plan.asked.conversation_id, plan.previous
+        for _ in range(_MAX_SWAPS if id else 0):
+            conversation, old = await self._get(id, caller)
+            if conversation.head != expected:
+                expected = conversation.head
+                await self._shelf.move(plan.id, caller.key, previous=expected)
+            changed = msgspec.structs.replace(conversation, head=plan.id)
+            if await self._service.store.swap(Document(KIND, id, msgspec.json.encode(changed), caller.key), old=old):
+                return
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         body = await self._body(exchange)

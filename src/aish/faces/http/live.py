@@ -143,6 +143,7 @@ class LiveTurns:
         self._max_turns = max_turns
         self._turns: dict[str, LiveTurn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.closing = False
 
     async def __aenter__(self) -> LiveTurns:
         return self
@@ -150,6 +151,7 @@ class LiveTurns:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.closing = True
         for turn in self._turns.values():
             turn.stop()
         if self._tasks:

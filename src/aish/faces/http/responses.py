@@ -55,7 +55,7 @@ class Responses:
 
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
         await self.shelf.get(id, caller.key)
-        await self._background.end(id)
+        await self._background.end(id, caller)
         await self.shelf.delete(id)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
 
@@ -63,7 +63,7 @@ class Responses:
         kept = await self.shelf.get(id, caller.key)
         if kept.setup is None:
             raise bad_field("response_id", "only a response in the background can be cancelled")
-        await self._background.end(id)
+        await self._background.end(id, caller)
         await exchange.reply(200, await self._background.current(id, caller))
 
     async def input_items(self, exchange: Exchange, caller: Caller, id: str) -> None:

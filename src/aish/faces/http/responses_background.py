@@ -14,14 +14,13 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.live import LiveTurn
 from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.responses_elsewhere import Elsewhere, cut, recorded
 from aish.faces.http.responses_encode import ResponseStream
-from aish.faces.http.responses_forms import Setup
 from aish.faces.http.responses_plan import Plan
-from aish.faces.http.responses_run import Link, Making, without_end
-from aish.faces.http.responses_store import RUNNING, Shelf
+from aish.faces.http.responses_run import Link, Making
+from aish.faces.http.responses_store import Shelf
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Watch
-from aish.types.events import decode_event
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +40,8 @@ class Background:
         self._shelf = shelf
         self._turns = service.live
         self._link = link
+        self._elsewhere = Elsewhere(service, shelf)
         self._makings: dict[str, Making] = {}
-        self._cancelled: set[str] = set()
 
     async def begin(self, exchange: Exchange, caller: Caller, plan: Plan, stack: AsyncExitStack) -> None:
         """Takes `stack` over: it is closed when the response is made."""
@@ -72,11 +71,12 @@ class Background:
         making = self._makings.get(id)
         return making.stream.snapshot() if making is not None else bytes(kept.response)
 
-    async def end(self, id: str) -> None:
-        """Cancels it, if it is still being made."""
+    async def end(self, id: str, caller: Caller) -> None:
+        """Cancels it, if it is still being made, here or in another process."""
         live = self._turns.find(id)
-        if live is not None:
-            self._cancelled.add(id)
+        if live is None:
+            await self._elsewhere.cancel(id, caller.key)
+        else:
             await live.cancel()
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str, number: int) -> None:
@@ -87,14 +87,11 @@ class Background:
         if live is not None and making is not None:
             await self._deliver(exchange, live.follow(number), making.stream)
             return
-        if kept.status in RUNNING:
-            raise Problem(409, "another process makes this response; ask for it when it is done", code="not_here")
-        stream, data = await self._again(kept.setup, kept.turns)
-        data += stream.end_with(kept.status, bytes(kept.response))
-        await self._deliver(exchange, _once(_events(data, number, None)), stream)
+        stream = ResponseStream(kept.setup)
+        await self._deliver(exchange, self._elsewhere.follow(id, caller.key, stream, number), stream)
 
     async def _run(self, making: Making, live: LiveTurn, stack: AsyncExitStack) -> None:
-        async with stack:
+        async with stack, self._elsewhere.heeding(making.plan.id, live):
             try:
                 await self._follow_making(making, live)
             except asyncio.CancelledError:
@@ -107,38 +104,33 @@ class Background:
 
     async def _follow_making(self, making: Making, live: LiveTurn) -> None:
         async with aclosing(making.pieces()) as pieces:
+            told = 0
             async for data in pieces:
-                live.push(data, making.stream.next_number - live.next_number)
+                live.push(data, making.stream.number - live.next_number)
+                if len(making.turns) > told and not making.stream.whole:
+                    told = len(making.turns)
+                    await making.tell_others()
 
     async def _close(self, making: Making, live: LiveTurn, problem: Problem | None = None) -> None:
         stream = making.stream
         if stream.whole:
             return
-        if problem is None and making.plan.id in self._cancelled:
+        if problem is None and not self._turns.closing:
             last = stream.cancel()
         else:
             last = stream.fail(problem or Problem(503, "aish was shut down before this response was made"))
         await making.keep()
-        live.push(last, stream.next_number - live.next_number)
+        live.push(last, stream.number - live.next_number)
 
     def _forget(self, id: str) -> None:
         self._makings.pop(id, None)
         self._shelf.running.discard(id)
-        self._cancelled.discard(id)
 
     async def _refill(self, making: Making, first: int, upto: int) -> bytes:
-        _, data = await self._again(making.plan.setup, tuple(making.turns))
-        return _events(data, first, upto)
-
-    async def _again(self, setup: Setup, turns: tuple[str, ...]) -> tuple[ResponseStream, bytes]:
-        """The stream up to what was recorded, without its end."""
-        store, stream = self._service.store, ResponseStream(setup)
-        pieces = [stream.opening()]
-        await store.flush(durable=False)
-        for place, turn in enumerate(turns):
-            events = [decode_event(line) for line in (await store.read_events(turn)).splitlines()]
-            pieces.append(stream.encode(without_end(events) if setup.approved and place == 0 else events))
-        return stream, b"".join(pieces)
+        await self._service.store.flush(durable=False)
+        stream = ResponseStream(making.plan.setup)
+        data = stream.opening() + await recorded(self._service.store, stream, making.plan.setup, making.turns, {})
+        return cut(data, first, upto)
 
     async def _deliver(self, exchange: Exchange, pieces: AsyncGenerator[bytes, None], stream: ResponseStream) -> None:
         config, follower = self._service.config, _Follower()
@@ -148,13 +140,3 @@ class Background:
                 follower.heartbeat = stream.heartbeat
                 await watch.send(data)
             await watch.finish()
-
-
-async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
-    if data:
-        yield data
-
-
-def _events(data: bytes, first: int, upto: int | None) -> bytes:
-    chosen = data.split(b"\n\n")[:-1][first:upto]
-    return b"".join(event + b"\n\n" for event in chosen)

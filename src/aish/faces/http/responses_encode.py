@@ -25,6 +25,7 @@ from aish.faces.http.responses_forms import (
     mcp_item,
 )
 from aish.faces.http.responses_object import error_object, with_state
+from aish.faces.http.responses_writer import ItemWriter, OpenCall, OpenText, sse
 from aish.types.decisions import QuestionKind
 from aish.types.events import (
     LIMIT_ENDS,
@@ -52,38 +53,14 @@ _END_EVENTS = {"completed": "response.completed", "failed": "response.failed"}
 _LENGTH_ENDS = (TurnEnd.LENGTH, TurnEnd.TOKENS)
 
 
-class _Text:
-    """The item of text that is open."""
-
-    def __init__(self, form: Form, index: int, id: str) -> None:
-        self.form = form
-        self.at: dict[str, Any] = {"item_id": id, "output_index": index}
-        self.pieces: list[str] = []
-        self.delta_head = _delta_head(f"{form.text_events}.delta", {**self.at, form.index: 0, **form.extra})
-
-
-class _Call:
-    """A call whose item is open; `call` has its arguments when they are whole."""
-
-    def __init__(self, id: str, index: int, call: ToolCall, events: str, *, approved: bool = False) -> None:
-        self.call = call
-        self.events = events
-        self.approved = approved
-        self.at: dict[str, Any] = {"item_id": id, "output_index": index}
-        self.pieces: list[str] = []
-        self.delta_head = _delta_head(f"{events}_arguments.delta", self.at)
-
-
-class ResponseStream:
+class ResponseStream(ItemWriter):
     def __init__(self, setup: Setup) -> None:
+        super().__init__()
         self._setup = setup
         self._head = setup.head.encode()
         self._beat = with_state(setup.light.encode(), "in_progress")
-        self._seq = 2  # after created and in_progress
-        self._index = 0
-        self._done: dict[int, bytes] = {}
-        self._open: _Text | None = None
-        self._calls: dict[str, _Call] = {}
+        self._open: OpenText | None = None
+        self._calls: dict[str, OpenCall] = {}
         self._waiting: dict[str, ToolCall] = {}  # not shown yet
         self._approved = dict(setup.approved)
         self._effects = False
@@ -94,14 +71,10 @@ class ResponseStream:
         self.whole = b""  # the response object, when it has come to its end
         self._live()
 
-    @property
-    def next_number(self) -> int:
-        return self._seq
-
     def opening(self) -> bytes:
         snapshot = msgspec.Raw(with_state(self._head, "in_progress"))
         return b"".join(
-            _sse(kind, {"response": snapshot}, number)
+            sse(kind, {"response": snapshot}, number)
             for number, kind in enumerate(("response.created", "response.in_progress"))
         )
 
@@ -147,16 +120,16 @@ class ResponseStream:
         """The end of a response that was made before."""
         pieces = self._close_all("completed" if status == "completed" else "incomplete")
         self.status, self.whole = status, whole
-        pieces.append(self._event(_END_EVENTS.get(status, "response.incomplete"), {"response": msgspec.Raw(whole)}))
+        pieces.append(self.event(_END_EVENTS.get(status, "response.incomplete"), {"response": msgspec.Raw(whole)}))
         return b"".join(pieces)
 
     def snapshot(self) -> bytes:
         """The object as it stands."""
-        return self.whole or with_state(self._head, self.status, self._output())
+        return self.whole or with_state(self._head, self.status, self.output())
 
     def _end(self, status: str, **state: Any) -> bytes:
         closing = b"".join(self._close_all("completed" if status == "completed" else "incomplete"))
-        whole = with_state(self._head, status, self._output(), usage=self._usage, **state)
+        whole = with_state(self._head, status, self.output(), usage=self._usage, **state)
         return closing + self.end_with(status, whole)
 
     def _close_all(self, status: str) -> list[bytes]:
@@ -165,9 +138,6 @@ class ResponseStream:
             pieces += self._leave(opened)
         self._calls.clear()
         return pieces
-
-    def _output(self) -> list[bytes]:
-        return [self._done[index] for index in sorted(self._done)]
 
     def _settled(self, problem: Problem) -> Problem:
         """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
@@ -189,7 +159,7 @@ class ResponseStream:
             case ToolCallReady(name, arguments):
                 return self._call_ready(ToolCall(call, name, arguments))
             case DecisionAsked(question) if question.kind is QuestionKind.EFFECT and call in self._waiting:
-                return self._whole_item(approval_item(self._waiting.pop(call)))
+                return self.whole_item(approval_item(self._waiting.pop(call)))
             case DecisionMade():
                 return self._decided(call)
             case ToolResult():
@@ -212,15 +182,15 @@ class ResponseStream:
             opened, begun = self._begin(form)
             pieces += begun
         opened.pieces.append(text)
-        pieces.append(opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self._seq)
-        self._seq += 1
+        pieces.append(opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self.number)
+        self.number += 1
         return pieces
 
-    def _begin(self, form: Form) -> tuple[_Text, list[bytes]]:
-        id = self._setup.item_id(form.prefix, self._index)
-        opened = self._open = _Text(form, self._index, id)
-        added = self._added(form.item(id, "in_progress", None))
-        part = self._event(f"{form.part_events}.added", {**opened.at, form.index: 0, "part": form.part("")})
+    def _begin(self, form: Form) -> tuple[OpenText, list[bytes]]:
+        id = self._setup.item_id(form.prefix, self.index)
+        opened = self._open = OpenText(form, self.index, id)
+        added = self.added(form.item(id, "in_progress", None))
+        part = self.event(f"{form.part_events}.added", {**opened.at, form.index: 0, "part": form.part("")})
         return opened, [added, part]
 
     def _close(self, status: str) -> list[bytes]:
@@ -230,18 +200,18 @@ class ResponseStream:
             return []
         form, text, at = opened.form, "".join(opened.pieces), {**opened.at, opened.form.index: 0}
         return [
-            self._event(f"{form.text_events}.done", {**at, "text": text, **form.extra}),
-            self._event(f"{form.part_events}.done", {**at, "part": form.part(text)}),
-            self._item_done(opened.at, form.item(opened.at["item_id"], status, text)),
+            self.event(f"{form.text_events}.done", {**at, "text": text, **form.extra}),
+            self.event(f"{form.part_events}.done", {**at, "part": form.part(text)}),
+            self.item_done(opened.at, form.item(opened.at["item_id"], status, text)),
         ]
 
     def _call_started(self, call: ToolCall) -> list[bytes]:
         pieces = self._close("completed")
         if call.name in self._setup.functions:
-            id = self._setup.item_id("fc", self._index)
-            self._calls[call.id] = _Call(id, self._index, call, "response.function_call")
+            id = self._setup.item_id("fc", self.index)
+            self._calls[call.id] = OpenCall(id, self.index, call, "response.function_call")
             item = function_item(id, call, self._setup.functions[call.name], "in_progress")
-            return [*pieces, self._added(item)]
+            return [*pieces, self.added(item)]
         if call.name in self._setup.late:
             self._waiting[call.id] = call
             return pieces
@@ -249,14 +219,14 @@ class ResponseStream:
 
     def _begin_mcp(self, key: str, call: ToolCall, *, approved: bool = False) -> list[bytes]:
         item = mcp_item(msgspec.structs.replace(call, arguments=""), "in_progress", approved=approved)
-        opened = _Call(item["id"], self._index, call, "response.mcp_call", approved=approved)
+        opened = OpenCall(item["id"], self.index, call, "response.mcp_call", approved=approved)
         self._calls[key] = opened
-        return [self._added(item), self._event("response.mcp_call.in_progress", opened.at)]
+        return [self.added(item), self.event("response.mcp_call.in_progress", opened.at)]
 
-    def _argument(self, opened: _Call, text: str) -> bytes:
+    def _argument(self, opened: OpenCall, text: str) -> bytes:
         opened.pieces.append(text)
-        data = opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self._seq
-        self._seq += 1
+        data = opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self.number
+        self.number += 1
         return data
 
     def _call_ready(self, call: ToolCall) -> list[bytes]:
@@ -271,17 +241,17 @@ class ResponseStream:
         if call.name in self._setup.functions:
             del self._calls[call.id]
             item = function_item(opened.at["item_id"], opened.call, self._setup.functions[call.name], "completed")
-            pieces.append(self._item_done(opened.at, item))
+            pieces.append(self.item_done(opened.at, item))
         return pieces
 
-    def _arguments_done(self, opened: _Call) -> list[bytes]:
+    def _arguments_done(self, opened: OpenCall) -> list[bytes]:
         """Every call has at least one delta: an object without fields where the model wrote nothing."""
         pieces = []
         arguments = opened.call.arguments or "{}"
         opened.call = msgspec.structs.replace(opened.call, arguments=arguments)
         if not opened.pieces:
             pieces.append(self._argument(opened, arguments))
-        pieces.append(self._event(f"{opened.events}_arguments.done", {**opened.at, "arguments": arguments}))
+        pieces.append(self.event(f"{opened.events}_arguments.done", {**opened.at, "arguments": arguments}))
         return pieces
 
     def _decided(self, call: str) -> list[bytes]:
@@ -300,59 +270,33 @@ class ResponseStream:
         if opened is None:
             return pieces
         status = "completed" if result.status is ResultStatus.OK else "failed"
-        pieces.append(self._event(f"response.mcp_call.{status}", opened.at))
-        pieces.append(self._item_done(opened.at, mcp_item(opened.call, status, result, approved=opened.approved)))
+        pieces.append(self.event(f"response.mcp_call.{status}", opened.at))
+        pieces.append(self.item_done(opened.at, mcp_item(opened.call, status, result, approved=opened.approved)))
         return pieces
 
-    def _leave(self, opened: _Call) -> list[bytes]:
+    def _leave(self, opened: OpenCall) -> list[bytes]:
         """A call that the end of the response leaves half written, or without its result."""
         call = msgspec.structs.replace(opened.call, arguments=opened.call.arguments or "".join(opened.pieces))
         function = self._setup.functions.get(call.name)
         if function is not None:
-            return [self._item_done(opened.at, function_item(opened.at["item_id"], call, function, "incomplete"))]
-        return [self._item_done(opened.at, mcp_item(call, "incomplete", approved=opened.approved))]
+            return [self.item_done(opened.at, function_item(opened.at["item_id"], call, function, "incomplete"))]
+        return [self.item_done(opened.at, mcp_item(call, "incomplete", approved=opened.approved))]
 
     def _listings(self) -> list[bytes]:
         pieces: list[bytes] = []
-        if self._index == 0:
+        if self.index == 0:
             for listing in self._setup.listings:
-                id = self._setup.item_id("mcpl", self._index)
-                at = {"item_id": id, "output_index": self._index}
+                id = self._setup.item_id("mcpl", self.index)
+                at = {"item_id": id, "output_index": self.index}
                 item = listing_item(id, listing)
-                pieces.append(self._added({**item, "tools": []}))
-                pieces.append(self._event("response.mcp_list_tools.in_progress", at))
+                pieces.append(self.added({**item, "tools": []}))
+                pieces.append(self.event("response.mcp_list_tools.in_progress", at))
                 kind = "failed" if listing.error else "completed"
-                pieces.append(self._event(f"response.mcp_list_tools.{kind}", at))
-                pieces.append(self._item_done(at, item))
+                pieces.append(self.event(f"response.mcp_list_tools.{kind}", at))
+                pieces.append(self.item_done(at, item))
         return pieces
-
-    def _whole_item(self, item: dict[str, Any]) -> list[bytes]:
-        at = {"output_index": self._index}
-        return [self._added(item), self._item_done(at, item)]
-
-    def _added(self, item: dict[str, Any]) -> bytes:
-        index, self._index = self._index, self._index + 1
-        return self._event("response.output_item.added", {"output_index": index, "item": item})
-
-    def _item_done(self, at: dict[str, Any], item: dict[str, Any]) -> bytes:
-        index, encoded = at["output_index"], _encode(item)
-        self._done[index] = encoded
-        return self._event("response.output_item.done", {"output_index": index, "item": msgspec.Raw(encoded)})
-
-    def _event(self, kind: str, fields: dict[str, Any]) -> bytes:
-        number, self._seq = self._seq, self._seq + 1
-        return _sse(kind, fields, number)
 
     def _live(self) -> None:
         """A sign of life repeats the number of the last event, so that a client may go on from it."""
         head = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":'
-        self.heartbeat = head + self._beat + b',"sequence_number":%d}\n\n' % (self._seq - 1)
-
-
-def _sse(kind: str, fields: dict[str, Any], number: int) -> bytes:
-    name = kind.encode()
-    return b"event: " + name + b"\ndata: " + _encode({"type": kind, **fields, "sequence_number": number}) + b"\n\n"
-
-
-def _delta_head(kind: str, fields: dict[str, Any]) -> bytes:
-    return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields})[:-1] + b',"delta":'
+        self.heartbeat = head + self._beat + b',"sequence_number":%d}\n\n' % (self.number - 1)

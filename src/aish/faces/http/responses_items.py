@@ -66,7 +66,7 @@ def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any
         return []
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
-    return [item if item.get("type") else {**item, "type": _implied(place, item)} for place, item in enumerate(given)]
+    return [_typed(place, item) for place, item in enumerate(given)]
 
 
 def as_listed(item: dict[str, Any], suffix: str) -> dict[str, Any]:
@@ -183,6 +183,13 @@ class _Reader:
         self._draft = _Draft()
 
 
+def _typed(place: int, item: dict[str, Any]) -> dict[str, Any]:
+    kind = item.get("type")
+    if not isinstance(kind, str | None):
+        raise bad_field(f"input[{place}].type", "must be text")
+    return item if kind else {**item, "type": _implied(place, item)}
+
+
 def _implied(place: int, item: dict[str, Any]) -> str:
     if "role" in item:
         return "message"
@@ -215,7 +222,8 @@ def _output(field: str, item: dict[str, Any]) -> tuple[Part, ...]:
 def _thoughts(item: dict[str, Any]) -> str:
     """What a reasoning item says in the open; what is encrypted is not ours to read."""
     for given in (item.get("content"), item.get("summary")):
-        texts = [part["text"] for part in given or () if isinstance(part, dict) and isinstance(part.get("text"), str)]
+        parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+        texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
         if texts:
             return "\n".join(texts)
     return ""

@@ -47,7 +47,8 @@ class Making:
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """The stream after its opening. What goes wrong before anything was said is raised, as Problem."""
         try:
-            async with aclosing(self._events()) as batches:
+            plan = self.plan
+            async with aclosing(self._turn(plan.request) if plan.first is None else self._both(plan.first)) as batches:
                 async for events in batches:
                     if data := self._feed(events):
                         yield data
@@ -72,6 +73,10 @@ class Making:
             if self.stream.status in _LINKED:
                 await self._link(self._caller, plan)
 
+    async def tell_others(self) -> None:
+        """Which turns it takes, for processes that stream it, too."""
+        await self._shelf.put(self.plan.id, self._caller.key, self.document(), wait=False)
+
     def document(self, messages: tuple[Message, ...] = ()) -> Kept:
         plan, background = self.plan, bool(self.plan.asked.background)
         return Kept(
@@ -87,22 +92,17 @@ class Making:
             turns=tuple(self.turns) if background else (),
         )
 
-    async def _events(self) -> AsyncGenerator[Sequence[Event], None]:
+    async def _both(self, first: TurnRequest) -> AsyncGenerator[Sequence[Event], None]:
+        """What was approved, then the model with what came of it."""
         request = self.plan.request
-        if self.plan.first is not None:
-            results: list[Message] = []
-            async with aclosing(self._turn(self.plan.first)) as batches:
-                async for events in batches:
-                    if not (events := without_end(events)):
-                        continue
-                    results += [
-                        ToolMessage(event.call, event.body.name, event.body.parts)
-                        for event in events
-                        if isinstance(event.body, ToolResult)
-                    ]
+        results: list[Message] = []
+        async with aclosing(self._turn(first)) as batches:
+            async for events in batches:
+                if events := without_end(events):
+                    results += _results(events)
                     yield events
-            if request.context is not None:
-                request = msgspec.structs.replace(request, context=(*request.context, *results))
+        if request.context is not None:
+            request = msgspec.structs.replace(request, context=(*request.context, *results))
         async with aclosing(self._turn(request)) as batches:
             async for events in batches:
                 yield events
@@ -121,6 +121,11 @@ class Making:
                 if not isinstance(event.body, TurnStarted):
                     self._transcript.apply(event)
         return self.stream.encode(events)
+
+
+def _results(events: Sequence[Event]) -> list[Message]:
+    found = [(event.call, event.body) for event in events if isinstance(event.body, ToolResult)]
+    return [ToolMessage(call, result.name, result.parts) for call, result in found]
 
 
 def without_end(events: Sequence[Event]) -> list[Event]:

@@ -98,6 +98,12 @@ class Shelf:
         body = msgspec.json.encode(kept)
         await self._store().put(Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms), wait=wait)
 
+    async def move(self, id: str, owner: str, *, previous: str) -> None:
+        """Behind another document."""
+        if (kept := await self.find(id, owner)) is not None:
+            await self.put(id, owner, msgspec.structs.replace(kept, previous=previous))
+            self._forget(id)
+
     async def delete(self, id: str) -> None:
         """What was remembered of conversations through it goes, too."""
         await self._store().delete(KIND, id)
