@@ -41,9 +41,6 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
         Meta(description="A call that needs consent waits to be answered at `/v1/approvals`, or is refused at once."),
     ] = "wait"
     approval_timeout_s: Annotated[float, Meta(gt=0, description="Seconds it waits; unanswered it is refused.")] = 120.0
-    dynamic_mcp: Annotated[
-        bool, Meta(description="Let requests name MCP servers by `server_url`; never at private addresses.")
-    ] = False
     drain_s: Annotated[float, Meta(ge=0, description="Seconds that streams have to end after SIGTERM.")] = 30.0
     keep_days: Annotated[
         Count, Meta(description="Days that stored responses and the traces of requests without a session are kept.")
