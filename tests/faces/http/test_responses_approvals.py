@@ -23,6 +23,10 @@ def types(response):
     return [item["type"] for item in response["output"]]
 
 
+def answered(response):
+    return {"type": "mcp_approval_response", "approval_request_id": response["output"][-1]["id"], "approve": True}
+
+
 async def test_tools_of_a_named_server_are_listed_once_and_offered():
     with_tools = bench([TextDelta("hi")], [TextDelta("ho")])
     async with Site(with_tools).opened() as here:
@@ -108,12 +112,17 @@ async def test_another_call_in_the_approved_turn_needs_its_own_approval():
     tools = [desk(require_approval="always")]
     async with Site(with_tools).opened() as here:
         first = await here.create("go", tools=tools)
-        answer = {"type": "mcp_approval_response", "approval_request_id": first["output"][-1]["id"], "approve": True}
-        second = await here.create([answer], tools=tools, previous_response_id=first["id"])
+        second = await here.create([answered(first)], tools=tools, previous_response_id=first["id"])
         assert types(second) == ["mcp_call", "mcp_approval_request"] and len(with_tools.tools.calls) == 1
-        answer["approval_request_id"] = second["output"][-1]["id"]
-        third = await here.create([answer], tools=tools, previous_response_id=second["id"])
-    assert types(third) == ["mcp_call", "message"] and len(with_tools.tools.calls) == 2
+        third = await here.create([answered(second)], tools=tools, previous_response_id=second["id"])
+        assert types(third) == ["mcp_call", "message"] and len(with_tools.tools.calls) == 2
+        fourth = await here.create("thanks", tools=tools, previous_response_id=third["id"])
+        outputs = [*first["output"], answered(first), *second["output"], answered(second), *third["output"]]
+        items = [{"role": "user", "content": "go"}, *outputs, {"role": "user", "content": "thanks"}]
+        await here.create(items, tools=tools)
+    assert fourth["status"] == "completed"
+    for request in with_tools.scripted.requests[-2:]:
+        assert [message.text for message in request.messages] == ["go", "", "done", "", "done", "Done.", "thanks"]
 
 
 async def test_an_answer_may_come_with_more_words():

@@ -53,6 +53,7 @@ class _Draft:
         self.reasoning = ""
         self.calls: list[ToolCall] = []
         self.results: list[ToolMessage] = []
+        self.is_over = False  # what waited has run: what is called now is called in answer to that
 
     def messages(self) -> list[Message]:
         if not (self.text or self.calls):
@@ -94,6 +95,7 @@ class _Reader:
         self._read = ReadItems([], {}, [])
         self._draft = _Draft()
         self._names: dict[str, str] = {}
+        self._requested: set[str] = set()  # calls that waited for approval, and were not seen to run yet
 
     def done(self) -> ReadItems:
         self._flush()
@@ -160,8 +162,14 @@ class _Reader:
 
     def _call(self, id: str, name: str, item: dict[str, Any]) -> None:
         """A call that waited for approval comes twice: as the request, and as what was run."""
-        if id in self._names and item["type"] == "mcp_call":
+        if item["type"] == "mcp_call" and id in self._requested:
+            self._requested.discard(id)
+            self._draft.is_over = True
             return
+        if self._draft.is_over:
+            self._flush()
+        if item["type"] == "mcp_approval_request":
+            self._requested.add(id)
         arguments = item.get("arguments")
         self._names[id] = name
         self._draft.calls.append(ToolCall(id, name, arguments if isinstance(arguments, str) else ""))

@@ -68,8 +68,8 @@ class Making:
         plan = self.plan
         if plan.asked.is_kept:
             kept = self.document(messages=(*plan.given, *self._transcript.produced()))
-            await self._shelf.put(plan.id, self._caller.key, kept, wait=bool(plan.asked.background))
-            self._shelf.remember(plan.id, (*plan.history, *kept.messages), own=kept.messages)
+            size = await self._shelf.put(plan.id, self._caller.key, kept, wait=bool(plan.asked.background))
+            self._shelf.remember(plan.id, (*plan.history, *kept.messages), size)
             if self.stream.status in _LINKED:
                 await self._link(self._caller, plan)
 
@@ -119,8 +119,13 @@ class Making:
         if self.plan.asked.is_kept:
             for event in events:
                 if not isinstance(event.body, TurnStarted):
-                    self._transcript.apply(event)
+                    self._transcript.apply(self._as_known(event))
         return self.stream.encode(events)
+
+    def _as_known(self, event: Event) -> Event:
+        """By the id its call was first known under."""
+        approved = self.plan.setup.approved.get(event.call) if event.call else None
+        return event if approved is None else msgspec.structs.replace(event, call=approved.id)
 
 
 def _results(events: Sequence[Event]) -> list[Message]:

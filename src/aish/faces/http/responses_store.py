@@ -92,11 +92,13 @@ class Shelf:
             raise Problem(404, f"there is no response {id[:100]}", param="response_id", code="not_found")
         return kept
 
-    async def put(self, id: str, owner: str, kept: Kept, *, wait: bool = True) -> None:
+    async def put(self, id: str, owner: str, kept: Kept, *, wait: bool = True) -> int:
+        """Returns its size in bytes."""
         now_ms = time.time_ns() // 1_000_000
         expires_ms = now_ms + self._keep_days() * _DAY_MS
         body = msgspec.json.encode(kept)
         await self._store().put(Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms), wait=wait)
+        return len(body)
 
     async def move(self, id: str, owner: str, *, previous: str) -> None:
         """Behind another document."""
@@ -132,12 +134,12 @@ class Shelf:
             id = kept.previous
         for name, kept in reversed(missing):
             known = (*known, *kept.messages)
-            self.remember(name, known, own=kept.messages)
+            self.remember(name, known, len(msgspec.json.encode(kept.messages)))
         return known
 
-    def remember(self, id: str, history: tuple[Message, ...], *, own: Sequence[Message]) -> None:
-        """`own` are the messages no other history shares."""
-        size = len(msgspec.json.encode(own)) + 8 * len(history)
+    def remember(self, id: str, history: tuple[Message, ...], size: int) -> None:
+        """`size` is about that of the messages no other history shares."""
+        size += 8 * len(history)
         self._forget(id)
         self._histories[id] = (history, size)
         self._remembered_bytes += size
