@@ -158,20 +158,24 @@ async def test_when_the_server_closes_those_that_run_have_failed(held):
     assert kept["status"] == "failed" and "shut down" in kept["error"]["message"]
 
 
-async def test_one_whose_process_was_killed_has_failed(held):
+async def test_one_whose_process_was_killed_has_failed_with_what_was_recorded_of_it(held):
     bench = held.bench()
     async with Site(bench, tools=["*"]).opened() as here:
         begun = await here.create(background=True)
+        await held.reached.wait()
         (running,) = await bench.store.list_documents(KIND)
-    kept = msgspec.json.decode(running.body, type=Kept)
-    dead = msgspec.structs.replace(kept, runner=f"{socket.gethostname()}/1/1")
+        kept = msgspec.json.decode(running.body, type=Kept)
+        dead = msgspec.structs.replace(kept, runner=f"{socket.gethostname()}/1/1")
+        await here.send("DELETE", f"/v1/responses/{begun['id']}")
     await bench.store.put(Document(KIND, running.id, msgspec.json.encode(dead)))
     async with Site(bench).opened() as here:
         now = await here.get(f"/v1/responses/{begun['id']}")
-        assert now["status"] == "failed" and now["error"]["message"]
+        assert now["status"] == "failed" and now["error"]["message"] and text_of(now) == "slow "
         events = await followed(here, f"/v1/responses/{begun['id']}?stream=true")
         check_stream(events)
-        assert events[-1]["type"] == "response.failed"
+        assert events[-1]["type"] == "response.failed" and events[-1]["response"] == now
+        await here.create("more", previous_response_id=begun["id"])
+    assert [message.text for message in bench.scripted.requests[-1].messages][:2] == ["hello", "slow "]
     stored = msgspec.json.decode((await bench.store.find(KIND, running.id)).body)
     assert stored["status"] == "failed"
 

@@ -14,7 +14,8 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.live import LiveTurn
 from aish.faces.http.problems import Problem, bad_field
-from aish.faces.http.responses_elsewhere import Elsewhere, cut, recorded
+from aish.faces.http.responses_again import Again, cut
+from aish.faces.http.responses_elsewhere import Elsewhere
 from aish.faces.http.responses_encode import ResponseStream
 from aish.faces.http.responses_plan import Plan
 from aish.faces.http.responses_run import Link, Making
@@ -129,7 +130,7 @@ class Background:
     async def _refill(self, making: Making, first: int, upto: int) -> bytes:
         await self._service.store.flush(durable=False)
         stream = ResponseStream(making.plan.setup)
-        data = stream.opening() + await recorded(self._service.store, stream, making.plan.setup, making.turns, {})
+        data = stream.opening() + await Again(self._service.store, stream).read(making.turns)
         return cut(data, first, upto)
 
     async def _deliver(self, exchange: Exchange, pieces: AsyncGenerator[bytes, None], stream: ResponseStream) -> None:

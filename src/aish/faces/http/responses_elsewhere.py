@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from aish.errors import AishError
 from aish.faces.http.live import LiveTurn
+from aish.faces.http.responses_again import Again, cut
 from aish.faces.http.responses_encode import ResponseStream
-from aish.faces.http.responses_forms import Setup
-from aish.faces.http.responses_run import without_end
 from aish.faces.http.responses_store import RUNNING, Shelf
 from aish.faces.http.service import Service
-from aish.ports import Store
-from aish.types.events import decode_event
 from aish.types.records import Document
 
 KIND = "response_cancel"
@@ -36,12 +33,11 @@ class Elsewhere:
 
     async def follow(self, id: str, owner: str, stream: ResponseStream, number: int) -> AsyncGenerator[bytes, None]:
         """From the event `number` on, to the end; as soon as it is in the store."""
-        seen: dict[str, int] = {}
+        again = Again(self._service.store, stream)
         data, begins = stream.opening(), 0
         while True:
             kept = await self._shelf.get(id, owner)
-            if kept.setup is not None:
-                data += await recorded(self._service.store, stream, kept.setup, kept.turns, seen)
+            data += await again.read(kept.turns)
             if kept.status not in RUNNING:
                 data += stream.end_with(kept.status, bytes(kept.response))
             if wanted := cut(data, max(0, number - begins), None):
@@ -80,23 +76,3 @@ class Elsewhere:
                 if await self._service.store.find(KIND, id) is not None:
                     live.stop()
                     return
-
-
-async def recorded(
-    store: Store, stream: ResponseStream, setup: Setup, turns: Sequence[str], seen: dict[str, int]
-) -> bytes:
-    """What was recorded of these turns since it was last `seen`, encoded."""
-    pieces: list[bytes] = []
-    for place, turn in enumerate(turns):
-        lines = await store.read_events(turn, after_seq=seen.get(turn, 0))
-        events = [decode_event(line) for line in lines.splitlines()]
-        if events:
-            seen[turn] = events[-1].seq
-            pieces.append(stream.encode(without_end(events) if setup.approved and place == 0 else events))
-    return b"".join(pieces)
-
-
-def cut(data: bytes, first: int, upto: int | None) -> bytes:
-    """Of these events, those from `first` up to, not with, `upto`."""
-    chosen = data.split(b"\n\n")[:-1][first:upto]
-    return b"".join(event + b"\n\n" for event in chosen)

@@ -56,7 +56,7 @@ _LENGTH_ENDS = (TurnEnd.LENGTH, TurnEnd.TOKENS)
 class ResponseStream(ItemWriter):
     def __init__(self, setup: Setup) -> None:
         super().__init__()
-        self._setup = setup
+        self.setup = setup
         self._head = setup.head.encode()
         self._beat = with_state(setup.light.encode(), "in_progress")
         self._open: OpenText | None = None
@@ -149,7 +149,7 @@ class ResponseStream(ItemWriter):
         body, call = event.body, event.call
         match body:
             case ReasoningDelta(text):
-                return self._text(SUMMARY if self._setup.summary else THOUGHTS, text)
+                return self._text(SUMMARY if self.setup.summary else THOUGHTS, text)
             case StepStarted():
                 return self._close("completed")
             case ToolCallStarted(name=name):
@@ -187,7 +187,7 @@ class ResponseStream(ItemWriter):
         return pieces
 
     def _begin(self, form: Form) -> tuple[OpenText, list[bytes]]:
-        id = self._setup.item_id(form.prefix, self.index)
+        id = self.setup.item_id(form.prefix, self.index)
         opened = self._open = OpenText(form, self.index, id)
         added = self.added(form.item(id, "in_progress", None))
         part = self.event(f"{form.part_events}.added", {**opened.at, form.index: 0, "part": form.part("")})
@@ -207,12 +207,12 @@ class ResponseStream(ItemWriter):
 
     def _call_started(self, call: ToolCall) -> list[bytes]:
         pieces = self._close("completed")
-        if call.name in self._setup.functions:
-            id = self._setup.item_id("fc", self.index)
+        if call.name in self.setup.functions:
+            id = self.setup.item_id("fc", self.index)
             self._calls[call.id] = OpenCall(id, self.index, call, "response.function_call")
-            item = function_item(id, call, self._setup.functions[call.name], "in_progress")
+            item = function_item(id, call, self.setup.functions[call.name], "in_progress")
             return [*pieces, self.added(item)]
-        if call.name in self._setup.late:
+        if call.name in self.setup.late:
             self._waiting[call.id] = call
             return pieces
         return [*pieces, *self._begin_mcp(call.id, call)]
@@ -238,9 +238,9 @@ class ResponseStream(ItemWriter):
             return []
         opened.call = call
         pieces = self._arguments_done(opened)
-        if call.name in self._setup.functions:
+        if call.name in self.setup.functions:
             del self._calls[call.id]
-            item = function_item(opened.at["item_id"], opened.call, self._setup.functions[call.name], "completed")
+            item = function_item(opened.at["item_id"], opened.call, self.setup.functions[call.name], "completed")
             pieces.append(self.item_done(opened.at, item))
         return pieces
 
@@ -277,7 +277,7 @@ class ResponseStream(ItemWriter):
     def _leave(self, opened: OpenCall) -> list[bytes]:
         """A call that the end of the response leaves half written, or without its result."""
         call = msgspec.structs.replace(opened.call, arguments=opened.call.arguments or "".join(opened.pieces))
-        function = self._setup.functions.get(call.name)
+        function = self.setup.functions.get(call.name)
         if function is not None:
             return [self.item_done(opened.at, function_item(opened.at["item_id"], call, function, "incomplete"))]
         return [self.item_done(opened.at, mcp_item(call, "incomplete", approved=opened.approved))]
@@ -285,8 +285,8 @@ class ResponseStream(ItemWriter):
     def _listings(self) -> list[bytes]:
         pieces: list[bytes] = []
         if self.index == 0:
-            for listing in self._setup.listings:
-                id = self._setup.item_id("mcpl", self.index)
+            for listing in self.setup.listings:
+                id = self.setup.item_id("mcpl", self.index)
                 at = {"item_id": id, "output_index": self.index}
                 item = listing_item(id, listing)
                 pieces.append(self.added({**item, "tools": []}))

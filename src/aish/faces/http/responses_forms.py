@@ -8,7 +8,7 @@ import msgspec
 
 from aish.faces.http.responses_items import APPROVAL, CALL
 from aish.faces.http.responses_request import Namespaced
-from aish.types.events import ToolResult
+from aish.types.events import Event, ToolResult
 from aish.types.messages import ToolCall, text_of
 from aish.types.tools import ResultStatus
 
@@ -40,6 +40,11 @@ class Setup(msgspec.Struct, frozen=True):
     approved: dict[str, ToolCall] = {}
     listings: tuple[Listing, ...] = ()
     summary: bool = False
+
+    def as_known(self, event: Event) -> Event:
+        """With its call under the id it was first known by."""
+        approved = self.approved.get(event.call) if event.call else None
+        return event if approved is None else msgspec.structs.replace(event, call=approved.id)
 
     def item_id(self, prefix: str, index: int) -> str:
         return f"{prefix}_{self.id.removeprefix('resp_')}_{index}"

@@ -12,12 +12,13 @@ from aish.errors import AishError
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, problem_of
+from aish.faces.http.responses_again import without_end
 from aish.faces.http.responses_encode import ResponseStream
 from aish.faces.http.responses_plan import Plan
 from aish.faces.http.responses_store import Kept, Shelf
 from aish.faces.http.responses_tools import asking
 from aish.faces.http.service import Service
-from aish.types.events import Event, Status, ToolResult, TurnFinished, TurnStarted
+from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import TurnRequest
 
@@ -77,13 +78,14 @@ class Making:
         """Which turns it takes, for processes that stream it, too."""
         await self._shelf.put(self.plan.id, self._caller.key, self.document(), wait=False)
 
-    def document(self, messages: tuple[Message, ...] = ()) -> Kept:
+    def document(self, messages: tuple[Message, ...] | None = None) -> Kept:
+        """`messages` None: it is not done, only the input is known."""
         plan, background = self.plan, bool(self.plan.asked.background)
         return Kept(
             status=self.stream.status,
             response=msgspec.Raw(self.stream.snapshot()),
             input=plan.items,
-            messages=messages,
+            messages=plan.given if messages is None else messages,
             previous=plan.previous,
             conversation=plan.asked.conversation_id,
             listed=plan.listed,
@@ -119,20 +121,10 @@ class Making:
         if self.plan.asked.is_kept:
             for event in events:
                 if not isinstance(event.body, TurnStarted):
-                    self._transcript.apply(self._as_known(event))
+                    self._transcript.apply(self.plan.setup.as_known(event))
         return self.stream.encode(events)
-
-    def _as_known(self, event: Event) -> Event:
-        """By the id its call was first known under."""
-        approved = self.plan.setup.approved.get(event.call) if event.call else None
-        return event if approved is None else msgspec.structs.replace(event, call=approved.id)
 
 
 def _results(events: Sequence[Event]) -> list[Message]:
     found = [(event.call, event.body) for event in events if isinstance(event.body, ToolResult)]
     return [ToolMessage(call, result.name, result.parts) for call, result in found]
-
-
-def without_end(events: Sequence[Event]) -> list[Event]:
-    """Of a turn that only runs what was approved: its end is not the response's."""
-    return [event for event in events if not isinstance(event.body, TurnFinished | Status)]

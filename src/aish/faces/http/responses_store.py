@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 
 from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.responses_again import Again
+from aish.faces.http.responses_encode import ResponseStream
 from aish.faces.http.responses_forms import Setup
 from aish.ports import Owners, Store
 from aish.types.messages import Message
@@ -82,7 +84,7 @@ class Shelf:
             return None
         kept = _decoder.decode(document.body)
         if kept.status in RUNNING and id not in self.running and not self._is_made_elsewhere(kept):
-            kept = interrupted(kept)
+            kept = await interrupted(self._store(), kept)
             await self.put(id, owner, kept)
         return kept
 
@@ -169,11 +171,16 @@ class Shelf:
         return kept.runner != self._owners.me and self._owners.is_alive(kept.runner)
 
 
-def interrupted(kept: Kept) -> Kept:
-    response = msgspec.json.decode(kept.response)
-    response["status"] = "failed"
-    response["error"] = {"code": "server_error", "message": _INTERRUPTED}
-    return msgspec.structs.replace(kept, status="failed", response=msgspec.Raw(msgspec.json.encode(response)))
+async def interrupted(store: Store, kept: Kept) -> Kept:
+    """As far as it was recorded, and failed."""
+    if kept.setup is None:
+        return msgspec.structs.replace(kept, status="failed")
+    again = Again(store, ResponseStream(kept.setup))
+    await again.read(kept.turns)
+    again.stream.fail(Problem(500, _INTERRUPTED))
+    messages = (*kept.messages, *again.transcript.produced())
+    response = msgspec.Raw(again.stream.whole)
+    return msgspec.structs.replace(kept, status="failed", response=response, messages=messages)
 
 
 def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -> bytes:
