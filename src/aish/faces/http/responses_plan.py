@@ -17,7 +17,7 @@ from aish.faces.http.responses_forms import Setup
 from aish.faces.http.responses_items import APPROVAL, Approval, ReadItems, as_items, as_listed, read_items
 from aish.faces.http.responses_object import make_head
 from aish.faces.http.responses_request import ResponseBody, read_choice, read_sampling
-from aish.faces.http.responses_store import RUNNING, Kept, Shelf
+from aish.faces.http.responses_store import ITEMS, RUNNING, Kept, Shelf
 from aish.faces.http.responses_tools import Chosen, choose
 from aish.faces.http.service import Service
 from aish.types.decisions import Answer, Choice
@@ -54,31 +54,29 @@ async def make_plan(
         raise Problem(403, f"your key does not cover the model {asked.model}", code="model_not_allowed")
     previous = asked.previous_response_id or head
     before = await _before(shelf, caller, asked, previous)
-    id = new_id("resp")
     items = await _items(service, shelf, caller, asked, previous)
     read = read_items(items)
     check_count(service, "input", len(read.messages), service.config.max_messages)
-    listed = tuple(sorted({*(before.listed if before else ()), *read.listed}))
+    listed = {*(before.listed if before else ()), *read.listed}
     chosen = choose(service, caller, asked, listed)
     history = await shelf.history(previous, caller.key) if previous else ()
     _check_approvals(asked, read, history)
     conversation = _Conversation(history, read)
-    setup = Setup(
-        id,
-        (head_ := make_head(id, created := int(time.time()), asked)).decode(),
-        make_head(id, created, asked, light=True).decode() if asked.stream or asked.background else head_.decode(),
-        functions=chosen.functions,
-        late=chosen.late,
-        approved=conversation.approved(),
-        listings=chosen.listings,
-        summary=bool((asked.reasoning or {}).get("summary")),
-    )
     base = _base(service, exchange, caller, asked, chosen)
     first, request = conversation.requests(base, chosen.approvable)
-    now_listed = tuple(sorted({*listed, *(listing.label for listing in chosen.listings)}))
-    kept_items = _listed(id, items) if asked.is_kept else ()
-    given = (*read.messages, *conversation.refusals(original=True))
-    return Plan(id, asked, setup, request, first, kept_items, history, given, previous, now_listed)
+    id = new_id("resp")
+    return Plan(
+        id,
+        asked,
+        _setup(id, asked, chosen, conversation),
+        request,
+        first,
+        items=_listed(id, items) if asked.is_kept else (),
+        history=history,
+        given=(*read.messages, *conversation.refusals(original=True)),
+        previous=previous,
+        listed=tuple(sorted({*listed, *(listing.label for listing in chosen.listings)})),
+    )
 
 
 class _Conversation:
@@ -104,19 +102,19 @@ class _Conversation:
         return [_refusal(self._original(call) if original else call, decision) for call, decision in refused]
 
     def requests(self, base: TurnRequest, approvable: frozenset[str]) -> tuple[TurnRequest | None, TurnRequest]:
-        from_store = base.context is None
+        """The one that runs what was approved, if anything was, and the one that asks the model."""
+        if base.context is None:
+            return None, _with(base, input=self._all_new)
         if not self._decided:
-            context, new = (None, self._all_new) if from_store else (self._context, self._new)
-            return None, _with(base, context=context, input=new)
+            return None, _with(base, context=self._context, input=self._new)
         settled = (*self._results(), *self.refusals())
         others = tuple(message for message in self._new if not isinstance(message, ToolMessage))
         approved = self.approved()
-        context = None if from_store else self._context
         if not approved:
-            return None, _with(base, context=context, input=(*settled, *others))
+            return None, _with(base, context=self._context, input=(*settled, *others))
         first = _with(
             base,
-            context=context,
+            context=self._context,
             input=settled,
             tools=tuple({call.name for call in approved.values()} & approvable),
             client_tools=(),
@@ -124,7 +122,7 @@ class _Conversation:
             answers={id: Answer(Choice.YES) for id in approved},
             limits=msgspec.structs.replace(base.limits, max_steps=0),
         )
-        return first, _with(base, context=None if from_store else (*self._context, *settled), input=others)
+        return first, _with(base, context=(*self._context, *settled), input=others)
 
     def _results(self) -> list[Message]:
         return [message for message in self._new if isinstance(message, ToolMessage)]
@@ -133,15 +131,29 @@ class _Conversation:
         return _with(call, id=call.id.removesuffix(self._suffix)) if self._suffix else call
 
 
+def _setup(id: str, asked: ResponseBody, chosen: Chosen, conversation: _Conversation) -> Setup:
+    created = int(time.time())
+    head = make_head(id, created, asked)
+    streams = asked.stream or asked.background
+    return Setup(
+        id,
+        head.decode(),
+        (make_head(id, created, asked, light=True) if streams else head).decode(),
+        functions=chosen.functions,
+        late=chosen.late,
+        approved=conversation.approved(),
+        listings=chosen.listings,
+        summary=bool((asked.reasoning or {}).get("summary")),
+    )
+
+
 async def _before(shelf: Shelf, caller: Caller, asked: ResponseBody, previous: str) -> Kept | None:
     kept = await shelf.find(previous, caller.key) if previous else None
-    if asked.previous_response_id:
-        why = "" if kept is not None and kept.status not in (*RUNNING, "items") else "there is no such response"
-        if kept is not None and kept.status in RUNNING:
-            raise Problem(409, f"{previous} is still being made", param="previous_response_id", code="not_finished")
-        if why:
-            raise Problem(404, f"previous_response_id: {why}", param="previous_response_id",
-                          code="previous_response_not_found")  # fmt: skip
+    field = "previous_response_id"
+    if asked.previous_response_id and (kept is None or kept.status == ITEMS):
+        raise Problem(404, f"{field}: there is no such response", param=field, code="previous_response_not_found")
+    if asked.previous_response_id and kept is not None and kept.status in RUNNING:
+        raise Problem(409, f"{field}: {previous} is still being made", param=field, code="not_finished")
     return kept
 
 
