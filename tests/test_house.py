@@ -134,7 +134,9 @@ def test_processes_are_started_only_by_those_who_own_one():
         "providers/model_wheel.py",  # pip
         "tools/builtin/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
+        "tools/livebash/shell.py",  # the live shell, on a pty
         "tools/mcp/stdio.py",  # servers the user named
+        "wire/pty.py",  # starts what its owner asks for
     }
     importers = {
         path.relative_to(SOURCE).as_posix()

@@ -1,0 +1,132 @@
+"""The live bash beside bash itself, in one run on one machine: the cost of a line, the speed of output, the start.
+
+python bench/shell.py
+
+"bare" is a bash on a pty, driven by a blocking loop that types a line and waits for its prompt: the least one could do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import select
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aish.tools.livebash.shell import LiveBash, LiveBashSpec
+from aish.wire.process import ProcessSpec
+from aish.wire.pty import Pty, WindowSize
+
+LINES = 300
+FLOOD = "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 79"
+PROMPT = b"<what-now>"
+
+
+def milliseconds(values: list[float]) -> float:
+    return statistics.median(values) * 1000
+
+
+class Bare:
+    """A bash that is only typed to."""
+
+    def __init__(self, pty: Pty, found: list[bytes]) -> None:
+        self._pty, self._found = pty, found
+
+    def run(self, line: str) -> None:
+        self._found.clear()
+        self._pty.write(line.encode() + b"\n")
+        self.wait()
+
+    def wait(self) -> None:
+        tail = b""
+        while PROMPT not in tail:
+            if not select.select([self._pty._master], [], [], 10)[0]:
+                raise TimeoutError("bash does not answer")
+            tail = tail[-64:] + os.read(self._pty._master, 65536)
+
+
+async def with_bare(measure: Callable[[Bare], object]) -> None:
+    found: list[bytes] = []
+    spec = ProcessSpec(
+        ("bash", "--norc", "-i"), inherit=("*",), env={"PS1": PROMPT.decode()}, close_wait_s=0.2, term_wait_s=0.2
+    )
+    async with Pty.start(spec, size=WindowSize(24, 80), take=found.append) as pty:
+        pty.pause()
+        bare = Bare(pty, found)
+        bare.wait()
+        measure(bare)
+
+
+def timed(count: int, run: Callable[[], object]) -> list[float]:
+    values = []
+    for _ in range(count):
+        start = time.perf_counter()
+        run()
+        values.append(time.perf_counter() - start)
+    return values
+
+
+async def timed_async(count: int, run: Callable[[], Awaitable[object]]) -> list[float]:
+    values = []
+    for _ in range(count):
+        start = time.perf_counter()
+        await run()
+        values.append(time.perf_counter() - start)
+    return values
+
+
+async def bench_lines(shell: LiveBash) -> None:
+    for line in (":", "/bin/true"):
+        bare: list[float] = []
+        await with_bare(lambda each, line=line, bare=bare: bare.extend(timed(LINES, lambda: each.run(line))))  # type: ignore[misc]
+        live = await timed_async(LINES, lambda line=line: shell.run_user(line, None))  # type: ignore[misc]
+        ours, theirs = milliseconds(live), milliseconds(bare)
+        print(f"{line:12} live {ours:5.2f} ms, bare {theirs:5.2f} ms: {ours - theirs:+.2f} ms, {ours / theirs:.2f} x")
+
+
+async def bench_flood(shell: LiveBash) -> None:
+    bare: list[float] = []
+    await with_bare(lambda each: bare.extend(timed(3, lambda: each.run(FLOOD))))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    live = await timed_async(3, lambda: shell.run_user(FLOOD, None))
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    ours, theirs = 20 / statistics.median(live), 20 / statistics.median(bare)
+    print(f"20 MB        live {ours:5.1f} MB/s, bare {theirs:5.1f} MB/s: {ours / theirs:.2f} x, memory {grown:+.1f} MB")
+
+
+async def bench_start() -> None:
+    async def start() -> None:
+        async with LiveBash.open(LiveBashSpec(cwd=Path.cwd(), close_wait_s=0.5)) as shell:
+            begun = time.perf_counter()
+            await shell.ready()
+            values.append(time.perf_counter() - begun)
+
+    values: list[float] = []
+    for _ in range(10):
+        await start()
+    print(f"start        {milliseconds(values):.1f} ms until it waits, without rc files")
+
+
+async def bench_asking(shell: LiveBash) -> None:
+    first = milliseconds(await timed_async(1, shell.refresh))
+    complete = await timed_async(50, lambda: shell.complete("cat /us", 7))
+    resolve = timed(2000, lambda: shell.resolve("python3"))
+    words, words_us = milliseconds(complete), milliseconds(resolve) * 1000
+    print(f"asking       first {first:.1f} ms, a completion {words:.2f} ms, a word {words_us:.1f} µs")
+
+
+async def main() -> None:
+    await bench_start()
+    async with LiveBash.open(LiveBashSpec(cwd=Path.cwd())) as shell:
+        await shell.ready()
+        await bench_lines(shell)
+        await bench_flood(shell)
+        await bench_asking(shell)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,38 @@
+"""From what happened to a line to what is said of it."""
+
+from __future__ import annotations
+
+from aish.tools.livebash.capture import OutputCapture
+from aish.tools.livebash.life import Life
+from aish.types.live_shell import RunEnd, RunResult
+
+_TITLE_CHARACTERS = 60
+
+
+def result_of(life: Life, line: str, capture: OutputCapture, end: RunEnd, typed_ahead: bytes = b"") -> RunResult:
+    capture.finish()
+    status = life.status.code
+    if life.gone.is_set():
+        code = life.returncode or 0
+        status = code if code >= 0 else 128 - code
+        end = RunEnd.EXITED if code >= 0 else RunEnd.LOST
+    return RunResult(
+        line=line,
+        status=status,
+        cwd=life.status.cwd,
+        duration_s=life.duration_s,
+        output=capture.text(_title(line), status),
+        end=end,
+        total_bytes=capture.total_bytes,
+        left_out_bytes=capture.left_out_bytes,
+        full_screen=capture.screen.used_full_screen,
+        binary=capture.binary,
+        jobs=life.status.jobs,
+        typed_ahead=typed_ahead.decode("utf-8", "replace"),
+    )
+
+
+def _title(line: str) -> str:
+    first, *more = line.strip().splitlines() or [""]
+    cut = first[:_TITLE_CHARACTERS]
+    return cut + ("…" if more or cut != first else "")

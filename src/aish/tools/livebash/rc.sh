@@ -1,0 +1,36 @@
+# What aish adds to a POSIX sh where there is no bash: marks and the status of a line. Prompts, history, completion and
+# what was typed ahead are not taken care of. The mark P is the prompt itself.
+
+__aish_code=0 __aish_eval=: __aish_line=
+__aish_esc=$(printf '\033') __aish_bel=$(printf '\007')
+
+__aish_go() {
+  __aish_nonce=$1 __aish_code=130
+  __aish_line=$(cat "$__aish_dir/line")
+  if [ "$2" = model ]; then
+    __aish_eval=__aish_model
+  else
+    __aish_eval=$__aish_line
+  fi
+  printf '%s]133;C;aish=%s%s' "$__aish_esc" "$1" "$__aish_bel" >/dev/tty
+}
+
+# There is no way to lend variables to an eval in a POSIX sh: the model's line runs in a copy of the shell.
+__aish_model() {
+  ( eval "export $__aish_quiet"; eval "$__aish_line" ) </dev/null
+}
+
+__aish_end() {
+  __aish_code=$?
+}
+
+__aish_prompt() {
+  printf '%s]133;D;aish=%s%s' "$__aish_esc" "$__aish_nonce" "$__aish_bel" >/dev/tty
+  printf '%s\000%s\000%s\0000\000emacs\000' "$__aish_nonce" "$__aish_code" "$PWD" >"$__aish_dir/status"
+  printf '%s]133;P;aish=%s%s' "$__aish_esc" "$__aish_nonce" "$__aish_bel" >/dev/tty
+}
+
+__aish_settle() {
+  PS1='$(__aish_prompt)' PS2=''
+  unset ENV
+}
