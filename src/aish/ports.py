@@ -122,6 +122,9 @@ class Store(Protocol):
     async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
         """Record a running turn; returns its number within the session (the record's own number is ignored)."""
 
+    async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+        """One of no session that is over, with events `1..last_seq`, all at once. Written soon; never waits."""
+
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events `first_seq..last_seq` as newline-terminated JSON. Never blocks."""
 

@@ -69,6 +69,14 @@ class Twins(RuleBasedStateMachine):
         for store in self.stores:
             store.append_events(turn, first, first + count - 1, lines)
 
+    @rule(turn=turns, at_ms=times, text=texts)
+    def record_turn(self, turn: str, at_ms: int, text: str) -> None:
+        messages = (user("q"), AssistantMessage(text))
+        record = TurnRecord(
+            turn, "", 0, text[:2], at_ms, (user(text),), TurnEnd.ANSWERED, at_ms, messages, Usage(at_ms), "owner"
+        )
+        self.both(lambda store: store.record_turn(record, 1, repr(text).encode() + b"\n"))
+
     @rule(session=sessions, at_ms=times)
     def delete_turns(self, session: str, at_ms: int) -> None:
         self.both(lambda store: store.delete_turns(session, before_ms=at_ms))

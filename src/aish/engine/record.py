@@ -13,10 +13,24 @@ from aish.engine.turn import Turn
 from aish.ports import Store
 from aish.safety.redact import Redactor
 from aish.types.decisions import Verdict
-from aish.types.events import Body, DecisionMade, Event, Failed, Status, ToolResult, TurnFinished, encode_events
+from aish.types.events import (
+    ArgumentsDelta,
+    Body,
+    DecisionMade,
+    Event,
+    Failed,
+    ReasoningDelta,
+    Status,
+    TextDelta,
+    ToolResult,
+    TurnFinished,
+    encode_events,
+)
 from aish.types.messages import Message
+from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
+_DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
 
@@ -43,25 +57,59 @@ class Recorder:
     async def write(self, turn: Turn) -> None:
         events, turn.unwritten = turn.unwritten, []
         first, last = events[0], events[-1]
-        self._store.append_events(last.turn, first.seq, last.seq, self._redactor.line(encode_events(events)))
-        if isinstance(last.body, TurnFinished):
+        encoded = encode_events(events)
+        lines = self._without_secrets(events, encoded)
+        finished = isinstance(last.body, TurnFinished)
+        if turn.unrecorded is not None:
+            record, turn.unrecorded = turn.unrecorded, None
+            if finished:
+                turn.finished()
+                # What was said in one piece each has been looked at as a whole already.
+                clean = lines is encoded and sum(isinstance(event.body, _DELTAS) for event in events) <= 1
+                await self._store.record_turn(self._ended(turn, record, last, clean=clean), last.seq, lines)
+                return
+            record = msgspec.structs.replace(record, input=self.redacted(record.input))
+            await self._store.start_turn(record, wait=False)
+        self._store.append_events(last.turn, first.seq, last.seq, lines)
+        if finished:
             turn.finished()
-            await self._finish(turn, last, last.body)
+            await self._finish(turn, last)
         elif _any_durable(events):
             await self._store.flush()
         elif self._write_through:
             await self._store.flush(durable=False)
 
-    async def _finish(self, turn: Turn, event: Event, body: TurnFinished) -> None:
+    async def _finish(self, turn: Turn, event: Event) -> None:
         """A turn of no session is kept for looking at, not for going on from: nobody waits until it is safe."""
+        assert isinstance(event.body, TurnFinished)
         await self._store.finish_turn(
             event.turn,
-            end=body.reason,
+            end=event.body.reason,
             finished_ms=event.at_ms,
             messages=self.redacted(turn.messages()),
-            usage=body.usage,
+            usage=event.body.usage,
             wait=bool(turn.session),
         )
+
+    def _ended(self, turn: Turn, record: TurnRecord, event: Event, *, clean: bool) -> TurnRecord:
+        assert isinstance(event.body, TurnFinished)
+        messages = turn.messages()
+        return msgspec.structs.replace(
+            record,
+            input=record.input if clean else self.redacted(record.input),
+            end=event.body.reason,
+            finished_ms=event.at_ms,
+            messages=messages if clean else self.redacted(messages),
+            usage=event.body.usage,
+        )
+
+    def _without_secrets(self, events: Sequence[Event], lines: bytes) -> bytes:
+        """The very same object if there are none. Of deltas only the text can hold one, a small part of the line."""
+        if all([isinstance(event.body, _DELTAS) for event in events]):  # noqa: C419 - a list is faster here
+            said = "".join([event.body.text for event in events])  # type: ignore[union-attr]
+            if self._redactor.text(said) is said:
+                return lines
+        return self._redactor.line(lines)
 
     def all_presentable(self, events: list[Event]) -> list[Event]:
         return [self.presentable(event) if isinstance(event.body, _OF_OTHERS) else event for event in events]

@@ -217,7 +217,7 @@ class Engine:
             history=history,
             request=request,
             offer=offer,
-            dispatcher=self._dispatcher(scribe, meter, offer, ask, request.ask_about),
+            dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request.ask_about),
             meter=meter,
             scribe=scribe,
         )
@@ -249,9 +249,13 @@ class Engine:
         )
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
-        given = self._recorder.redacted(request.input)
-        record = TurnRecord(turn.id, turn.session, 0, route.name, self._clock.now_ms(), given, owner=self._owners.me)
-        await self.store.start_turn(record, wait=request.kept)
+        now_ms = self._clock.now_ms()
+        record = TurnRecord(turn.id, turn.session, 0, route.name, now_ms, request.input, owner=self._owners.me)
+        if request.kept:
+            given = self._recorder.redacted(request.input)
+            await self.store.start_turn(msgspec.structs.replace(record, input=given))
+        else:
+            turn.unrecorded = record
 
     async def _recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
         try:

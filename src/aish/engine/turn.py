@@ -7,8 +7,9 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import cached_property
 
 import msgspec
 
@@ -36,6 +37,7 @@ from aish.types.events import (
     UsageReported,
 )
 from aish.types.messages import Message, ToolCall, ToolMessage
+from aish.types.records import TurnRecord
 from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
 from aish.types.usage import Usage
 
@@ -70,7 +72,7 @@ class Turn:
         history: tuple[Message, ...],
         request: TurnRequest,
         offer: Offer,
-        dispatcher: Dispatcher,
+        dispatcher: Callable[[], Dispatcher],
         meter: Meter,
         scribe: Scribe,
     ) -> None:
@@ -81,7 +83,7 @@ class Turn:
         self._asked = request
         self._sampling = _merge(route.sampling, request.sampling)
         self._offer = offer
-        self._dispatcher = dispatcher
+        self._make_dispatcher = dispatcher
         self._meter = meter
         self._scribe = scribe
         self._transcript = Transcript()
@@ -89,9 +91,17 @@ class Turn:
             message.tool_call_id for message in (*history, *request.input) if isinstance(message, ToolMessage)
         }
         self._finished = False
+        self._owed: list[Event] = []
         self.broken = False
-        self.unwritten: list[Event] = []  # the recorder's
+        # The recorder's: events to be written, and the turn itself where nothing of it has been written yet.
+        self.unwritten: list[Event] = []
+        self.unrecorded: TurnRecord | None = None
         self.end: TurnEnd | None = None
+
+    @cached_property
+    def _dispatcher(self) -> Dispatcher:
+        """Made for the first call: most turns have none."""
+        return self._make_dispatcher()
 
     @property
     def id(self) -> str:
@@ -132,8 +142,9 @@ class Turn:
         return self._transcript.produced()
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
-        yield [self._emit(TurnStarted(self._route.name, self._asked.input))]
+        self._owed = [self._emit(TurnStarted(self._route.name, self._asked.input))]
         if decided := [call for call in open_calls(self._conversation()) if call.id in self._asked.answers]:
+            yield self._take_owed()
             async with aclosing(self._dispatch(decided)) as batches:
                 async for events in batches:
                     yield events
@@ -145,7 +156,12 @@ class Turn:
             async with aclosing(self._step()) as batches:
                 async for events in batches:
                     yield events
-        yield self._last_words()
+        yield [*self._take_owed(), *self._last_words()]
+
+    def _take_owed(self) -> list[Event]:
+        """What was not worth a batch of its own."""
+        owed, self._owed = self._owed, []
+        return owed
 
     def close(self, end: TurnEnd) -> list[Event]:
         """What is still owed when the turn is left early. Empty if it had finished."""
@@ -156,26 +172,27 @@ class Turn:
             self._emit(result_event(call, self._dispatcher.closing_outcome(call)), call.id)
             for call in self._transcript.open_calls
         ]
-        return [*owed, *self._last_words()]
+        return [*self._take_owed(), *owed, *self._last_words()]
 
     async def _step(self) -> AsyncGenerator[list[Event], None]:
         """One model call and the tool calls it asks for."""
         self._meter.steps += 1
         self._scribe.step = self._meter.steps
-        yield [self._emit(StepStarted(self._route.name))]
+        yield [*self._take_owed(), self._emit(StepStarted(self._route.name))]
         assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
         async with aclosing(self._ask_model(assembler)) as batches:
             async for events in batches:
                 yield events
         if assembler.usage or assembler.said_anything:
-            yield [self._report_usage(assembler)]
+            self._owed.append(self._report_usage(assembler))
         if self.end is not None:
             return
         if not assembler.calls:
             self.end = TurnEnd.LENGTH if assembler.end is StepEnd.LENGTH else TurnEnd.ANSWERED
             if not assembler.said_anything:
-                yield [self._emit(Status("the model gave an empty answer"))]
+                self._owed.append(self._emit(Status("the model gave an empty answer")))
             return
+        yield self._take_owed()
         cut = assembler.calls[-1] if assembler.end is StepEnd.LENGTH else None
         async with aclosing(self._dispatch(assembler.calls, cut=cut)) as batches:
             async for events in batches:

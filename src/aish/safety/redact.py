@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 
-from aish.safety.secret_formats import FORMATS
+from aish.safety.secret_formats import GROUPS
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would black out ordinary text.
@@ -52,9 +52,11 @@ class Redactor:
         for value in values:
             if value in text:
                 text = text.replace(value, stand_in(value))
-        for marker, pattern in FORMATS:
-            if marker in text:
-                text = pattern.sub(lambda match: stand_in(match[0]), text)
+        for rare, formats in GROUPS:
+            if rare in text:
+                for marker, pattern in formats:
+                    if marker in text:
+                        text = pattern.sub(lambda match: stand_in(match[0]), text)
         return text
 
     def __repr__(self) -> str:

@@ -65,6 +65,12 @@ class MemoryStore:
         self._sessions[turn.session] = session_with_turn(session, turn, number)
         return number
 
+    async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+        self._check_open()
+        if turn.id not in self._turns:
+            self._turns[turn.id] = msgspec.structs.replace(turn, session="", number=0)
+            self._events[turn.id] = [(1, last_seq, lines)]
+
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         self._check_open()
         if turn in self._turns:

@@ -57,6 +57,9 @@ class SqliteStore:
     async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
         return await self._write(lambda db: statements.insert_turn(db, turn), wait=wait) or 0
 
+    async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+        await self._write(lambda db: statements.insert_ended_turn(db, turn, last_seq, lines), wait=False)
+
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
         self._writer.append(Append(turn, first_seq, last_seq, lines))

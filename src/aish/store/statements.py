@@ -79,6 +79,30 @@ def _insert_turn_of_none(db: sqlite3.Connection, turn: TurnRecord) -> int:
     return 0
 
 
+def insert_ended_turn(db: sqlite3.Connection, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+    """One of no session, with its events."""
+    inserted = db.execute(
+        "INSERT OR IGNORE INTO turns (id, session, number, model, started_ms, owner, input, folded,"
+        " state, finished_ms, messages, usage)"
+        " SELECT ?, '', coalesce(max(rowid), 0) + 1, ?, ?, ?, ?, '', ?, ?, ?, ? FROM turns",
+        (
+            turn.id,
+            turn.model,
+            turn.started_ms,
+            turn.owner,
+            _encoder.encode(turn.input),
+            _RUNNING if turn.end is None else turn.end.value,
+            turn.finished_ms,
+            _encoder.encode(turn.messages),
+            _encoder.encode(turn.usage),
+        ),
+    )
+    if inserted.rowcount:
+        db.execute(
+            "INSERT INTO events (turn, first_seq, last_seq, body) VALUES (?, 1, ?, ?)", (turn.id, last_seq, lines)
+        )
+
+
 def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:
     chosen = "SELECT id FROM turns WHERE session = ? AND started_ms < ?"
     db.execute(f"DELETE FROM events WHERE turn IN ({chosen})", (session, before_ms))

@@ -88,7 +88,7 @@ class App:
             with self._service.request():
                 await _told(exchange, openai_shape, answer)
         finally:
-            self._service.metrics.requests.labels(place, str(exchange.status)).inc()
+            self._service.metrics.count_request(place, exchange.status)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
         caller = Caller() if found.route.open else await self._service.keys.admit(exchange)

@@ -1,11 +1,14 @@
-"""uvicorn's connection, with a bound on how long a request may take to say what it wants.
+"""uvicorn's connection, with two things changed.
 
-Without one, a client that sends a header now and then holds a connection for ever.
+A request has a bounded time to say what it wants: or a client that sends a header now and then holds a connection for
+ever. And the head of a reply goes out together with the first of its body, which saves a system call and a wake-up
+of the client, most of what a small reply costs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -18,6 +21,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.transport = cast(asyncio.Transport, _HeadWithBody(transport, self.loop))
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -45,3 +49,36 @@ class Connection(HttpToolsProtocol):
         self._head_timer = None
         self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         self.transport.close()
+
+
+class _HeadWithBody:
+    """A transport that keeps the head of a reply back for the rest of this round of the loop."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._call_soon = loop.call_soon
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            self._transport.write(head)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

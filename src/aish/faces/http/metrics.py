@@ -61,6 +61,13 @@ class Metrics:
             "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
         )
         self._of_models: dict[str, ModelMeters] = {}
+        self._of_requests: dict[tuple[str, int], Counter] = {}
+
+    def count_request(self, route: str, status: int) -> None:
+        counter = self._of_requests.get((route, status))
+        if counter is None:
+            counter = self._of_requests[route, status] = self.requests.labels(route, str(status))
+        counter.inc()
 
     def page(self) -> bytes:
         if not self._together:

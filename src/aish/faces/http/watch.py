@@ -15,6 +15,8 @@ from aish.faces.asgi import Exchange
 
 # How long the headers wait for the first news.
 HEADERS_S = 1.0
+# Most requests of programs are over before this; those need no looking after.
+_SOON_S = 0.02
 
 
 class Encoder(Protocol):
@@ -42,16 +44,25 @@ class Watch:
         self._sent_s = self._loop.time()
         self._sending_since_s: float | None = None
         self._gone = False
+        self._watcher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Watch:
         self._task = asyncio.current_task()
-        self._watcher = self._loop.create_task(self._look_after())
+        self._beginning = self._loop.call_later(_SOON_S, self._begin)
         return self
+
+    def _begin(self) -> None:
+        self._watcher = self._loop.create_task(self._look_after())
+
+    def _end(self) -> None:
+        self._beginning.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._watcher.cancel()
+        self._end()
         if self._gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
             raise ClientGone from exc
@@ -64,7 +75,7 @@ class Watch:
         self._sending_since_s = None
 
     async def finish(self) -> None:
-        self._watcher.cancel()
+        self._end()
         if not self._exchange.started:
             await self._start()
         await self._exchange.send_piece(b"", last=True)
