@@ -49,10 +49,11 @@ async def restore_held(store: Store, context: Sequence[Message]) -> tuple[Messag
         return tuple(context)
     restored: list[Message] = []
     covered: set[str] = set()
+    known = _results(context)
     for message in context:
         calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
-        if calls and calls[0].id in held:
-            whole = _decoder.decode(held[calls[0].id])
+        whole = _decoder.decode(held[calls[0].id]) if calls and calls[0].id in held else ()
+        if whole and known.isdisjoint(_results(whole)):  # otherwise the asker knows of them already
             covered |= {call.id for m in whole if isinstance(m, AssistantMessage) for call in m.tool_calls}
             restored += whole
         elif calls and all(call.id in covered for call in calls):
@@ -60,6 +61,10 @@ async def restore_held(store: Store, context: Sequence[Message]) -> tuple[Messag
         else:
             restored.append(message)
     return tuple(restored)
+
+
+def _results(messages: Sequence[Message]) -> set[str]:
+    return {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
 
 
 async def hold_for_retry(store: Store, turn: Turn) -> None:

@@ -89,7 +89,7 @@ def choose_tools(service: Service, caller: Caller, functions: Sequence[Function]
     return Tools(caller.allowed(sorted(ours)), tuple(clients.values()), ask)
 
 
-def check_count(service: Service, field: str, count: int, most: int) -> None:
+def check_count(field: str, count: int, most: int) -> None:
     if count > most:
         raise bad_field(field, f"{count} are too many, {most} at most")
 

@@ -54,14 +54,14 @@ class ChatCompletions:
 
     def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
         given = chat.tools or []
-        check_count(self._service, "tools", len(given), self._service.config.max_tools)
+        check_count("tools", len(given), self._service.config.max_tools)
         functions, servers = read_tools(given)
         check_servers(self._service, servers)
         return choose_tools(self._service, caller, functions, servers)
 
     def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, retry_key: str) -> TurnRequest:
         service = self._service
-        check_count(self._service, "messages", len(chat.messages), service.config.max_messages)
+        check_count("messages", len(chat.messages), service.config.max_messages)
         messages = read_messages(chat.messages)
         session = caller.session(session_of(service, exchange, chat))
         if chat.use_server_history and not session:

@@ -150,7 +150,7 @@ class Conversations:
         """The document that holds them, and they with their ids."""
         if not given:
             return previous, []
-        check_count(self._service, "items", len(given), MAX_NEW_ITEMS)
+        check_count("items", len(given), MAX_NEW_ITEMS)
         name = new_id("resp")
         suffix = name.removeprefix("resp_")
         items = [as_listed(item, f"{suffix}_i{n}") for n, item in enumerate(as_items(given))]

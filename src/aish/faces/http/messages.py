@@ -65,8 +65,8 @@ class Messages:
         config = self._service.config
         given = decode_messages(await read_body(exchange, config.max_body_bytes))
         refuse_model(caller, given.model)
-        check_count(self._service, "messages", len(given.messages), config.max_messages)
-        check_count(self._service, "tools", len(given.tools or ()), config.max_tools)
+        check_count("messages", len(given.messages), config.max_messages)
+        check_count("tools", len(given.tools or ()), config.max_tools)
         return given
 
     def _request(self, exchange: Exchange, caller: Caller, given: MessagesBody, tools: Tools) -> TurnRequest:

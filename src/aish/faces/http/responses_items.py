@@ -37,12 +37,11 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class ReadItems(msgspec.Struct):
-    """`approvals` are by id of the call. `remembers`: the asker sends our own calls back, so it forgot nothing."""
+    """`approvals` are by id of the call."""
 
     messages: list[Message]
     approvals: dict[str, Approval]
     listed: list[str]
-    remembers: bool = False
 
 
 class _Draft:
@@ -149,7 +148,6 @@ class _Reader:
         self._call(_text(field, item, "call_id"), flat_name(space, name) if isinstance(space, str) else name, item)
 
     def _mcp_call(self, field: str, item: dict[str, Any]) -> None:
-        self._read.remembers = True
         id = _text(field, item, "id").removeprefix(CALL)
         self._call(id, _mcp_name(field, item), item)
         output, error = item.get("output"), item.get("error")

@@ -10,7 +10,7 @@ import msgspec
 
 from aish.engine.settle import open_calls
 from aish.faces.asgi import Exchange
-from aish.faces.http.asked import check_count, limits_of, session_of, split_new
+from aish.faces.http.asked import check_count, limits_of, retry_key_of, session_of, split_new
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.responses_forms import Setup
@@ -24,10 +24,6 @@ from aish.types.decisions import Answer, Choice
 from aish.types.ids import new_id
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage
 from aish.types.requests import ToolChoice, TurnRequest
-
-# Behind the ids of calls in a conversation that holds our results already: what the engine holds for clients that
-# never saw them is found by these ids, and would say it all a second time.
-_WHOLE = "_"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -56,7 +52,7 @@ async def make_plan(
     before = await _before(shelf, caller, asked, previous)
     items = await _items(service, shelf, caller, asked, previous)
     read = read_items(items)
-    check_count(service, "input", len(read.messages), service.config.max_messages)
+    check_count("input", len(read.messages), service.config.max_messages)
     listed = {*(before.listed if before else ()), *read.listed}
     chosen = choose(service, caller, asked, listed)
     history = await shelf.history(previous, caller.key) if previous else ()
@@ -73,7 +69,7 @@ async def make_plan(
         first,
         items=_listed(id, items) if asked.is_kept else (),
         history=history,
-        given=(*read.messages, *conversation.refusals(original=True)),
+        given=(*read.messages, *conversation.refusals()),
         previous=previous,
         listed=tuple(sorted({*listed, *(listing.label for listing in chosen.listings)})),
     )
@@ -84,22 +80,19 @@ class _Conversation:
 
     def __init__(self, history: tuple[Message, ...], read: ReadItems) -> None:
         whole = (*history, *read.messages)
-        self._suffix = _WHOLE if history or read.remembers else ""
-        renamed = [_renamed(message, self._suffix) for message in whole] if self._suffix else whole
-        self._context, self._new = split_new(renamed)
-        self._all_new = tuple(_renamed(m, self._suffix) if self._suffix else m for m in read.messages)
+        self._context, self._new = split_new(whole)
+        self._all_new = tuple(read.messages)
         self._decided = [
-            (call, read.approvals[id])
+            (call, read.approvals[call.id])
             for call in open_calls([*self._context, *self._results()])
-            if (id := call.id.removesuffix(self._suffix) if self._suffix else call.id) in read.approvals
+            if call.id in read.approvals
         ]
 
     def approved(self) -> dict[str, ToolCall]:
-        return {call.id: self._original(call) for call, decision in self._decided if decision.approve}
+        return {call.id: call for call, decision in self._decided if decision.approve}
 
-    def refusals(self, *, original: bool = False) -> list[Message]:
-        refused = [(call, decision) for call, decision in self._decided if not decision.approve]
-        return [_refusal(self._original(call) if original else call, decision) for call, decision in refused]
+    def refusals(self) -> list[Message]:
+        return [_refusal(call, decision) for call, decision in self._decided if not decision.approve]
 
     def requests(self, base: TurnRequest, approvable: frozenset[str]) -> tuple[TurnRequest | None, TurnRequest]:
         """The one that runs what was approved, if anything was, and the one that asks the model."""
@@ -126,9 +119,6 @@ class _Conversation:
 
     def _results(self) -> list[Message]:
         return [message for message in self._new if isinstance(message, ToolMessage)]
-
-    def _original(self, call: ToolCall) -> ToolCall:
-        return _with(call, id=call.id.removesuffix(self._suffix)) if self._suffix else call
 
 
 def _setup(id: str, asked: ResponseBody, chosen: Chosen, conversation: _Conversation) -> Setup:
@@ -173,7 +163,7 @@ async def _items(
 ) -> list[dict[str, Any]]:
     """With what references refer to in their place."""
     items = as_items(asked.input)
-    check_count(service, "input", len(items), service.config.max_messages)
+    check_count("input", len(items), service.config.max_messages)
     if not any(item["type"] == "item_reference" for item in items):
         return items
     before = await shelf.chain(previous, caller.key) if previous else []
@@ -210,17 +200,10 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         tool_choice=read_choice(asked.tool_choice, asked.tools or []),
         parallel_calls=asked.parallel_tool_calls,
         sampling=read_sampling(asked),
+        retry_key=retry_key_of(exchange, caller, msgspec.json.encode(asked)),
         limits=limits_of(service, asked),
         stream=bool(asked.stream or asked.background),
     )
-
-
-def _renamed(message: Message, suffix: str) -> Message:
-    if isinstance(message, ToolMessage):
-        return _with(message, tool_call_id=message.tool_call_id + suffix)
-    if isinstance(message, AssistantMessage) and message.tool_calls:
-        return _with(message, tool_calls=tuple(_with(call, id=call.id + suffix) for call in message.tool_calls))
-    return message
 
 
 def _refusal(call: ToolCall, decision: Approval) -> Message:

@@ -38,9 +38,9 @@ class Chosen(msgspec.Struct, frozen=True):
 def choose(service: Service, caller: Caller, asked: ResponseBody, listed: Collection[str]) -> Chosen:
     """`listed` are the labels whose tools were told before."""
     given = asked.tools or []
-    check_count(service, "tools", len(given), service.config.max_tools)
+    check_count("tools", len(given), service.config.max_tools)
     declared = read_declared(given)
-    check_count(service, "tools", len(declared.functions), service.config.max_tools)
+    check_count("tools", len(declared.functions), service.config.max_tools)
     tools = choose_tools(service, caller, declared.functions, declared.mcp)
     functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
     if not declared.mcp:
