@@ -48,7 +48,7 @@ async def _next_line(output: Output, lines: LineSource) -> str | None:
 async def _turn(engine: Engine, request: TurnRequest, text: str, output: Output, ask: Ask | None) -> TurnRequest:
     narrator = Narrator(output)
     answering = asyncio.ensure_future(
-        answer(engine, msgspec.structs.replace(request, message=user(text)), narrator, ask)
+        answer(engine, msgspec.structs.replace(request, input=(user(text),)), narrator, ask)
     )
     with _on_interrupt(answering.cancel):
         try:
