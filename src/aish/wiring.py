@@ -30,7 +30,7 @@ from aish.safety.rules import Rule, example_errors
 from aish.safety.secret_formats import looks_secret
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.builtin.sandbox import Sandbox, make_sandbox
-from aish.tools.builtin.shell import ShellTools
+from aish.tools.builtin.shell import QUIET_ENVIRONMENT, ShellTools
 from aish.tools.registry import Registry
 from aish.types.decisions import Verdict
 from aish.types.models import Preset
@@ -42,6 +42,7 @@ from aish.wire.owners import ProcessOwners
 if TYPE_CHECKING:
     from aish.config.schema_tools import McpServerConfig
     from aish.providers.model_cache import ModelCache
+    from aish.tools.livebash.shell import LiveBash
     from aish.tools.mcp.server import Exposure, McpServer
     from aish.tools.mcp.servers import McpServers
     from aish.tools.mcp.types import ServerSpec
@@ -77,6 +78,7 @@ class Wired:
         self._only = [flag.partition("=")[0] for flag in endpoints]  # those given for this run go first
         self._clock = SystemClock()
         self._mcp: McpServers | None = None
+        self._live: LiveBash | None = None
 
     @property
     def config(self) -> Config:
@@ -147,6 +149,29 @@ class Wired:
         safety = self.config.safety
         return make_sandbox(safety.sandbox, self.surroundings.cwd, network=safety.network)
 
+    @asynccontextmanager
+    async def live_shell(
+        self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
+    ) -> AsyncIterator[LiveBash]:
+        from aish.tools.livebash.shell import LiveBash, LiveBashSpec
+
+        env = self.surroundings.env
+        secret = {name: "" for name in env if looks_secret(name)} if not self.config.safety.secrets_in_env else {}
+        spec = LiveBashSpec(
+            cwd=self.surroundings.cwd,
+            rc_file=str(paths.home_dir(env) / ".bashrc"),
+            model_env={**secret, **QUIET_ENVIRONMENT},
+        )
+        async with LiveBash.open(spec, on_output=on_output, on_notice=on_notice) as shell:
+            self._live = shell
+            try:
+                yield shell
+            finally:
+                self._live = None
+
+    def _where(self) -> str:
+        return self._live.cwd if self._live else str(self.surroundings.cwd)
+
     async def describe_sandbox(self) -> str:
         return await self._sandbox.describe()
 
@@ -164,6 +189,7 @@ class Wired:
             [*_rules(self.config), *msgspec.convert(load_approvals(approvals), list[Rule])],
             verdicts={effect: getattr(gate, effect.value) for effect in Effect},
             shell=self.shell_context,
+            where=self._where,
             remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
         )
 
@@ -204,7 +230,11 @@ class Wired:
         return {
             "runtime": RuntimeTools(self._clock),
             "shell": ShellTools(
-                cwd=self.surroundings.cwd, shell=shell, sandbox=self._sandbox, env=self._command_environment()
+                cwd=self.surroundings.cwd,
+                shell=shell,
+                sandbox=self._sandbox,
+                env=self._command_environment(),
+                live=lambda: self._live,
             ),
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -16,6 +17,7 @@ from aish.errors import AishError
 from aish.ports import Provider, Store
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement
+from aish.types.live_shell import Completions, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 
@@ -97,6 +99,31 @@ class McpServerView(Protocol):
     async def refresh(self) -> int: ...
 
 
+class LiveShell(Protocol):
+    """The person's own shell, kept alive: their lines and the model's run in it, one at a time."""
+
+    exited: asyncio.Event
+    exit_code: int | None
+
+    @property
+    def cwd(self) -> str: ...
+
+    @property
+    def jobs(self) -> int: ...
+
+    @property
+    def editing(self) -> str:
+        """`emacs` or `vi`."""
+
+    def resolve(self, word: str) -> WordKind | None:
+        """What the first word of a line is; quick enough for every key."""
+
+    async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions: ...
+
+    async def run_user(self, line: str, terminal: int | None) -> RunResult:
+        """The terminal belongs to it until the shell waits again."""
+
+
 class Runtime(Protocol):
     @property
     def surroundings(self) -> Surroundings: ...
@@ -149,6 +176,14 @@ class Runtime(Protocol):
 
     def reloaded(self) -> Runtime:
         """The same anew, from what the configuration says now. ConfigError leaves this one as it is."""
+
+    def live_shell(
+        self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[LiveShell]:
+        """Open for the length of the context. Meanwhile the model's commands run in it, too. POSIX only.
+
+        `on_output` hears what jobs print while no line runs.
+        """
 
     def discover(self) -> Awaitable[Sequence[Provider]]:
         """Look for running local servers."""

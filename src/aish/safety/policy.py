@@ -60,13 +60,20 @@ class PolicyGate:
         *,
         verdicts: Mapping[Effect, Verdict] = CAREFUL,
         shell: ShellContext,
+        where: Callable[[], str] | None = None,
         remember: Callable[[Rule], None] = lambda rule: None,
     ) -> None:
+        """`where` says the working directory of now, for a shell that moves."""
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
-        self._shell = shell
+        self._context = shell
+        self._where = where
         self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
+
+    @property
+    def _shell(self) -> ShellContext:
+        return self._context if self._where is None else msgspec.structs.replace(self._context, cwd=self._where())
 
     def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
         """Not where every call of it would be refused."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from aish.errors import ProcessError, ToolError
 from aish.ports import CallContext
 from aish.tools.builtin.sandbox import Sandbox
+from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 from aish.wire.process import ChildProcess, ProcessSpec
@@ -24,7 +26,7 @@ HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 64 * 1024
 
 # Programs must neither ask anything nor open a pager: there is nobody to answer.
-_QUIET_ENVIRONMENT = {
+QUIET_ENVIRONMENT = {
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
@@ -56,14 +58,30 @@ _SPEC = ToolSpec(
 )
 
 
-class ShellTools:
-    """`env` is all that commands get of the environment: what they print reaches the model."""
+class LiveShell(Protocol):
+    async def run_model(self, line: str, timeout_s: float) -> RunResult: ...
 
-    def __init__(self, *, cwd: Path, shell: str, sandbox: Sandbox, env: Mapping[str, str]) -> None:
-        self._env = {**env, **_QUIET_ENVIRONMENT}
+
+class ShellTools:
+    """`env` is all that commands get of the environment: what they print reaches the model.
+
+    While the person's own shell is alive (`live`), commands run there: in its directory, with what it has set.
+    """
+
+    def __init__(
+        self,
+        *,
+        cwd: Path,
+        shell: str,
+        sandbox: Sandbox,
+        env: Mapping[str, str],
+        live: Callable[[], LiveShell | None] = lambda: None,
+    ) -> None:
+        self._env = {**env, **QUIET_ENVIRONMENT}
         self._cwd = cwd
         self._shell = shell
         self._sandbox = sandbox
+        self._live = live
 
     def specs(self) -> Sequence[ToolSpec]:
         return (_SPEC,)
@@ -74,6 +92,8 @@ class ShellTools:
         command, timeout_s = str(arguments["command"]), float(arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
         if "\0" in command:
             raise ToolError("a command line cannot hold NUL characters", status=ResultStatus.BAD_ARGUMENTS)
+        if (live := self._live()) is not None:
+            return await _run_live(live, command, timeout_s)
         return await self._run(command, timeout_s)
 
     async def aclose(self) -> None:
@@ -105,6 +125,23 @@ class ShellTools:
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
         return _output(capture, code, timeout_s)
+
+
+async def _run_live(live: LiveShell, command: str, timeout_s: float) -> ToolOutput:
+    try:
+        result = await live.run_model(command, timeout_s)
+    except ProcessError as exc:
+        raise ToolError(exc.message) from exc
+    notes = {
+        RunEnd.TIMED_OUT: f"stopped after {timeout_s:g} s",
+        RunEnd.ASKED: "stopped: it asked for a password, and there is nobody to give one",
+        RunEnd.EXITED: "this ended the shell; there is a new one",
+        RunEnd.LOST: "the shell was killed; there is a new one",
+    }
+    note = notes.get(result.end) or (f"exit code {result.status}" if result.status else "")
+    text = result.output or ("" if note else "[aish] no output, exit code 0")
+    separator = "\n" if text and note and not text.endswith("\n") else ""
+    return ToolOutput((TextPart(f"{text}{separator}[aish] {note}" if note else text),), is_error=bool(note))
 
 
 class Capture:

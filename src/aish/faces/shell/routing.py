@@ -1,0 +1,94 @@
+"""Where a typed line goes: to the shell, to the model, or to aish itself.
+
+A first character decides always: `:` is for aish, `!` for the shell, `?` for the model. Otherwise a line is a command
+if its first word is something the shell knows and the rest does not read as prose. Pure: what a word is, is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from aish.types.live_shell import WordKind
+
+Resolve = Callable[[str], WordKind | None]
+
+
+class Goal(StrEnum):
+    NOTHING = "nothing"
+    META = "meta"
+    SHELL = "shell"
+    QUIET_SHELL = "quiet"  # run, but not told to the model
+    MODEL = "model"
+
+
+class Routed(msgspec.Struct, frozen=True):
+    """`text` is what is left for whoever gets it. `sure`: the person said so by the first character."""
+
+    goal: Goal
+    text: str
+    sure: bool = False
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What stands in a sentence and hardly ever in a command. Words that are arguments somewhere are left out.
+_PROSE = _words("""
+    a an the is are was were do does did can could would should will what which who why how when where there this that
+    these those my your our their his her its i you we they he she it me us them and or but because if then than please
+    of for from with about into onto have has had be been being not no yes tell explain show give write make find
+    der die das ein eine ist sind was wie warum wer wo wann bitte und oder nicht mir mein dein kannst kann ich du wir
+    le la les un une des est sont que qui quoi comment pourquoi où quand vous te je tu nous et ou ne pas
+""")
+# Commands that are also verbs: with one of these, a line of words is prose sooner.
+_VERBS = _words("""
+    find make test show sort cut join split write look watch kill who which what time host file sum wait touch head tail
+    more less expand fold read type help install yes open start stop
+""")
+_WORD = re.compile(r"(?:[^\W\d_][\w'’-]*|\d+)[,.;:!?]?", re.UNICODE)
+_SHELLISH = re.compile(r"[|<>&;$`*\\{}=~]|(?:^|\s)-{1,2}[A-Za-z0-9]|/|\.\w")
+_PREFIXED = {":": Goal.META, "?": Goal.MODEL}
+
+
+def route(line: str, resolve: Resolve) -> Routed:
+    text = line.strip()
+    if not text:
+        return Routed(Goal.NOTHING, "")
+    if text.startswith("!!"):
+        return Routed(Goal.QUIET_SHELL, text[2:].strip(), sure=True)
+    if text.startswith("!"):
+        return Routed(Goal.SHELL, text[1:].strip(), sure=True)
+    if goal := _PREFIXED.get(text[0]):
+        return Routed(goal, text[1:].strip(), sure=True)
+    is_command = resolve(_first_word(text)) is not None and not reads_as_prose(text)
+    return Routed(Goal.SHELL if is_command else Goal.MODEL, text)
+
+
+def reads_as_prose(text: str) -> bool:
+    """Whether a line whose first word is a command is a sentence all the same."""
+    first, *rest = text.split()
+    if not rest:
+        return False
+    if text.rstrip().endswith("?") and not _SHELLISH.search(text):
+        return True
+    plain = [word for word in rest if _WORD.fullmatch(word)]
+    if len(plain) < len(rest) or _SHELLISH.search(" ".join(rest)):
+        return False
+    said = sum(word.strip(",.;:!?").lower() in _PROSE for word in rest)
+    # A verb that is a command needs one such word; any other first word needs two, or a sentence's length.
+    return said >= (1 if first.lower() in _VERBS or first[0].isupper() else 2) and len(rest) >= 2
+
+
+def _first_word(text: str) -> str:
+    """The word the shell would look up: after assignments, without quotes around it."""
+    words = text.split()
+    while words and re.fullmatch(r"[A-Za-z_]\w*\+?=.*", words[0]):
+        if len(words) == 1:
+            return words[0]
+        words = words[1:]
+    return words[0] if words else ""

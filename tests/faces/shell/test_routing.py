@@ -1,0 +1,66 @@
+"""Where lines go. The words a shell knows are given; everything else is in the line."""
+
+import pytest
+
+from aish.faces.shell.routing import Goal, Routed, route
+from aish.types.live_shell import WordKind
+
+KNOWN = """
+    ls cd git find make grep cat python3 who what time test kill ./run.sh docker cargo npm man which show sort head
+    echo rm tar ssh vim export sudo pip watch split file sleep
+"""
+
+
+def resolve(word):
+    if "=" in word:
+        return WordKind.ASSIGNMENT
+    return WordKind.FILE if word in KNOWN.split() else None
+
+
+def goal(line):
+    return route(line, resolve).goal
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ls", "ls -la", "cd ..", "git status", "git log --oneline -5", "find . -name '*.py'", "make", "make test",
+        "make install", "cat notes.txt", "grep -r TODO src", "X=1 python3 run.py", "FOO=bar", "./run.sh now", "who",
+        "kill 1234", "docker ps", "npm run dev", "echo hello world", "git commit -m 'fix the parser and the tests'",
+        "man git", "which python3", "time make", "sort names.txt | head", "sudo rm /tmp/x", "ssh host uptime",
+        "cargo test", "pip install requests", "git checkout main", "tar xf a.tar", "test -f x && echo yes",
+        "split -b 1M big.bin", "watch df", "export PATH=$PATH:/opt/bin", "sleep 5", "head -3 a b",
+    ],
+)  # fmt: skip
+def test_commands_go_to_the_shell(line):
+    assert goal(line) is Goal.SHELL
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "what is the capital of France?", "find the largest file in this folder", "who is logged in?",
+        "make me a list of the tests", "show me what changed", "why does this fail", "how do I undo a commit?",
+        "kill the process that uses port 80", "sort these names for me please", "explain this error",
+        "which of these is faster?", "time is a strange thing", "test whether this is prime for me",
+        "Find all the TODOs and tell me about them", "warum geht das nicht?", "what does git rebase do",
+        "file a bug about this", "watch out for the off by one",
+    ],
+)  # fmt: skip
+def test_sentences_go_to_the_model_even_if_they_begin_like_a_command(line):
+    assert goal(line) is Goal.MODEL
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (":model x", Routed(Goal.META, "model x", sure=True)),
+        ("!what is this", Routed(Goal.SHELL, "what is this", sure=True)),
+        ("!!make secret", Routed(Goal.QUIET_SHELL, "make secret", sure=True)),
+        ("? ls", Routed(Goal.MODEL, "ls", sure=True)),
+        ("?", Routed(Goal.MODEL, "", sure=True)),
+        ("   ", Routed(Goal.NOTHING, "")),
+    ],
+)
+def test_the_first_character_decides(line, expected):
+    assert route(line, resolve) == expected
