@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from aish.engine.session import Engine, flattened
+from aish.engine.session import Engine
 from aish.faces.shell.narrate import Narrator
-from aish.faces.shell.waiting import Waiting
 from aish.ports import Ask
-from aish.types.events import StepStarted, TurnStarted
 from aish.types.requests import TurnRequest
 
 
 async def answer(engine: Engine, request: TurnRequest, narrator: Narrator, ask: Ask | None) -> None:
     async with (
-        Waiting(narrator.output, f"waiting for {request.model or 'a model'}") as waiting,
+        narrator.waiting(f"waiting for {request.model or 'a model'}"),
         engine.turn(request, ask=ask) as batches,
     ):
-        async for event in flattened(batches):
-            if not isinstance(event.body, TurnStarted | StepStarted):
-                waiting.over()
-            narrator.show(event)
+        async for events in batches:
+            narrator.show_all(events)

@@ -6,6 +6,7 @@ import argparse
 import select
 import sys
 
+from aish.engine.session import Engine
 from aish.errors import UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.shell.answer import answer
@@ -14,6 +15,7 @@ from aish.faces.shell.consent import TerminalConsent, always_yes
 from aish.faces.shell.first_use import ensure_model
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import JsonNarrator, Narrator
+from aish.faces.shell.styles import Look, look_for
 from aish.faces.shell.tools_ready import await_tools
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output
@@ -37,7 +39,9 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 
 async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -> int:
-    output = Output()
+    env = runtime.surroundings.env
+    around = look_for(sys.stderr, env)
+    output = Output(color=around.styled, live=around.live)
     lines = LineSource()
     for notice in runtime.notices:
         output.note(f"· {notice}")
@@ -45,11 +49,44 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         request = await _request(arguments, runtime, question)
         await ensure_model(engine, runtime, request.model, output, lines if _is_terminal() else None)
         if not question:
-            return await chat(engine, request, output, lines, ask=_ask(arguments, output, lines))
+            return await _interact(arguments, engine, runtime, request, output, lines)
         await await_tools(runtime, output)
-        narrator = JsonNarrator(output) if arguments.json else Narrator(output)
+        narrator = JsonNarrator(output) if arguments.json else _narrator(output, look_for(output.out, env))
         await answer(engine, request, narrator, _ask(arguments, output, lines))
         return narrator.exit_code
+
+
+async def _interact(
+    arguments: argparse.Namespace,
+    engine: Engine,
+    runtime: Runtime,
+    request: TurnRequest,
+    output: Output,
+    lines: LineSource,
+) -> int:
+    """The shell; where there can be none, a plain prompt."""
+    if sys.platform == "win32":
+        return await chat(engine, request, output, lines, ask=_ask(arguments, output, lines))
+    from aish.faces.shell.repl import run_shell
+    from aish.faces.shell.state import Shell
+
+    look = look_for(output.out, runtime.surroundings.env)
+
+    def ask(shell: Shell) -> Ask:
+        return always_yes if arguments.yes else TerminalConsent(output, shell)
+
+    def view(shell: Shell) -> Narrator:
+        return _narrator(output, look)
+
+    return await run_shell(engine, runtime, request, output, ask=ask, view=view)
+
+
+def _narrator(output: Output, look: Look) -> Narrator:
+    if not look.live:
+        return Narrator(output)
+    from aish.faces.shell.reply import Reply
+
+    return Reply(output, look)
 
 
 def _ask(arguments: argparse.Namespace, output: Output, lines: LineSource) -> Ask | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from aish.faces.shell.waiting import Waiting
 from aish.faces.terminal import Output
 from aish.types.events import (
     LIMIT_ENDS,
@@ -46,6 +50,16 @@ class Narrator:
         self.end: TurnEnd | None = None
         self.refused = False
         self.session = ""
+        self._waiting: Waiting | None = None
+
+    def waiting(self, subject: str) -> AbstractAsyncContextManager[object]:
+        """To be inside of while a turn is shown: there is a sign of life until something is."""
+        self._waiting = Waiting(self.output, subject)
+        return self._waiting
+
+    def show_all(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.show(event)
 
     @property
     def exit_code(self) -> int:
@@ -82,6 +96,8 @@ class Narrator:
 
     def _keep(self, event: Event) -> None:
         self.session = event.session
+        if self._waiting and not isinstance(event.body, TurnStarted | StepStarted):
+            self._waiting.over()
         if isinstance(event.body, ToolResult) and event.body.status in _REFUSALS:
             self.refused = True
         if isinstance(event.body, TurnFinished):
