@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -78,6 +79,7 @@ class Wired:
         self._only = [flag.partition("=")[0] for flag in endpoints]  # those given for this run go first
         self._clock = SystemClock()
         self._mcp: McpServers | None = None
+        self._tools = Registry()
         self._live: LiveBash | None = None
 
     @property
@@ -123,7 +125,7 @@ class Wired:
 
     @asynccontextmanager
     async def engine(self, *, mcp: Sequence[str] | None = None, serving: bool = False) -> AsyncIterator[Engine]:
-        tools = Registry()
+        tools = self._tools = Registry()
         engine = self._make_engine(tools, serving=serving)
         try:
             self._add_tools(tools, mcp)
@@ -135,6 +137,27 @@ class Wired:
     @property
     def mcp_servers(self) -> Mapping[str, McpServer]:
         return self._mcp.servers if self._mcp else {}
+
+    async def connect_mcp(self, name: str, target: str) -> str:
+        from aish.tools.mcp.servers import McpServers
+        from aish.tools.mcp.types import ServerSpec
+
+        if not target:
+            raise UsageError("connect to what?", hint="a URL, or a command line")
+        name = name or self._tools.next_alias()
+        is_url = target.startswith(("http://", "https://"))
+        spec = (
+            ServerSpec(name=name, url=target) if is_url else ServerSpec(name=name, command=tuple(shlex.split(target)))
+        )
+        self._mcp = self._mcp or McpServers(self._tools, self.http)
+        self._mcp.connect(spec)
+        await self._mcp.settled(spec.start_timeout_s, [name])
+        return name
+
+    async def disconnect_mcp(self, name: str) -> None:
+        if self._mcp is None:
+            raise UsageError(f"no MCP server named {name}")
+        await self._mcp.disconnect(name)
 
     async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         return await self._mcp.settled(timeout_s, names) if self._mcp else ()

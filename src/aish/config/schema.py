@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from aish.config.schema_serve import ServeConfig
+from aish.config.schema_shell import ShellConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
 from aish.config.secret import Secret
 from aish.config.section import Count, NotNegative, Section, Share, Url, UrlOrUnset, Variable
@@ -222,3 +223,4 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     mcp: McpConfig = McpConfig()
     safety: SafetyConfig = SafetyConfig()
     serve: ServeConfig = ServeConfig()
+    shell: ShellConfig = ShellConfig()

@@ -164,6 +164,10 @@ class Engine:
         finally:
             lock.release()
 
+    def redacted(self, text: str) -> str:
+        """As it would be stored or shown."""
+        return self._redactor.text(text)
+
     async def history(self, session: str) -> tuple[Message, ...]:
         """What the model is shown of a session's past."""
         turns = [await self._closed(turn) for turn in await self.store.list_turns(session)]

@@ -150,6 +150,11 @@ class Runtime(Protocol):
     async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each server (or each named) can be used or is known not to be; those still connecting."""
 
+    async def connect_mcp(self, name: str, target: str) -> str:
+        """A server by URL or by command line, for this run; "" makes a name. Returns when it is ready or has failed."""
+
+    async def disconnect_mcp(self, name: str) -> None: ...
+
     @property
     def shell_context(self) -> ShellContext:
         """What the command classifier is told of where commands run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aish.faces.shell.lines import LineSource, drop_typed_ahead
+from aish.faces.shell.lines import Lines, drop_typed_ahead
 from aish.faces.terminal import Output, visible
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
@@ -22,7 +22,7 @@ async def always_yes(question: Question) -> Answer:
 
 
 class TerminalConsent:
-    def __init__(self, output: Output, lines: LineSource) -> None:
+    def __init__(self, output: Output, lines: Lines) -> None:
         self._output = output
         self._lines = lines
 

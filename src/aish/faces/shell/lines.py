@@ -10,13 +10,20 @@ import asyncio
 import contextlib
 import sys
 import threading
+from typing import Protocol
+
+
+class Lines(Protocol):
+    """Where a person's answers come from: what stands before them, and what stands there already."""
+
+    async def read(self, prompt: str, typed: str = "") -> str | None: ...
 
 
 class LineSource:
     def __init__(self) -> None:
         self._pending: asyncio.Future[str | None] | None = None
 
-    async def read(self, prompt: str) -> str | None:
+    async def read(self, prompt: str, typed: str = "") -> str | None:
         """One line without its end; None when there are no more."""
         if self._pending is None:
             loop = asyncio.get_running_loop()

@@ -1,0 +1,80 @@
+"""What a model proposed in words: shown one by one, run through the gate if the person says so.
+
+The person's yes to a proposal is their answer to the gate's question about it; what the gate insists on it asks itself.
+"""
+
+from __future__ import annotations
+
+import json
+
+from aish.faces.shell.state import Shell
+from aish.safety.policy import Judgement
+from aish.types.decisions import Answer, Choice, Question, Verdict
+from aish.types.live_shell import RunResult
+from aish.types.messages import text_of
+from aish.types.tools import ResultStatus
+
+_TOOL = "shell__run"
+_MENU = "[r]un [e]dit [s]kip e[x]plain [a]lways [q]uit › "
+
+
+async def carry_out(shell: Shell, commands: list[str]) -> bool:
+    """Whether anything was run."""
+    ran = False
+    for number, command in enumerate(commands, 1):
+        if len(commands) > 1:
+            shell.output.note(f"proposal {number} of {len(commands)}")
+        chosen = await _choose(shell, command)
+        if chosen is None:
+            break
+        if chosen:
+            ran = await _run(shell, *chosen) or ran
+    return ran
+
+
+async def _choose(shell: Shell, command: str) -> tuple[str, Choice] | tuple[()] | None:
+    """The command to run and how far the yes goes; () to skip it; None to stop."""
+    while True:
+        judged = shell.runtime.explain(_TOOL, {"command": command})
+        shell.output.note(f"$ {command}")
+        if judged.verdict is not Verdict.ALLOW:
+            shell.output.note(f"  {judged.reason}")
+        match ((await shell.read(_MENU, "")) or "q").strip().lower()[:1]:
+            case "r" | "y":
+                return command, Choice.YES
+            case "a":
+                return command, Choice.ALWAYS
+            case "e":
+                command = (await shell.read("$ ", command)) or command
+            case "x":
+                _explain(shell, judged)
+            case "s" | "n":
+                return ()
+            case _:
+                return None
+
+
+def _explain(shell: Shell, judged: Judgement) -> None:
+    for reason in judged.reasons or (judged.reason,):
+        shell.output.note(f"  - {reason}")
+    if judged.always is not None:
+        shell.output.note(f"  [a]lways would add the rule: {judged.always.title}")
+
+
+async def _run(shell: Shell, command: str, choice: Choice) -> bool:
+    async def consent(question: Question) -> Answer:
+        if question.insist:
+            shell.output.note(f"  {question.reason}")
+            typed = await shell.read("this cannot be undone; type yes to run it: ", "")
+            return Answer(Choice.YES if (typed or "").strip() == "yes" else Choice.NO)
+        return Answer(choice if choice is Choice.ALWAYS and question.always else Choice.YES)
+
+    result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
+    text = text_of(result.parts)
+    if text:
+        shell.output.answer(text if text.endswith("\n") else f"{text}\n")
+    if result.status not in (ResultStatus.OK, ResultStatus.TOOL_ERROR):
+        return False
+    status = 0 if result.status is ResultStatus.OK else 1
+    shell.attached.add(RunResult(command, status, shell.cwd, result.duration_ms / 1000, text))
+    return True

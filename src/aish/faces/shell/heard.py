@@ -1,0 +1,35 @@
+"""What a turn said and cost, for the shell to go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aish.types.events import Event, TextDelta, TurnFinished, TurnStarted, UsageReported
+from aish.types.usage import Usage
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.session = ""
+        self.model = ""
+        self.usage = Usage()
+        self.context_tokens = 0
+        self._said: list[str] = []
+
+    @property
+    def said(self) -> str:
+        return "".join(self._said)
+
+    def see(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event.body:
+                case TextDelta(text):
+                    self._said.append(text)
+                case TurnStarted(model=model):
+                    self.session, self.model = event.session, model
+                case UsageReported(usage=usage):
+                    self.context_tokens = usage.total_tokens
+                case TurnFinished(usage=usage):
+                    self.usage = usage
+                case _:
+                    pass

@@ -1,0 +1,118 @@
+"""Commands for aish itself, `:name`: one table that `:help` shows, completion offers and lines are looked up in."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+import msgspec
+
+from aish.errors import AishError
+from aish.faces.shell import meta_mcp, meta_records, meta_talk
+from aish.faces.shell.state import Shell
+
+Run = Callable[[Shell, str], Awaitable[None]]
+
+
+class Argument(StrEnum):
+    """What may stand after the command, for completion."""
+
+    NONE = ""
+    MODEL = "MODEL"
+    SESSION = "SESSION"
+    SERVER = "SERVER"
+    TOOL = "TOOL"
+    PATH = "PATH"
+    SWITCH = "on|off"
+    TEXT = "TEXT"
+
+
+class Command(msgspec.Struct, frozen=True):
+    group: str
+    help: str
+    run: Run
+    argument: Argument = Argument.NONE
+    words: tuple[str, ...] = ()  # subcommands
+
+    @property
+    def usage(self) -> str:
+        return " ".join(filter(None, ("|".join(self.words), self.argument.value)))
+
+
+def _later(needs: str) -> Run:
+    async def say(shell: Shell, rest: str) -> None:
+        shell.output.note(f"this needs {needs}, which this version does not have yet")
+
+    return say
+
+
+async def _help(shell: Shell, rest: str) -> None:
+    wanted = rest.strip().lower().lstrip(":")
+    group = ""
+    found = {n: c for n, c in COMMANDS.items() if wanted in n or wanted in c.help.lower() or wanted in c.group.lower()}
+    for name, command in found.items():
+        if command.group != group:
+            group = command.group
+            shell.output.note(f"{group}")
+        shell.output.note(f"  :{name:<12} {command.usage:<28} {command.help}")
+    if not found:
+        shell.output.note(f"nothing is said of {wanted!r}; :help shows everything")
+    elif not wanted:
+        shell.output.note(
+            "A line goes to your shell if it is a command, else to the model. ! means shell, ? means model."
+        )
+        shell.output.note("!!cmd runs without telling the model; ? alone asks what went wrong with the last command.")
+
+
+A = Argument
+COMMANDS: dict[str, Command] = {
+    "ask": Command("Talk", "ask the model, whatever it looks like", meta_talk.ask, A.TEXT),
+    "model": Command("Talk", "show or switch the model", meta_talk.model, A.MODEL),
+    "models": Command("Talk", "the models there are", meta_talk.models),
+    "context": Command("Talk", "what the model will see", meta_talk.context),
+    "cost": Command("Talk", "tokens and money spent here", meta_talk.cost),
+    "reasoning": Command("Talk", "what is shown of thinking", meta_talk.reasoning, words=("fold", "show", "hide")),
+    "highlight": Command("Talk", "colour code in answers", meta_talk.highlight, A.SWITCH),
+    "delegate": Command("Talk", "ask another model", _later("delegation"), A.MODEL),
+    "route": Command("Talk", "which model a question would go to", _later("routing"), words=("check",)),
+    "exec": Command("Shell", "run a command, whatever it looks like", meta_talk.exec_, A.TEXT),
+    "diff": Command("Shell", "give the model the git diff", meta_talk.diff, A.TEXT),
+    "tree": Command("Shell", "give the model the files of this folder", meta_talk.tree, A.PATH),
+    "safety": Command("Shell", "what the gate says of a command", meta_talk.safety, A.TEXT, words=("check",)),
+    "undo": Command("Shell", "take back the last edit", _later("the editing tools")),
+    "sessions": Command("Sessions", "conversations, newest first", meta_records.sessions, A.TEXT),
+    "resume": Command("Sessions", "go on with a session", meta_records.resume, A.SESSION),
+    "reset": Command("Sessions", "forget this conversation, start a new one", meta_records.reset),
+    "history": Command("Sessions", "what was said in this session", meta_records.history),
+    "mcp": Command(
+        "Tools", "MCP servers", meta_mcp.mcp, A.SERVER,
+        words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),
+    ),
+    "memory": Command("Tools", "what outlives a session", _later("memory"), words=("list", "add", "forget")),
+    "remember": Command("Tools", "keep a fact", _later("memory"), A.TEXT),
+    "norris": Command("Work", "work towards a goal", _later("autonomy"), A.TEXT),
+    "plan": Command("Work", "plan first, then work", _later("the planner"), A.TEXT),
+    "config": Command("aish", "the settings that hold", meta_records.config, words=("show", "path")),
+    "trust": Command("aish", "trust this project's settings", meta_records.trust),
+    "redact": Command("aish", "show a text as it would be stored", meta_records.redact, A.TEXT),
+    "doctor": Command("aish", "what works here", meta_records.doctor),
+    "clear": Command("aish", "clear the screen", meta_talk.clear),
+    "help": Command("aish", "this list; with a word, what mentions it", _help, A.TEXT),
+    "quit": Command("aish", "leave", meta_talk.quit_),
+}  # fmt: skip
+_SHORT = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "reset", "?": "help"}
+
+
+async def run_meta(shell: Shell, text: str) -> None:
+    name, _, rest = text.partition(" ")
+    command = COMMANDS.get(_SHORT.get(name, name))
+    if command is None:
+        near = difflib.get_close_matches(name, COMMANDS, n=2)
+        hint = f"; did you mean :{' or :'.join(near)}?" if near else "; :help lists them"
+        shell.output.note(f"there is no command :{name}{hint}")
+        return
+    try:
+        await command.run(shell, rest.strip())
+    except AishError as exc:
+        shell.output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))

@@ -1,0 +1,97 @@
+"""`:mcp`: servers, their tools, resources and prompts; connecting and disconnecting while the shell runs."""
+
+from __future__ import annotations
+
+import json
+
+from aish.errors import AishError
+from aish.faces.runtime import McpServerView
+from aish.faces.shell.state import Shell
+
+_SIGNS = {"ready": "✓", "failed": "✗", "connecting": "…", "closed": "-"}
+_LOG_LINES = 30
+
+
+async def mcp(shell: Shell, rest: str) -> None:
+    action, _, argument = rest.partition(" ")
+    argument = argument.strip()
+    match action or "list":
+        case "list":
+            _list(shell)
+        case "tools":
+            _tools(shell, argument)
+        case "tool":
+            _tool(shell, argument)
+        case "log":
+            for line in list(_find(shell, argument).log)[-_LOG_LINES:]:
+                shell.output.note(line)
+        case "refresh":
+            shell.output.note(f"{await _find(shell, argument).refresh()} tools")
+        case "resources":
+            for resource in await _find(shell, argument).session.list_resources():
+                shell.output.note(f"{resource.uri}  {resource.name}")
+        case "prompt" | "prompts":
+            for prompt in await _find(shell, argument).session.list_prompts():
+                shell.output.note(f"{prompt.name}  {prompt.description}")
+        case "connect":
+            await _connect(shell, argument)
+        case "disconnect":
+            name = _name(shell, argument)
+            await shell.runtime.disconnect_mcp(name)
+            shell.output.note(f"{name} is disconnected")
+        case other:
+            shell.output.note(
+                f"there is no :mcp {other}; list, tools, tool, resources, prompt, log, refresh, connect …"
+            )
+
+
+def _list(shell: Shell) -> None:
+    servers = shell.runtime.mcp_servers
+    for name, server in servers.items():
+        why = f"  {server.failure.message}" if server.failure and server.state != "ready" else ""
+        shell.output.note(
+            f"{_SIGNS.get(server.state, '?')} {name:<14} {server.state:<11} {len(server.specs())} tools{why}"
+        )
+    if not servers:
+        shell.output.note("no MCP servers; :mcp connect NAME URL, or [mcp.servers.NAME] in the config")
+
+
+def _tools(shell: Shell, server: str) -> None:
+    for spec in shell.engine.tools.specs():
+        if not server or spec.source == server:
+            shell.output.note(
+                f"{spec.name:<34} {spec.effect:<8} {spec.description.splitlines()[0][:80] if spec.description else ''}"
+            )
+
+
+def _tool(shell: Shell, name: str) -> None:
+    for spec in shell.engine.tools.specs():
+        if spec.name in (name, name.replace(".", "__", 1)):
+            shell.output.note(f"{spec.name} ({spec.effect})\n{spec.description}\n{json.dumps(spec.schema, indent=2)}")
+            return
+    shell.output.note(f"there is no tool {name}; :mcp tools lists them")
+
+
+async def _connect(shell: Shell, argument: str) -> None:
+    """`NAME URL`, `URL`, or `NAME COMMAND …` for a program."""
+    first, _, rest = argument.partition(" ")
+    if not first:
+        shell.output.note("connect to what? :mcp connect NAME URL, or :mcp connect NAME COMMAND ARGS")
+        return
+    name, target = ("", first) if first.startswith(("http://", "https://")) else (first, rest.strip())
+    name = await shell.runtime.connect_mcp(name, target)
+    server = shell.runtime.mcp_servers[name]
+    if server.failure is not None:
+        shell.output.note(f"✗ {server.failure.message}")
+    else:
+        shell.output.note(f"✓ {name}: {len(server.specs())} tools")
+
+
+def _name(shell: Shell, name: str) -> str:
+    if name not in shell.runtime.mcp_servers:
+        raise AishError(f"there is no MCP server {name}", hint=f"there are {', '.join(shell.runtime.mcp_servers)}")
+    return name
+
+
+def _find(shell: Shell, name: str) -> McpServerView:
+    return shell.runtime.mcp_servers[_name(shell, name)]

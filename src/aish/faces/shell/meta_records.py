@@ -1,0 +1,87 @@
+"""Meta commands about what is kept, and about aish itself."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from aish.faces.shell.state import Shell
+from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
+
+_LISTED = 15
+_SHOWN_CHARS = 300
+
+
+async def sessions(shell: Shell, rest: str) -> None:
+    found = await shell.runtime.store.list_sessions(limit=_LISTED, search=rest)
+    for session in found:
+        when = datetime.fromtimestamp(session.updated_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        here = "*" if session.id == shell.request.session else " "
+        shell.output.note(f"{here} {session.id}  {when}  {session.turns:>3} turns  {session.title}")
+    if not found:
+        shell.output.note("no sessions yet" if not rest else f"no session holds {rest!r}")
+
+
+async def resume(shell: Shell, rest: str) -> None:
+    listed = await shell.runtime.store.list_sessions(limit=200)
+    others = [session for session in listed if session.id != shell.request.session]
+    chosen = next((s for s in listed if rest and s.id.startswith(rest)), None if rest else next(iter(others), None))
+    if chosen is None:
+        shell.output.note("there is no such session; :sessions lists them")
+        return
+    shell.change(session=chosen.id)
+    shell.output.note(f"going on with {chosen.id}: {chosen.title}")
+    turns = await shell.runtime.store.list_turns(chosen.id)
+    if turns and turns[-1].end not in (None, "answered"):
+        shell.output.note(f"it stopped there: {turns[-1].end}")
+    await history(shell, "")
+
+
+async def reset(shell: Shell, rest: str) -> None:
+    shell.change(session="")
+    shell.attached.clear()
+    shell.context_tokens = 0
+    shell.output.note("a new conversation; the old one is kept (:sessions)")
+
+
+async def history(shell: Shell, rest: str) -> None:
+    said = await shell.engine.history(shell.request.session) if shell.request.session else ()
+    for message in said[-20:]:
+        match message:
+            case UserMessage():
+                shell.output.note(f"> {_brief(message.text)}")
+            case AssistantMessage(text) if text:
+                shell.output.note(f"  {_brief(text)}")
+            case ToolMessage(name=name):
+                shell.output.note(f"  ← {name}: {_brief(message.text, 100)}")
+            case _:
+                pass
+    if not said:
+        shell.output.note("nothing has been said yet")
+
+
+async def config(shell: Shell, rest: str) -> None:
+    if rest == "path":
+        for place in shell.runtime.loaded.files:
+            shell.output.note(str(place.path))
+        return
+    shell.output.note("`!aish config show` shows every setting that holds, and where it comes from")
+    shell.output.note(
+        f"model {shell.request.model or '(what is found)'}; tools {', '.join(shell.request.tools) or 'none'}"
+    )
+
+
+async def trust(shell: Shell, rest: str) -> None:
+    await shell.run("aish config trust", attach=False)
+
+
+async def redact(shell: Shell, rest: str) -> None:
+    shell.output.note(shell.engine.redacted(rest) if rest else "of what text? :redact TEXT")
+
+
+async def doctor(shell: Shell, rest: str) -> None:
+    await shell.run("aish doctor", attach=False)
+
+
+def _brief(text: str, most: int = _SHOWN_CHARS) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"

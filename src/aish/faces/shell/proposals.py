@@ -1,0 +1,39 @@
+"""`CMD:` lines of a reply: commands that the model proposes in words. In a code fence or a quotation they are text."""
+
+from __future__ import annotations
+
+import re
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_COMMAND = re.compile(r" {0,3}(?:[-*] )?CMD:[ \t]*(\S.*)")
+# More in one reply is a model in a loop.
+MAX_PROPOSALS = 20
+
+CONTRACT = (
+    "You share a terminal with the user: they see what you write, and you see what they ran. To propose a command, "
+    "write it on a line of its own that begins with CMD: and holds nothing else, for example\nCMD: ls -la\n"
+    "The user decides whether it runs."
+)
+
+
+def proposals(reply: str) -> list[str]:
+    found: list[str] = []
+    fence = ""
+    for line in reply.splitlines():
+        if opened := _FENCE.match(line):
+            mark = opened[1]
+            if not fence:
+                fence = mark
+            elif mark[0] == fence[0] and len(mark) >= len(fence) and not line.strip().strip(mark[0]):
+                fence = ""
+        elif not fence and (command := _COMMAND.fullmatch(line)):
+            found.append(_bare(command[1]))
+    return list(dict.fromkeys(filter(None, found)))[:MAX_PROPOSALS]
+
+
+def _bare(command: str) -> str:
+    """Without the backticks some models put around it."""
+    command = command.strip()
+    if len(command) > 1 and command[0] == command[-1] == "`" and "`" not in command[1:-1]:
+        command = command[1:-1].strip()
+    return command

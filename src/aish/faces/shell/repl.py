@@ -1,0 +1,246 @@
+"""The shell: one prompt for your bash and a model.
+
+A line is read, goes where it belongs (`routing`), and the prompt is back. The terminal has one owner at a time: the
+line editor while it reads, the live bash while a command runs, the answer while the model speaks. Ctrl-C stops what
+runs, not the shell; Ctrl-D, `exit` and `:quit` leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import msgspec
+
+from aish.engine.session import Engine
+from aish.errors import AishError, ProcessError
+from aish.faces.runtime import LiveShell, Runtime
+from aish.faces.shell.attached import Attached
+from aish.faces.shell.carrying_out import carry_out
+from aish.faces.shell.heard import Heard
+from aish.faces.shell.interrupts import on_interrupt
+from aish.faces.shell.meta import run_meta
+from aish.faces.shell.narrate import Narrator
+from aish.faces.shell.prompting import Prompt
+from aish.faces.shell.proposals import CONTRACT, proposals
+from aish.faces.shell.routing import Goal, Routed, route
+from aish.faces.shell.state import Shell
+from aish.faces.terminal import Output
+from aish.ports import Ask
+from aish.types.live_shell import RunEnd, RunResult
+from aish.types.messages import user
+from aish.types.requests import TurnRequest
+
+_NOT_FOUND = 127
+_WRONG = "What went wrong with the last command, and how do I mend it?"
+
+MakeAsk = Callable[[Shell], Ask]
+MakeView = Callable[[Shell], Narrator]
+
+
+async def run_shell(
+    engine: Engine, runtime: Runtime, request: TurnRequest, output: Output, *, ask: MakeAsk, view: MakeView
+) -> int:
+    config = runtime.config.shell
+    async with AsyncExitStack() as stack:
+        shell = Shell(
+            engine,
+            runtime,
+            await _open_live(stack, runtime, output),
+            output,
+            _not_yet,
+            msgspec.structs.replace(request, system="\n\n".join(filter(None, (CONTRACT, request.system)))),
+            Attached(config.attach_max_chars if config.attach_output else 0),
+            highlight=config.highlight,
+            reasoning=config.reasoning,
+        )
+        return await _Repl(shell, ask, view).loop()
+
+
+async def _not_yet(question: str, typed: str) -> str | None:
+    return None
+
+
+async def _open_live(stack: AsyncExitStack, runtime: Runtime, output: Output) -> LiveShell | None:
+    def show(data: bytes) -> None:
+        sys.stdout.write(data.decode("utf-8", "replace"))
+        sys.stdout.flush()
+
+    try:
+        return await stack.enter_async_context(
+            runtime.live_shell(on_output=show, on_notice=lambda text: output.note(f"· {text}"))
+        )
+    except (ImportError, ProcessError) as exc:
+        output.note(f"· there is no live shell here ({exc}); every line goes to the model")
+        return None
+
+
+class _Repl:
+    def __init__(self, shell: Shell, ask: MakeAsk, view: MakeView) -> None:
+        self._shell = shell
+        self._make_ask = ask
+        self._make_view = view
+        plain = not sys.stdout.isatty() or _is_plain(shell.runtime)
+        self._prompt = Prompt(shell, _history_file(shell.runtime), plain=plain)
+        self._typed = ""
+        self._warned_of_jobs = False
+        shell.ask = self._prompt.ask
+        shell.talk = self.talk
+        shell.run = self.run
+        self._naming = asyncio.create_task(self._name_model())
+
+    async def loop(self) -> int:
+        shell = self._shell
+        try:
+            while not shell.leaving:
+                line = await self._read()
+                if line is None:
+                    if self._may_leave():
+                        break
+                elif line:
+                    await self._take(line)
+        finally:
+            self._naming.cancel()
+        return (shell.live.exit_code or 0) if shell.live else 0
+
+    async def _read(self) -> str | None:
+        typed, self._typed = self._typed, ""
+        try:
+            return await self._prompt.read(typed)
+        except KeyboardInterrupt:
+            return ""
+
+    def _may_leave(self) -> bool:
+        """Jobs would end with the shell: said once."""
+        live = self._shell.live
+        if live is not None and live.jobs and not self._warned_of_jobs:
+            self._warned_of_jobs = True
+            self._shell.output.note(f"there are {live.jobs} jobs; once more to leave all the same")
+            return False
+        return True
+
+    async def _take(self, line: str) -> None:
+        self._warned_of_jobs = False
+        routed = self._route(line)
+        try:
+            match routed.goal:
+                case Goal.META:
+                    await run_meta(self._shell, routed.text)
+                case Goal.SHELL | Goal.QUIET_SHELL:
+                    await self._run_typed(routed)
+                case Goal.MODEL:
+                    await self.talk(routed.text or _WRONG)
+                case Goal.NOTHING:
+                    pass
+        except AishError as exc:
+            self._shell.output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+
+    def _route(self, line: str) -> Routed:
+        live = self._shell.live
+        return route(line, live.resolve if live else lambda word: None)
+
+    async def _run_typed(self, routed: Routed) -> None:
+        if not routed.text:
+            return
+        result = await self._run(routed.text)
+        if routed.goal is Goal.SHELL:
+            self._shell.attached.add(result)
+        if result.status == _NOT_FOUND and not routed.sure and len(routed.text.split()) > 1:
+            answer_ = await self._prompt.ask("ask the model instead? [y/N] ")
+            if answer_ is not None and answer_.strip().lower() in ("y", "yes"):
+                self._shell.attached.clear()
+                await self.talk(routed.text)
+
+    async def run(self, line: str, *, attach: bool) -> None:
+        result = await self._run(line)
+        if attach:
+            self._shell.attached.add(result)
+
+    async def _run(self, line: str) -> RunResult:
+        shell = self._shell
+        if shell.live is None:
+            raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
+        terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
+        result = await shell.live.run_user(line, terminal)
+        shell.status = "" if result.status == 0 else f"[{result.status}]"
+        self._typed = result.typed_ahead
+        if result.end is RunEnd.EXITED:
+            shell.leaving = True
+        return result
+
+    async def talk(self, text: str) -> None:
+        """Ask, show the answer, and offer what it proposes; again while the person wants to go on."""
+        shell = self._shell
+        while True:
+            said = await self._ask(text)
+            commands = proposals(said)
+            if not commands:
+                return
+            ran = await carry_out(shell, commands)
+            if not ran or not await self._goes_on():
+                return
+            text = "Go on."
+
+    async def _goes_on(self) -> bool:
+        match self._shell.runtime.config.shell.continue_after_commands:
+            case "always":
+                return True
+            case "never":
+                return False
+            case _:
+                answer_ = await self._prompt.ask("tell the model what came out? [y/N] ")
+                return answer_ is not None and answer_.strip().lower() in ("y", "yes")
+
+    async def _ask(self, text: str) -> str:
+        """What the model said. Ctrl-C stops it; what was said so far is kept."""
+        shell = self._shell
+        attached = shell.attached.take()
+        question = f"{attached}\n\n{text}" if attached else text
+        heard = Heard()
+        asking = asyncio.ensure_future(self._answer(question, heard))
+        with on_interrupt(asking.cancel):
+            try:
+                await asking
+            except asyncio.CancelledError:
+                if not asking.cancelled():
+                    raise
+                shell.output.note("stopped")
+        self._keep(heard)
+        return heard.said
+
+    async def _answer(self, question: str, heard: Heard) -> None:
+        shell = self._shell
+        view = self._make_view(shell)
+        request = msgspec.structs.replace(shell.request, input=(user(question),))
+        async with (
+            view.waiting(f"waiting for {shell.model or 'a model'}"),
+            shell.engine.turn(request, ask=self._make_ask(shell)) as batches,
+        ):
+            async for events in batches:
+                heard.see(events)
+                view.show_all(events)
+
+    def _keep(self, heard: Heard) -> None:
+        shell = self._shell
+        if heard.session:
+            shell.change(session=heard.session)
+        shell.model = heard.model or shell.model
+        shell.usage = shell.usage + heard.usage
+        shell.context_tokens = heard.context_tokens or shell.context_tokens
+
+    async def _name_model(self) -> None:
+        with suppress(AishError):
+            await self._shell.look_up_model()
+
+
+def _is_plain(runtime: Runtime) -> bool:
+    env = runtime.surroundings.env
+    return bool(env.get("NO_COLOR")) or env.get("TERM") in ("dumb", "")
+
+
+def _history_file(runtime: Runtime) -> Path | None:
+    store = runtime.config.store
+    return Path(store.path).parent / "history" if store.enabled and store.path else None

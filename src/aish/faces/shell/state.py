@@ -1,0 +1,65 @@
+"""What the shell's parts share: the engine, the live shell, and what the person has set since it began."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from aish.engine.session import Engine
+from aish.faces.runtime import LiveShell, Runtime
+from aish.faces.shell.attached import Attached
+from aish.faces.terminal import Output
+from aish.types.requests import TurnRequest
+from aish.types.usage import Usage
+
+ReadLine = Callable[[str, str], Awaitable[str | None]]  # what stands before it, what stands in it already
+
+
+class Run(Protocol):
+    def __call__(self, line: str, *, attach: bool) -> Awaitable[None]: ...
+
+
+async def _nowhere(line: str, *, attach: bool = False) -> None:
+    raise AssertionError("the shell is not open yet")
+
+
+@dataclass
+class Shell:
+    """`talk` asks the model, `run` runs a line of the person's: set by whoever drives it."""
+
+    engine: Engine
+    runtime: Runtime
+    live: LiveShell | None  # None where there can be none
+    output: Output
+    ask: ReadLine
+    request: TurnRequest  # model, session, tools and limits of the next turn
+    attached: Attached
+    model: str = ""  # its full name, once it is known
+    window: int | None = None
+    context_tokens: int = 0  # of the last request
+    usage: Usage = field(default_factory=Usage)
+    highlight: bool = True
+    reasoning: str = "fold"
+    status: str = ""
+    leaving: bool = False
+    talk: Callable[[str], Awaitable[None]] = _nowhere
+    run: Run = _nowhere
+
+    @property
+    def cwd(self) -> str:
+        return self.live.cwd if self.live else str(self.runtime.surroundings.cwd)
+
+    async def read(self, prompt: str, typed: str = "") -> str | None:
+        """A short answer of the person's."""
+        return await self.ask(prompt, typed)
+
+    def change(self, **fields: object) -> None:
+        """Of the next turns."""
+        self.request = msgspec.structs.replace(self.request, **fields)
+
+    async def look_up_model(self) -> None:
+        route = await self.engine.router.resolve(self.request.model)
+        self.model, self.window = route.name, route.info.context_size
