@@ -11,8 +11,10 @@ from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.tools import Effect
 from aish.types.usage import Usage
-from support.engines import Bench, Tools, call, said
+from support.engines import Bench, Tools, call, policy_gate, said
 from support.http_face import face, function, sse
+
+ALLOW_WRITES = policy_gate(write="allow")
 
 
 def texts(chunks):
@@ -237,9 +239,7 @@ async def test_after_an_effect_a_failure_is_not_one_that_clients_retry(stream):
         return said("written")
 
     tools = Tools().add("t__w", write, effect=Effect.WRITE)
-    from support.engines import policy_gate
-
-    bench = Bench([call("t__w")], [ProviderUnavailable("lost")], tools=tools, gate=policy_gate(write="allow"))
+    bench = Bench([call("t__w")], [ProviderUnavailable("lost")], tools=tools, gate=ALLOW_WRITES)
     async with face(bench) as http:
         reply = await http.chat(tools=[function("t__w")], stream=stream)
     assert reply.status in (200, 424)
@@ -281,6 +281,15 @@ async def test_headers_do_not_wait_for_a_slow_model_and_silence_is_filled(monkey
         reply = await visit.run(http.app)
     assert b": ping\n\n" in reply.body
     assert reply.body.index(b'"role"') < reply.body.index(b": ping") < reply.body.index(b"late")
+
+
+async def test_after_an_effect_and_some_text_too():
+    """Text came after the effect: the stream had begun, so the error is in it."""
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench([call("t__w")], [TextDelta("wrote"), ProviderUnavailable("lost")], tools=tools, gate=ALLOW_WRITES)
+    async with face(bench) as http:
+        chunks = await http.chunks(tools=[function("t__w")])
+    assert chunks[-1]["error"]["type"] == "invalid_request_error" and "lost" in chunks[-1]["error"]["message"]
 
 
 async def test_a_session_remembers_for_clients_that_want_it():

@@ -52,6 +52,29 @@ async def test_at_once_both_follow_one_turn(stream):
     assert len(under.tools.calls) == 1
 
 
+async def test_afterwards_all_who_ask_at_once_are_given_the_reply(monkeypatch):
+    under = bench()
+    put_new = under.store.put_new
+
+    async def put_slowly(document):
+        await asyncio.sleep(0.01)
+        return await put_new(document)
+
+    async with face(under) as http:
+        first = await ask(http).run(http.app)
+        monkeypatch.setattr(under.store, "put_new", put_slowly)
+        replies = await asyncio.gather(*[ask(http).run(http.app) for _ in range(5)])
+    assert {reply.body for reply in replies} == {first.body} and len(under.tools.calls) == 1
+
+
+async def test_a_key_is_not_taken_by_a_request_for_which_there_was_no_room(monkeypatch):
+    async with face(bench()) as http:
+        monkeypatch.setattr(http.service.live, "_max_turns", 0)
+        assert (await ask(http).run(http.app)).status == 503
+        monkeypatch.undo()
+        assert (await ask(http).run(http.app)).status == 200
+
+
 async def test_a_client_whose_connection_broke_finds_its_turn_again():
     go = asyncio.Event()
     under = bench(wait=go)

@@ -8,8 +8,9 @@ from aish.errors import ProviderUnavailable
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, SystemMessage, TextPart, ToolCall, ToolMessage, UserMessage
+from aish.types.tools import Effect
 from aish.types.usage import Usage
-from support.engines import Bench, Tools, call
+from support.engines import Bench, Tools, call, policy_gate
 from support.http_face import face
 
 BODY = {"model": "scripted:model", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]}
@@ -148,3 +149,11 @@ async def test_tokens_are_counted_without_asking_the_model():
         tokens = await http.ask("POST", "/tokenize", {"model": "scripted:model", "content": "one two three"})
     assert reply.json["input_tokens"] > 0 and bench.scripted.requests == []
     assert tokens.json == {"count": 3, "max_model_len": 8192, "estimated": False}
+
+
+async def test_a_failure_after_an_effect_is_not_one_that_clients_retry():
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    steps = [call("t__w")], [TextDelta("wrote"), ProviderUnavailable("lost")]
+    async with face(Bench(*steps, tools=tools, gate=policy_gate(write="allow")), tools=["t__*"]) as http:
+        told = await events(http)
+    assert told[-1]["error"]["type"] == "invalid_request_error"

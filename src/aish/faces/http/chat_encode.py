@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.problems import INVALID, Problem, openai_shape, problem_of_failure
+from aish.faces.http.problems import INVALID, Problem, openai_shape, problem_of_failure, settled
 from aish.types.events import (
     LIMIT_ENDS,
     ArgumentsDelta,
@@ -92,6 +92,7 @@ class ChatStream:
         self._trace = trace
         self._narrative = Narrative()
         self.failed: Problem | None = None
+        self.effects = False
 
     def opening(self) -> bytes:
         return self._delta({"role": "assistant", "content": ""})
@@ -107,7 +108,7 @@ class ChatStream:
         return b"".join(pieces)
 
     def failure(self, problem: Problem) -> bytes:
-        return b"data: " + _encode(openai_shape(problem)) + b"\n\n" + DONE
+        return b"data: " + _encode(openai_shape(settled(problem, effects=self.effects))) + b"\n\n" + DONE
 
     def _text(self, text: str) -> bytes:
         return self._text_head + _encode(self._narrative.text(text)) + b'},"logprobs":null,"finish_reason":null}]}\n\n'

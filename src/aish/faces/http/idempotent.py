@@ -54,6 +54,7 @@ class _Recording:
 
     def __init__(self, id: str, scope: Scope, body: bytes, digest: str) -> None:
         self.digest = digest
+        self.beginning: asyncio.Task[_Kept | None] | None = None
         self.live = LiveTurn(id, kept_bytes=MAX_REPLY_BYTES)
         self.begun = asyncio.Event()
         self.status = 0
@@ -95,14 +96,36 @@ class Idempotent:
         recording = self._recordings.get(id)
         if recording is None:
             recording = self._recordings[id] = _Recording(id, scope, body, digest)
-            if (kept := await self._taken(id, digest)) is not None:
-                del self._recordings[id]
-                await _give_again(exchange, _checked(kept, digest))
-                return
-            self._service.live.start(recording.live, self._run(id, recording, answer))
         elif recording.digest != digest:
             raise _other_request()
-        await _follow(exchange, recording)
+        if recording.beginning is None:
+            recording.beginning = asyncio.create_task(self._begin(id, recording, answer))
+        # Whoever comes before it is known what is kept under the key waits for it, too.
+        kept = await asyncio.shield(recording.beginning)
+        if kept is not None:
+            await _give_again(exchange, _checked(kept, digest))
+        else:
+            await _follow(exchange, recording)
+
+    async def _begin(self, id: str, recording: _Recording, answer: Answer) -> _Kept | None:
+        """What is kept under this key; None: nothing was, and it is being answered from now on."""
+        begun = False
+        try:
+            kept = await self._taken(id, recording.digest)
+            if kept is None:
+                await self._start(id, recording, answer)
+                begun = True
+            return kept
+        finally:
+            if not begun:
+                self._recordings.pop(id, None)
+
+    async def _start(self, id: str, recording: _Recording, answer: Answer) -> None:
+        try:
+            self._service.live.start(recording.live, self._run(id, recording, answer))
+        except Problem:
+            await self._service.store.delete(KIND, id)  # or the key would be taken by a request that never ran
+            raise
 
     async def _taken(self, id: str, digest: str) -> _Kept | None:
         """What is there under this key; None: nothing was, and it is ours now."""

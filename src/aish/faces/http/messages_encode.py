@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from aish.faces.http.chat_encode import PARAGRAPH, Narrative, closing_words
-from aish.faces.http.problems import INVALID, Problem, anthropic_shape, problem_of_failure
+from aish.faces.http.problems import INVALID, Problem, anthropic_shape, problem_of_failure, settled
 from aish.types.events import (
     LIMIT_ENDS,
     ArgumentsDelta,
@@ -100,6 +100,7 @@ class MessagesStream:
         self._calls: set[str] = set()
         self._narrative = Narrative()
         self.failed: Problem | None = None
+        self.effects = False
 
     def opening(self) -> bytes:
         message = message_object(self._id, self._model, [], None, Usage())
@@ -109,7 +110,7 @@ class MessagesStream:
         return b"".join([piece for event in events for piece in self._pieces(event)])
 
     def failure(self, problem: Problem) -> bytes:
-        return b"event: error\ndata: " + _encode(anthropic_shape(problem)) + b"\n\n"
+        return b"event: error\ndata: " + _encode(anthropic_shape(settled(problem, effects=self.effects))) + b"\n\n"
 
     def _pieces(self, event: Event) -> list[bytes]:
         body = event.body

@@ -60,6 +60,13 @@ def anthropic_shape(problem: Problem) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 
 
+def settled(problem: Problem, *, effects: bool) -> Problem:
+    """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
+    if effects and (problem.status >= 500 or problem.status == 429):
+        return Problem(424, problem.message, type=INVALID, code=problem.code)
+    return problem
+
+
 def bad_field(field: str, why: str) -> Problem:
     return Problem(400, f"{field}: {why}", param=field, code="invalid_value")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.problems import INVALID, Problem, problem_of_failure
+from aish.faces.http.problems import INVALID, Problem, problem_of_failure, settled
 from aish.faces.http.responses_forms import (
     MESSAGE,
     SUMMARY,
@@ -110,7 +110,7 @@ class ResponseStream(ItemWriter):
         return self._end("completed", completed_at=at)
 
     def fail(self, problem: Problem) -> bytes:
-        self.failed = self._settled(problem)
+        self.failed = settled(problem, effects=self._effects)
         return self._end("failed", error=error_object(self.failed))
 
     def cancel(self) -> bytes:
@@ -138,12 +138,6 @@ class ResponseStream(ItemWriter):
             pieces += self._leave(opened)
         self._calls.clear()
         return pieces
-
-    def _settled(self, problem: Problem) -> Problem:
-        """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
-        if self._effects and (problem.status >= 500 or problem.status == 429):
-            return Problem(424, problem.message, type=INVALID, code=problem.code)
-        return problem
 
     def _other(self, event: Event) -> list[bytes]:
         body, call = event.body, event.call

@@ -9,7 +9,7 @@ from aish.errors import AishError
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
-from aish.faces.http.problems import INVALID, Problem, problem_of
+from aish.faces.http.problems import Problem, problem_of, settled
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Encoder, Watch
 from aish.ports import Ask
@@ -19,9 +19,11 @@ from aish.types.tools import Effect
 
 
 class Streamer(Encoder, Protocol):
-    """`failed` is set by `encode` when the turn has failed; the stream may still be able to say so with a status."""
+    """`failed` is set by `encode` when the turn has failed; the stream may still be able to say so with a status.
+    `effects`: something has been done that must not be done again."""
 
     failed: Problem | None
+    effects: bool
 
     def encode(self, events: Sequence[Event]) -> bytes: ...
 
@@ -40,7 +42,6 @@ async def stream_turn(
     service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
 ) -> None:
     meter = TurnMeter(service.metrics)
-    effects = False
     async with _watch(service, exchange, streamer) as watch:
         try:
             async with service.engine.turn(request, ask=ask) as batches:
@@ -48,16 +49,16 @@ async def stream_turn(
                     if not exchange.started:
                         _name_turn(exchange, events)
                     meter.see(events)
-                    effects = effects or _had_effect(events)
+                    streamer.effects = streamer.effects or _had_effect(events)
                     data = streamer.encode(events)
                     if streamer.failed is not None and not exchange.started:
                         raise streamer.failed
                     if data:
                         await watch.send(data)
             if streamer.failed is not None:
-                exchange.failed_status = _settled(streamer.failed, effects=effects).status
+                exchange.failed_status = _settled(streamer.failed, effects=streamer.effects).status
         except (AishError, Problem) as exc:
-            problem = _settled(exc, effects=effects)
+            problem = _settled(exc, effects=streamer.effects)
             if not exchange.started:
                 raise problem from exc
             exchange.failed_status = problem.status
@@ -104,8 +105,4 @@ def _had_effect(events: Sequence[Event]) -> bool:
 
 
 def _settled(error: AishError | Problem, *, effects: bool) -> Problem:
-    """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
-    problem = error if isinstance(error, Problem) else problem_of(error)
-    if effects and (problem.status >= 500 or problem.status == 429):
-        return Problem(424, problem.message, type=INVALID, code=problem.code)
-    return problem
+    return settled(error if isinstance(error, Problem) else problem_of(error), effects=effects)
