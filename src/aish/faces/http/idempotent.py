@@ -159,6 +159,19 @@ class Idempotent:
 
 
 async def _follow(exchange: Exchange, recording: _Recording) -> None:
+    following = asyncio.create_task(_pass_on(exchange, recording))
+    try:
+        await asyncio.shield(following)
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is None or following.cancelled():
+            raise
+        # The server ends: the turn does, too, and its last words are passed on.
+        task.uncancel()
+        recording.live.stop()
+        await following
+
+
+async def _pass_on(exchange: Exchange, recording: _Recording) -> None:
     ended = asyncio.ensure_future(recording.begun.wait())
     gone = asyncio.ensure_future(exchange.gone())
     try:

@@ -38,6 +38,13 @@ class Problem(Exception):
         self.headers = tuple(headers)
 
 
+class ShutDown(Problem):
+    """The server ends before the request was answered."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "aish was shut down before this was answered", type=SERVER, code="shut_down")
+
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",

@@ -93,7 +93,7 @@ class Responses:
         making = self._making(caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
         watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
-        async with watch, aclosing(making.pieces()) as pieces:
+        async with watch, aclosing(making.pieces(watch.until_shut_down())) as pieces:
             async for data in pieces:
                 await watch.send(data)
             if making.stream.failed is not None:
@@ -104,7 +104,7 @@ class Responses:
         making = self._making(caller, plan, has_begun=lambda: False)
         config = self._service.config
         watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
-        async with watch, aclosing(making.pieces()) as pieces:
+        async with watch, aclosing(making.pieces(watch.until_shut_down())) as pieces:
             async for _ in pieces:
                 pass
         await exchange.reply(200, making.stream.whole)

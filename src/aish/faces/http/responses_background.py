@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, aclosing
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.live import LiveTurn
-from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.problems import Problem, ShutDown, bad_field
 from aish.faces.http.responses_again import Again, cut
 from aish.faces.http.responses_elsewhere import Elsewhere
 from aish.faces.http.responses_encode import ResponseStream
@@ -116,10 +116,9 @@ class Background:
         stream = making.stream
         if stream.whole:
             return
-        if problem is None and not self._turns.closing:
-            last = stream.cancel()
-        else:
-            last = stream.fail(problem or Problem(503, "aish was shut down before this response was made"))
+        if problem is None and self._turns.closing:
+            problem = ShutDown()
+        last = stream.cancel() if problem is None else stream.fail(problem)
         await making.keep()
         live.push(last, stream.number - live.next_number)
 

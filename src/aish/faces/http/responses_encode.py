@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.problems import INVALID, Problem, problem_of_failure, settled
+from aish.faces.http.problems import INVALID, Problem, ShutDown, problem_of_failure, settled
 from aish.faces.http.responses_forms import (
     MESSAGE,
     SUMMARY,
@@ -110,7 +110,9 @@ class ResponseStream(ItemWriter):
         return self._end("completed", completed_at=at)
 
     def fail(self, problem: Problem) -> bytes:
-        self.failed = settled(problem, effects=self._effects)
+        # A call that was broken off may have had its effect, too.
+        broken_off = isinstance(problem, ShutDown) and bool(self._calls)
+        self.failed = settled(problem, effects=self._effects or broken_off)
         return self._end("failed", error=error_object(self.failed))
 
     def cancel(self) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 
 import msgspec
 
@@ -45,14 +45,19 @@ class Making:
         self._has_begun = has_begun
         self._transcript = Transcript()
 
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The stream after its opening. What goes wrong before anything was said is raised, as Problem."""
+    async def pieces(self, within: AbstractContextManager[None] | None = None) -> AsyncGenerator[bytes, None]:
+        """The stream after its opening. What goes wrong before anything was said is raised, as Problem.
+
+        `within`, in which the turns run, may make a Problem of their being cancelled.
+        """
+        plan = self.plan
         try:
-            plan = self.plan
-            async with aclosing(self._turn(plan.request) if plan.first is None else self._both(plan.first)) as batches:
-                async for events in batches:
-                    if data := self._feed(events):
-                        yield data
+            turns = self._turn(plan.request) if plan.first is None else self._both(plan.first)
+            with within or nullcontext():
+                async with aclosing(turns) as batches:
+                    async for events in batches:
+                        if data := self._feed(events):
+                            yield data
             last = self.stream.finish()
         except (AishError, Problem) as exc:
             problem = exc if isinstance(exc, Problem) else problem_of(exc)

@@ -24,6 +24,8 @@ from aish.types.limits import Limits
 
 _DAY_MS = 86_400_000
 _SWEEP_S = 3600.0
+# For requests that were broken off to write down and to say so.
+_LAST_WORDS_S = 5.0
 
 
 class Generation:
@@ -126,7 +128,7 @@ class Service:
         finally:
             sweeping.cancel()
             await asyncio.gather(sweeping, *self._closing, return_exceptions=True)
-            await self._generation.close(0)
+            await self._generation.close(_LAST_WORDS_S)
 
     async def reload(self, runtime: Runtime) -> None:
         """From now on by this configuration. If it cannot be opened, nothing changes."""

@@ -9,11 +9,11 @@ from aish.errors import AishError
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
-from aish.faces.http.problems import Problem, problem_of, settled
+from aish.faces.http.problems import Problem, ShutDown, problem_of, settled
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Encoder, Watch
 from aish.ports import Ask
-from aish.types.events import Event, ToolResult, TurnStarted
+from aish.types.events import Event, ToolCallReady, ToolResult, TurnStarted
 from aish.types.requests import TurnRequest
 from aish.types.tools import Effect
 
@@ -41,24 +41,26 @@ class Whole(Protocol):
 async def stream_turn(
     service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
 ) -> None:
-    meter = TurnMeter(service.metrics)
+    meter, deeds = TurnMeter(service.metrics), _Deeds()
     async with _watch(service, exchange, streamer) as watch:
         try:
-            async with service.engine.turn(request, ask=ask) as batches:
-                async for events in batches:
-                    if not exchange.started:
-                        _name_turn(exchange, events)
-                    meter.see(events)
-                    streamer.effects = streamer.effects or _had_effect(events)
-                    data = streamer.encode(events)
-                    if streamer.failed is not None and not exchange.started:
-                        raise streamer.failed
-                    if data:
-                        await watch.send(data)
+            with watch.until_shut_down():
+                async with service.engine.turn(request, ask=ask) as batches:
+                    async for events in batches:
+                        if not exchange.started:
+                            _name_turn(exchange, events)
+                        meter.see(events)
+                        deeds.see(events)
+                        streamer.effects = deeds.had_effect
+                        data = streamer.encode(events)
+                        if streamer.failed is not None and not exchange.started:
+                            raise streamer.failed
+                        if data:
+                            await watch.send(data)
             if streamer.failed is not None:
-                exchange.failed_status = _settled(streamer.failed, effects=streamer.effects).status
+                exchange.failed_status = deeds.settled(streamer.failed).status
         except (AishError, Problem) as exc:
-            problem = _settled(exc, effects=streamer.effects)
+            problem = deeds.settled(exc)
             if not exchange.started:
                 raise problem from exc
             exchange.failed_status = problem.status
@@ -71,19 +73,19 @@ async def stream_turn(
 async def collect_turn(
     service: Service, exchange: Exchange, caller: Caller, whole: Whole, request: TurnRequest, ask: Ask | None
 ) -> bytes:
-    meter = TurnMeter(service.metrics)
-    effects = False
-    async with _watch(service, exchange, None):
+    meter, deeds = TurnMeter(service.metrics), _Deeds()
+    async with _watch(service, exchange, None) as watch:
         try:
-            async with service.engine.turn(request, ask=ask) as batches:
-                async for events in batches:
-                    _name_turn(exchange, events)
-                    meter.see(events)
-                    effects = effects or _had_effect(events)
-                    whole.feed(events)
+            with watch.until_shut_down():
+                async with service.engine.turn(request, ask=ask) as batches:
+                    async for events in batches:
+                        _name_turn(exchange, events)
+                        meter.see(events)
+                        deeds.see(events)
+                        whole.feed(events)
             return whole.body()
         except (AishError, Problem) as exc:
-            raise _settled(exc, effects=effects) from exc
+            raise deeds.settled(exc) from exc
         finally:
             await service.keys.spend(caller, meter.usage)
 
@@ -99,10 +101,24 @@ def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Wat
     return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
 
 
-def _had_effect(events: Sequence[Event]) -> bool:
-    results = [event.body for event in events if isinstance(event.body, ToolResult)]
-    return any(result.effect not in (None, Effect.READ) for result in results)
+class _Deeds:
+    """What a turn has done that must not be done again."""
 
+    def __init__(self) -> None:
+        self.had_effect = False
+        self._open: set[str] = set()  # calls without a result
 
-def _settled(error: AishError | Problem, *, effects: bool) -> Problem:
-    return settled(error if isinstance(error, Problem) else problem_of(error), effects=effects)
+    def see(self, events: Sequence[Event]) -> None:
+        for event in events:
+            body = event.body
+            if isinstance(body, ToolCallReady):
+                self._open.add(event.call)
+            elif isinstance(body, ToolResult):
+                self._open.discard(event.call)
+                self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
+
+    def settled(self, error: AishError | Problem) -> Problem:
+        """A call that was broken off may have had its effect, too."""
+        problem = error if isinstance(error, Problem) else problem_of(error)
+        broken_off = isinstance(error, ShutDown) and bool(self._open)
+        return settled(problem, effects=self.had_effect or broken_off)

@@ -8,10 +8,13 @@ what fails at once is an error with its own status; they do not wait longer, sin
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
 from aish.faces.asgi import Exchange
+from aish.faces.http.problems import ShutDown
 
 # How long the headers wait for the first news.
 HEADERS_S = 1.0
@@ -66,6 +69,17 @@ class Watch:
         if self._gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
             raise ClientGone from exc
+
+    @contextmanager
+    def until_shut_down(self) -> Iterator[None]:
+        """Whoever is cancelled in here although the client is there is told by ShutDown, and can still say so."""
+        try:
+            yield
+        except asyncio.CancelledError as exc:
+            if self._gone or self._task is None:
+                raise
+            self._task.uncancel()
+            raise ShutDown from exc
 
     async def send(self, data: bytes) -> None:
         if not self._exchange.started:
