@@ -129,4 +129,9 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
     "§18 a retried request does not run twice": ("faces/http/test_idempotent.py::*",),
     "§18 keys, limits, approvals, sessions, reload": ("faces/http/test_operations.py::*",),
+    "§19 a real shell and a model at one prompt": (
+        "e2e/test_shell.py::*",
+        "tools/livebash/*.py::*",
+        "faces/shell/*.py::*",
+    ),
 }

@@ -125,7 +125,12 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     """The executor calls the registry, the registry its sources, an MCP source its session; nobody else does."""
     callers = {name for name in _callers({"call"}) if not name.startswith("safety/")}  # whose calls are of commands
     assert callers == {"engine/execute.py", "tools/registry.py"}
-    assert _callers({"call_tool"}) <= {"tools/mcp/server.py", "faces/admin/mcp.py", "faces/mcp/protocol.py"}
+    assert _callers({"call_tool"}) <= {
+        "tools/mcp/server.py",
+        "faces/admin/mcp.py",
+        "faces/mcp/protocol.py",
+        "faces/shell/carrying_out.py",
+    }
 
 
 def test_processes_are_started_only_by_those_who_own_one():

@@ -118,6 +118,9 @@ class LiveShell(Protocol):
     def resolve(self, word: str) -> WordKind | None:
         """What the first word of a line is; quick enough for every key."""
 
+    async def refresh(self, timeout_s: float = 2.0) -> None:
+        """Learn the aliases, functions and programs of now."""
+
     async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions: ...
 
     async def run_user(self, line: str, terminal: int | None) -> RunResult:

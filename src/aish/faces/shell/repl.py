@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -35,6 +35,7 @@ from aish.types.messages import user
 from aish.types.requests import TurnRequest
 
 _NOT_FOUND = 127
+_REFRESH_S = 1.0
 _WRONG = "What went wrong with the last command, and how do I mend it?"
 
 MakeAsk = Callable[[Shell], Ask]
@@ -45,11 +46,12 @@ async def run_shell(
     engine: Engine, runtime: Runtime, request: TurnRequest, output: Output, *, ask: MakeAsk, view: MakeView
 ) -> int:
     config = runtime.config.shell
+    notices = Notices(output)
     async with AsyncExitStack() as stack:
         shell = Shell(
             engine,
             runtime,
-            await _open_live(stack, runtime, output),
+            await _open_live(stack, runtime, notices),
             output,
             _not_yet,
             msgspec.structs.replace(request, system="\n\n".join(filter(None, (CONTRACT, request.system)))),
@@ -57,30 +59,53 @@ async def run_shell(
             highlight=config.highlight,
             reasoning=config.reasoning,
         )
-        return await _Repl(shell, ask, view).loop()
+        return await _Repl(shell, ask, view, notices).loop()
 
 
 async def _not_yet(question: str, typed: str) -> str | None:
     return None
 
 
-async def _open_live(stack: AsyncExitStack, runtime: Runtime, output: Output) -> LiveShell | None:
+class Notices:
+    """What the live shell has to say. Held while a program has the terminal: it would come out crooked."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._held: list[str] | None = None
+
+    def say(self, text: str) -> None:
+        if self._held is None:
+            self._output.note(f"· {text}")
+        else:
+            self._held.append(text)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for text in held:
+                self.say(text)
+
+
+async def _open_live(stack: AsyncExitStack, runtime: Runtime, notices: Notices) -> LiveShell | None:
     def show(data: bytes) -> None:
         sys.stdout.write(data.decode("utf-8", "replace"))
         sys.stdout.flush()
 
     try:
-        return await stack.enter_async_context(
-            runtime.live_shell(on_output=show, on_notice=lambda text: output.note(f"· {text}"))
-        )
+        return await stack.enter_async_context(runtime.live_shell(on_output=show, on_notice=notices.say))
     except (ImportError, ProcessError) as exc:
-        output.note(f"· there is no live shell here ({exc}); every line goes to the model")
+        notices.say(f"there is no live shell here ({exc}); every line goes to the model")
         return None
 
 
 class _Repl:
-    def __init__(self, shell: Shell, ask: MakeAsk, view: MakeView) -> None:
+    def __init__(self, shell: Shell, ask: MakeAsk, view: MakeView, notices: Notices) -> None:
         self._shell = shell
+        self._notices = notices
         self._make_ask = ask
         self._make_view = view
         plain = not sys.stdout.isatty() or _is_plain(shell.runtime)
@@ -124,7 +149,7 @@ class _Repl:
 
     async def _take(self, line: str) -> None:
         self._warned_of_jobs = False
-        routed = self._route(line)
+        routed = await self._routed(line)
         try:
             match routed.goal:
                 case Goal.META:
@@ -138,9 +163,17 @@ class _Repl:
         except AishError as exc:
             self._shell.output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
 
-    def _route(self, line: str) -> Routed:
+    async def _routed(self, line: str) -> Routed:
+        """A word that the shell does not know may be one that the last command has just made."""
         live = self._shell.live
-        return route(line, live.resolve if live else lambda word: None)
+        if live is None:
+            return route(line, lambda word: None)
+        routed = route(line, live.resolve)
+        if routed.goal is not Goal.MODEL or routed.sure:
+            return routed
+        with suppress(ProcessError):
+            await live.refresh(_REFRESH_S)
+        return route(line, live.resolve)
 
     async def _run_typed(self, routed: Routed) -> None:
         if not routed.text:
@@ -164,7 +197,8 @@ class _Repl:
         if shell.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
-        result = await shell.live.run_user(line, terminal)
+        with self._notices.held():
+            result = await shell.live.run_user(line, terminal)
         shell.status = "" if result.status == 0 else f"[{result.status}]"
         self._typed = result.typed_ahead
         if result.end is RunEnd.EXITED:

@@ -1,0 +1,283 @@
+"""`aish` as a person uses it: on a real terminal, with a real bash, against scripted models."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from support.eventually import eventually
+from support.terminal import Terminal, terminal
+
+SCRIPT = [[{"text": "Try this:\n\nCMD: echo from-the-model\n\n"}, {"text": "```\nCMD: echo never\n```\n"}]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    tmp_path = tmp_path / "person"
+    (tmp_path / "home").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "home" / ".bashrc").write_text("alias hi='echo hi-from-alias'\nexport FROMRC=yes\n")
+    return tmp_path
+
+
+def config(home: Path, text: str) -> None:
+    folder = home / "home" / ".config" / "aish"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(text)
+
+
+def model(home: Path, steps: object) -> str:
+    file = home / "script.json"
+    file.write_text(json.dumps(steps))
+    config(home, f'[providers.play]\nkind = "scripted"\nfile = "{file}"\n')
+    return "play:script"
+
+
+@asynccontextmanager
+async def shell(home: Path, *words: str, ready: bool = True, **env: str):
+    given = {
+        "HOME": str(home / "home"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        **env,
+    }
+    command = [sys.executable, "-m", "aish", *(words or ("--model", "scripted:fake-tool"))]
+    async with terminal(command, env=given, cwd=home / "work") as term:
+        if ready:
+            await term.prompts()
+        yield term
+
+
+async def did(term: Terminal, line: str, seen: str) -> None:
+    await term.enter(line)
+    await term.sees(seen)
+    await term.prompts()
+
+
+async def test_commands_run_in_a_real_bash_that_remembers(home):
+    async with shell(home) as term:
+        await did(term, "echo $FROMRC-rc", "yes-rc")
+        await did(term, "hi", "hi-from-alias")
+        await did(term, "mkdir deep && cd deep && pwd", "work/deep")
+        await did(term, "export X=41; f() { echo f$((X+1)); }", "export")
+        await did(term, "f", "f42")
+
+
+async def test_the_mark_shows_where_a_line_goes_while_it_is_typed(home):
+    async with shell(home) as term:
+        await did(term, "true", "$ true")
+        term.press("ls -l")
+        await term.sees("$ ls -l")
+        term.press("\x15what is this")
+        await term.sees("✦ what is this")
+        term.press("\x15:mod")
+        await term.sees(": :mod")
+
+
+async def test_a_question_is_answered_and_its_tool_is_shown(home):
+    async with shell(home) as term:
+        await did(term, "please add 2 and 3 for me", "The result of runtime__add is 5.")
+        assert "runtime__add" in term.text
+
+
+async def test_what_was_run_goes_along_with_the_next_question_and_quiet_runs_do_not(home):
+    async with shell(home) as term:
+        await did(term, "echo seen-by-the-model", "$ echo seen")
+        await did(term, "!!echo hidden-from-it", "hidden-from-it")
+        await did(term, "? repeat what I gave you", "The result of runtime__echo is")
+        answer = term.text.rpartition("The result of runtime__echo is")[2]
+        assert "seen-by-the-model" in answer and "hidden" not in answer
+
+
+async def test_a_full_screen_program_works_and_leaves_the_screen_as_it_was(home):
+    async with shell(home) as term:
+        await did(term, "echo before", "before")
+        await term.enter("printf '\\033[?1049h\\033[2J\\033[HFULL SCREEN'; read -rsn1 key; printf '\\033[?1049l'")
+        await term.sees("FULL SCREEN")
+        term.press("q")
+        await term.prompts()
+        await did(term, "echo after", "after")
+
+
+async def test_ctrl_c_stops_a_program_and_not_the_shell(home):
+    async with shell(home) as term:
+        await term.enter("sh -c 'echo begun; sleep 60'")
+        await term.sees("\nbegun")
+        term.press("\x03")
+        await term.sees("[130]")
+        await did(term, "echo alive", "alive")
+
+
+async def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(home):
+    name = model(home, [[{"text": "so far so good "}, {"wait_s": 60}, {"text": "never"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? tell me")
+        await term.sees("so far so good")
+        term.press("\x03")
+        await term.sees("stopped")
+        await term.prompts()
+        await did(term, ":history", "so far so good")
+
+
+async def test_a_program_that_leaves_the_terminal_raw_does_no_harm(home):
+    async with shell(home) as term:
+        await term.enter("stty raw -echo")
+        await term.prompts()
+        await did(term, "echo still-fine", "still-fine")
+
+
+async def test_exit_leaves_with_its_code_and_ctrl_d_leaves(home):
+    async with shell(home) as term:
+        await term.enter("exit 7")
+        assert await term.ends() == 7
+    async with shell(home) as term:
+        term.press("\x04")
+        assert await term.ends() == 0
+
+
+async def test_a_bash_that_is_killed_is_followed_by_another(home):
+    async with shell(home) as term:
+        await did(term, "export GONE=1", "export")
+        await term.enter("kill -9 $$")
+        await term.sees("here is a new one")
+        await term.prompts()
+        await did(term, "echo [${GONE:-not-there}]", "[not-there]")
+
+
+async def test_a_proposal_is_run_when_the_person_says_so_and_never_from_a_fence(home):
+    name = model(home, SCRIPT)
+    async with shell(home, "--model", name) as term:
+        await term.enter("? what now")
+        await term.sees("[r]un")
+        assert "echo never" not in term.text.rpartition("$ echo")[2]
+        await term.enter("r")
+        await term.sees("tell the model what came out?")
+        assert "from-the-model" in term.text.rpartition("[r]un")[2]
+        await term.enter("n")
+        await term.prompts()
+
+
+async def test_a_proposal_can_be_edited_and_skipped(home):
+    name = model(home, SCRIPT)
+    async with shell(home, "--model", name) as term:
+        await term.enter("? what now")
+        await term.sees("[r]un")
+        await term.enter("e")
+        await term.sees("$ echo from-the-model")
+        term.press("-edited\r")
+        await eventually(lambda: term.text.count("[r]un") == 2)
+        await term.enter("r")
+        await term.sees("from-the-model-edited")
+        await term.enter("n")
+        await term.prompts()
+
+
+async def test_escape_codes_in_a_reply_are_shown_not_obeyed(home):
+    name = model(home, [[{"text": "before \x1b[2J\x1b[31mred\x07 after"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, "? go", "after")
+        assert "before" in term.text
+
+
+async def test_a_paste_of_many_lines_is_one_entry(home):
+    async with shell(home) as term:
+        lines = "\n".join(f"echo line-{n}" for n in range(200))
+        term.press(f"\x1b[200~{lines}\x1b[201~")
+        await term.sees("echo line-199")
+        term.press("\r")
+        await term.sees("\nline-199")
+        await term.prompts()
+
+
+async def test_twenty_megabytes_of_output_pass(home):
+    async with shell(home) as term:
+        term.skims = True
+        await term.enter("head -c 20000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo THE-$((40+2))")
+        await eventually(lambda: b"THE-42" in term.raw, 60)
+        await term.prompts()
+
+
+async def test_a_resize_reaches_the_programs(home):
+    async with shell(home) as term:
+        term.resize(25, 60)
+        await did(term, "stty size", "25 60")
+
+
+async def test_meta_commands_answer_and_unknown_ones_suggest(home):
+    async with shell(home) as term:
+        await did(term, ":help session", ":resume")
+        await did(term, ":modle x", "did you mean :model")
+        await did(term, ":model", "model: scripted:fake-tool")
+        await did(term, ":safety check rm -rf /tmp/x", "remove")
+        await did(term, ":mcp", "no MCP servers")
+        await did(term, ":norris clean up", "does not have yet")
+        await term.enter(":quit")
+        assert await term.ends() == 0
+
+
+async def test_sessions_are_listed_and_resumed(home):
+    async with shell(home) as term:
+        await did(term, "? remember the word zebra", "zebra")
+        await did(term, ":sessions", "turns")
+        await did(term, ":reset", "a new conversation")
+        await did(term, ":resume", "going on with")
+        assert "zebra" in term.text.rpartition("going on with")[2]
+
+
+async def test_the_history_is_shared_between_runs(home):
+    async with shell(home) as term:
+        await did(term, "echo first-run", "first-run")
+        await term.enter(":quit")
+        await term.ends()
+    async with shell(home) as term:
+        term.press("\x1b[A\x1b[A")
+        await term.sees("$ echo first-run")
+
+
+async def test_completion_comes_from_the_live_bash_and_from_aish(home):
+    (home / "work" / "unmistakable-name.txt").touch()
+    async with shell(home) as term:
+        await did(term, "true", "$ true")
+        term.press("cat unmis\t")
+        await term.sees("cat unmistakable-name.txt")
+        term.press("\x15:sess\t")
+        await term.sees(":sessions")
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
+async def test_it_works_without_colours(home, env):
+    async with shell(home, ready=False, **env) as term:
+        await term.sees(">")
+        await term.enter("echo plain")
+        await term.sees("\nplain")
+
+
+async def test_a_job_that_prints_while_the_prompt_waits_is_shown_above_it(home):
+    async with shell(home) as term:
+        await term.enter("(sleep 0.5; echo from-the-job) &")
+        await term.sees("\nfrom-the-job")
+        await did(term, "echo ok", "\nok")
+
+
+async def test_nothing_is_left_behind_when_the_terminal_goes(home):
+    async with shell(home) as term:
+        await term.enter("sleep 987 &")
+        await term.prompts()
+        os.kill(term.pid, signal.SIGKILL)
+        await term.ends()
+    await eventually(lambda: not _running("sleep 987"))
+
+
+def _running(command: str) -> bool:
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if file.read_bytes().replace(b"\0", b" ").decode().strip() == command:
+                return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,62 @@
+"""The shell's smaller parts: proposals in a reply, what goes along with a question, the text before the line."""
+
+import subprocess
+
+import pytest
+
+from aish.faces.shell.attached import Attached
+from aish.faces.shell.prompt_line import branch_of, short_path
+from aish.faces.shell.proposals import MAX_PROPOSALS, proposals
+from aish.types.live_shell import RunResult
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("CMD: ls -la", ["ls -la"]),
+        ("Do this:\n\nCMD: ls\nand then\n  CMD: pwd\n", ["ls", "pwd"]),
+        ("CMD: `ls`", ["ls"]),
+        ("- CMD: ls", ["ls"]),
+        ("```\nCMD: rm -rf x\n```", []),
+        ("~~~bash\nCMD: rm x\n~~~\nCMD: ls", ["ls"]),
+        ("````\n```\nCMD: rm x\n````", []),
+        ("> CMD: rm x", []),
+        ("write CMD: ls to list", []),
+        ("CMD:", []),
+        ("CMD: ls\nCMD: ls", ["ls"]),
+        ("```\nCMD: never closed", []),
+    ],
+)
+def test_proposals_are_lines_of_their_own_outside_fences_and_quotations(reply, expected):
+    assert proposals(reply) == expected
+
+
+def test_a_model_in_a_loop_proposes_only_so_much():
+    assert len(proposals("\n".join(f"CMD: echo {n}" for n in range(1000)))) == MAX_PROPOSALS
+
+
+def ran(line, output="", status=0):
+    return RunResult(line, status, "/", 0.1, output)
+
+
+def test_what_was_run_is_told_once_the_newest_with_the_most_room():
+    attached = Attached(100)
+    attached.add(ran("old", "o" * 500))
+    attached.add(ran("new", "n" * 50, status=2))
+    told = attached.take()
+    assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
+    assert len(told) < 300 and "left out" in told
+    assert attached.take() == ""
+
+
+def test_a_long_path_is_cut_at_its_start_and_home_is_a_tilde():
+    assert short_path("/home/ann/x", "/home/ann") == "~/x"
+    assert short_path("/home/anna", "/home/ann") == "/home/anna"
+    assert short_path("/" + "deep/" * 30, "/home/ann").startswith("…")
+
+
+def test_the_branch_is_read_from_the_files(tmp_path):
+    (tmp_path / "inner").mkdir()
+    assert branch_of(str(tmp_path / "inner")) == ""
+    subprocess.run(["git", "init", "-q", "-b", "topic", str(tmp_path)], check=True)
+    assert branch_of(str(tmp_path / "inner")) == "topic"
