@@ -91,6 +91,13 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_sessions*",
         "e2e/test_command_line.py::test_a_session_is_continued*",
     ),
+    "§19 a real shell: one persistent bash on a pty, for the person's lines and the model's": (
+        "tools/livebash/test_live_bash.py::*",
+        "tools/livebash/test_model_lines.py::*",
+        "tools/livebash/test_asking_bash.py::*",
+        "tools/livebash/test_streams.py::*",
+        "wire/test_pty.py::*",
+    ),
     "§19 one-shot use with exit codes that scripts can use": (
         "e2e/test_command_line.py::test_a_tool_call_runs*",
         "e2e/test_command_line.py::test_what_is_piped_in*",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -65,6 +67,18 @@ async def test_a_line_that_takes_too_long_is_stopped_and_the_shell_lives(shell: 
     result = await shell.run_model(line, 0.3)
     assert result.end is RunEnd.TIMED_OUT and "never" not in result.output
     assert (await shell.run_user("echo $X", None)).output == "kept\n"
+
+
+async def test_a_signal_that_comes_late_costs_the_next_line_nothing(shell: LiveBash) -> None:
+    await shell.ready()
+    for number in range(30):
+        running = asyncio.create_task(shell.run_user(f"echo {number}", None))
+        await asyncio.sleep(0)
+        assert shell.pid is not None
+        os.kill(shell.pid, signal.SIGINT)
+        result = await running
+        assert result.end is RunEnd.DONE and result.status in (0, 130)
+    assert (await shell.run_user("echo fine", None)).output == "fine\n"
 
 
 async def test_a_line_that_cannot_be_stopped_costs_the_shell_and_says_so(shell: LiveBash) -> None:

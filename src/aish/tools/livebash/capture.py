@@ -14,10 +14,11 @@ from aish.tools.livebash.screen import ScreenWatch
 
 _ESCAPES = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
-    rb"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS, and strings
+    rb"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC, DCS, and strings
     rb"|\x1b[ -/]*[0-~]"
     rb"|[\x01-\x07\x0e-\x1a\x7f]"
 )
+_CONTROLS = re.compile(rb"[\x01-\x07\x0e-\x1b\x7f]")
 _OVERWRITTEN = re.compile(rb"(?m)^[^\n]*\r(?=[^\n\r])")
 _BACKSPACED = re.compile(rb"[^\n\x08]\x08")
 _BACKSPACES = 16  # in a row; a spinner needs a few, and each costs another pass
@@ -40,7 +41,7 @@ class OutputCapture:
         self._line = b""
 
     def add(self, data: bytes) -> None:
-        if self.total_bytes < _SNIFF_BYTES and b"\0" in data:
+        if self.total_bytes < _SNIFF_BYTES and b"\0" in data[: _SNIFF_BYTES - self.total_bytes]:
             self.binary = True
         self.total_bytes += len(data)
         shown = self.screen.feed(data)
@@ -89,7 +90,7 @@ class OutputCapture:
 
 
 def _clean(data: bytes) -> bytes:
-    if b"\x1b" in data or _has_control(data):
+    if _CONTROLS.search(data):
         data = _ESCAPES.sub(b"", data)
     data = data.replace(b"\r\n", b"\n")
     if b"\r" in data:
@@ -100,7 +101,3 @@ def _clean(data: bytes) -> bytes:
             break
         data = _BACKSPACED.sub(b"", data)
     return data.translate(None, b"\0\x08")
-
-
-def _has_control(data: bytes) -> bool:
-    return any(byte in data for byte in (b"\x07", b"\x7f", b"\x0e", b"\x0f", b"\x01", b"\x02"))

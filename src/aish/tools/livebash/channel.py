@@ -16,6 +16,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -99,7 +100,8 @@ class Channel:
 
     def say_go(self, nonce: str, mode: Mode) -> None:
         """Also again, when bash was interrupted while it waited; it knows what it has heard before."""
-        os.write(self._ctl, f"go {nonce} {mode}\n".encode())
+        with suppress(BlockingIOError):  # full of what nobody has read yet: that will do
+            os.write(self._ctl, f"go {nonce} {mode}\n".encode())
 
     def say_side(self, number: int) -> None:
         os.write(self._ctl, f"side {number}\n".encode())

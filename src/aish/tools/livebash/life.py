@@ -14,6 +14,9 @@ from aish.tools.livebash.channel import Channel, Mode, Status
 from aish.tools.livebash.markers import Mark, MarkParser
 from aish.wire.pty import Pty
 
+# A line that was interrupted before it started is offered again; whoever interrupts more often than this means it.
+_OFFERS = 3
+
 
 class Listener(Protocol):
     """Whoever runs a line: `inside` is what the line printed, `outside` what came around it."""
@@ -40,19 +43,32 @@ class Life:
         self._listener: Listener | None = None
         self._inside = False
         self._started_s = 0.0
+        self._offer_again: Callable[[], None] | None = None
+        self._offers = 0
 
     def begin(self, pty: Pty, line: str, mode: Mode, listener: Listener) -> None:
         """Only while it waits."""
         self.waiting.clear()
         self._listener = listener
         self.duration_s = 0.0
+        self._offers = 0
+        self._offer(pty, line, mode)
+
+    def _offer(self, pty: Pty, line: str, mode: Mode) -> None:
+        before = self._nonce
         pty.mend_modes()
         self._nonce, trigger = self.channel.offer(line, mode)
         self._mode = mode
-        echo = trigger[:-1] + b"\r\n"
-        self._parser.expect(self._nonce, echo=echo)
+        self._parser.expect(self._nonce, before=before, echo=trigger[:-1] + b"\r\n")
         self._started_s = time.monotonic()
+        self._offers += 1
         pty.write(trigger)
+
+        def again() -> None:
+            pty.take_back_input()  # what is left of what we typed
+            self._offer(pty, line, mode)
+
+        self._offer_again = again if self._offers < _OFFERS else None
 
     def listen(self, listener: Listener | None) -> None:
         """Who gets what comes while no line runs: the rc file may want to talk to the person."""
@@ -100,6 +116,7 @@ class Life:
     def _marked(self, mark: Mark) -> None:
         if mark is Mark.START:
             self._inside = True
+            self._offer_again = None
             self._started_s = time.monotonic()
             if self._listener is not None:
                 self._listener.started()
@@ -108,12 +125,16 @@ class Life:
             self.duration_s = time.monotonic() - self._started_s
         elif mark is Mark.WAITING:
             self._waits()
+        elif mark is Mark.STILL_WAITING and self._offer_again is not None:
+            # A late signal interrupted it while it waited, just when it was told to go: it needs to hear it again.
+            self.channel.say_go(self._nonce, self._mode)
 
     def _waits(self) -> None:
         status = self.channel.read_status()
         if status is None or status.nonce != self._nonce:
-            # Interrupted while it waited, and just after it was told to go: it needs to hear it again.
-            self.channel.say_go(self._nonce, self._mode)
+            return
+        if self._offer_again is not None:  # interrupted before it came to the line
+            self._offer_again()
             return
         self._inside = False
         self.status = status

@@ -14,6 +14,7 @@ class Mark(StrEnum):
     START = "C"
     END = "D"
     WAITING = "P"
+    STILL_WAITING = "P of the line before"
 
 
 class MarkParser:
@@ -22,12 +23,16 @@ class MarkParser:
         self._longest = 0
         self._held = b""
 
-    def expect(self, *nonces: str, echo: bytes = b"") -> None:
-        """From now on, marks with these nonces count; `echo` is left out the first time it comes."""
-        marks: dict[bytes, Mark | None] = {
-            f"\x1b]133;{mark};aish={nonce}\x07".encode(): mark for nonce in nonces for mark in Mark
-        }
-        self._patterns = marks | ({echo: None} if echo else {})
+    def expect(self, nonce: str, *, before: str = "", echo: bytes = b"") -> None:
+        """From now on, marks with this nonce count; `echo` is left out the first time it comes.
+
+        `before` is the nonce of the line before: all that can be said with it is that bash has not moved on.
+        """
+        self._patterns = {_spelled(mark, nonce): mark for mark in (Mark.START, Mark.END, Mark.WAITING)}
+        if before:
+            self._patterns[_spelled(Mark.WAITING, before)] = Mark.STILL_WAITING
+        if echo:
+            self._patterns[echo] = None
         self._longest = max(map(len, self._patterns), default=0)
 
     def feed(self, data: bytes) -> Iterator[bytes | Mark]:
@@ -76,3 +81,7 @@ class MarkParser:
                     return len(rest)
                 at = tail.find(first, at + 1)
         return 0
+
+
+def _spelled(mark: Mark, nonce: str) -> bytes:
+    return f"\x1b]133;{mark};aish={nonce}\x07".encode()

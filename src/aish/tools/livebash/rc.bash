@@ -15,6 +15,7 @@
 
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
+__aish_count=0 __aish_had=0 __aish_job=''
 
 __aish_mark() {
   builtin printf '\e]133;%s;aish=%s\a' "$1" "$__aish_nonce" >/dev/tty
@@ -67,8 +68,9 @@ __aish_hide() {
 __aish_jobs() {
   local count='\j' each
   [[ ${BASH_VERSINFO[0]} -ge 5 ]] || return 0
-  __aish_count=${count@P}
-  [[ $__aish_count != 0 ]] || return 0
+  __aish_had=$__aish_count __aish_count=${count@P} # one that has just ended does not count
+  [[ $__aish_had$__aish_count != 00 || ${!-} != "$__aish_job" ]] || return 0
+  __aish_job=${!-}
   builtin jobs -n >"$__aish_dir/jobs" 2>/dev/null || :
   while IFS= builtin read -r each; do
     [[ $each == *' Running '* ]] || builtin printf '%s\n' "$each" >/dev/tty
@@ -86,7 +88,7 @@ __aish_notices() {
 __aish_report() {
   local editing=emacs
   case :$SHELLOPTS: in *:vi:*) editing=vi ;; esac
-  builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "${__aish_count:-0}" "$editing" \
+  builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" \
     >"$__aish_dir/status" 2>/dev/null
 }
 
@@ -160,7 +162,7 @@ __aish_go() {
   PS1=$__aish_ps1 __aish_rc=''
   __aish_restore_control
   [[ -z $__aish_out ]] || { exec 2>&"$__aish_out" {__aish_out}>&-; __aish_out=''; }
-  [[ ${__aish_count:-0} == 0 ]] || __aish_notices
+  [[ $__aish_had == 0 ]] || __aish_notices
   [[ -z ${PS0-} || $__aish_mode == model || ${BASH_VERSINFO[0]} -lt 5 ]] || builtin printf '%s' "${PS0@P}" >/dev/tty
   __aish_mark C 2>/dev/null
   __aish_options "$x"
