@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run install test check format fresh-install conformance bench-mcp bench-gateway docs clean
+.PHONY: run install test check lint format fresh-install conformance bench-mcp bench-gateway docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -18,12 +18,13 @@ install: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest
 
-check: $(VENV)/.installed-dev
+check: lint test
+
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check src tests
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix src tests

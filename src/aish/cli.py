@@ -13,7 +13,22 @@ from typing import Any
 
 from aish import __version__
 
-COMMANDS = ("ask", "serve", "keys", "models", "doctor", "sessions", "config", "mcp", "safety")
+COMMANDS = (
+    "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
+)  # fmt: skip
+    "ask",
+    "serve",
+    "keys",
+    "explain",
+    "suggest",
+    "init",
+    "models",
+    "doctor",
+    "sessions",
+    "config",
+    "mcp",
+    "safety",
+)
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
@@ -23,6 +38,9 @@ commands (see `aish COMMAND --help`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
+  aish explain COMMAND     what a command line does, and what the gate says of it
+  aish suggest TEXT        a command line for what you want
+  aish init bash|zsh|fish  lines for your start-up file: Ctrl-X Ctrl-A suggests
   aish keys                make, list and revoke keys for the server
   aish models              list, pull and remove models
   aish sessions            list, show, replay, search, export and delete conversations
@@ -207,6 +225,20 @@ def serve_app(words: Sequence[str]) -> Any:
     return http_serve.make_app(arguments, runtime, mcp_mount)[1]
 
 
+def _suggest_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="A command line for what you want, or what one does.")
+    parser.add_argument("text", nargs="*", help="what you want, or the command line to explain")
+    parser.add_argument("--model", "-m", default="", help="provider:model, a preset, or a bare model name")
+    _add_endpoint(parser)
+    return parser
+
+
+def _init_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Lines for your shell's start-up file.")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    return parser
+
+
 def _keys_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Keys for `aish serve`.")
     actions = parser.add_subparsers(dest="action", metavar="create|list|revoke")
@@ -233,6 +265,9 @@ _PARSERS = {
     "safety": _safety_parser,
     "serve": _serve_parser,
     "keys": _keys_parser,
+    "suggest": _suggest_parser,
+    "explain": _suggest_parser,
+    "init": _init_parser,
 }
 
 _USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list"}
@@ -260,6 +295,14 @@ def _dispatch(arguments: argparse.Namespace) -> int:
 
             runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
             return http_serve.run(arguments, runtime, mcp_mount, partial(serve_app, arguments.words))
+        case "suggest" | "explain":
+            from aish.faces.shell import suggest
+
+            return suggest.run(arguments, wiring.runtime(arguments.endpoint))
+        case "init":
+            from aish.faces.shell import suggest
+
+            return suggest.init(arguments.shell)
         case "keys":
             from aish.faces.http import keys_command
 

@@ -1,0 +1,103 @@
+"""`aish suggest`, `aish explain` and `aish init`: a model at the prompt you already have.
+
+`init` prints a few lines for your shell's start-up file; they put Ctrl-X Ctrl-A on `suggest`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from aish.errors import UsageError
+from aish.faces.runtime import Runtime
+from aish.faces.shell.answer import answer
+from aish.faces.shell.heard import Heard
+from aish.faces.shell.narrate import PROVIDER_FAILED, Narrator
+from aish.faces.signals import run_until_done
+from aish.faces.terminal import Output, visible
+from aish.types.messages import user
+from aish.types.requests import TurnRequest
+
+_SUGGEST = (
+    "Turn what the user wants into one command line for their shell. Answer with that command line alone: no "
+    "explanation, no code fence, no prompt sign. If it already is a command, mend it."
+)
+_EXPLAIN = "Explain in a few short lines what this command line does, part by part, and what could go wrong:\n\n{}"
+_FENCE = re.compile(r"^```\w*\n(.*?)\n?```$", re.DOTALL)
+
+_BASH = r"""# aish: Ctrl-X Ctrl-A turns the current line into a suggestion
+__aish_suggest() {
+  local found
+  found=$(aish suggest -- "$READLINE_LINE") && [ -n "$found" ] && READLINE_LINE=$found READLINE_POINT=${#found}
+}
+bind -x '"\C-x\C-a": __aish_suggest'
+"""
+_ZSH = r"""# aish: Ctrl-X Ctrl-A turns the current line into a suggestion
+__aish_suggest() {
+  local found
+  found=$(aish suggest -- "$BUFFER" </dev/null) && [[ -n $found ]] && BUFFER=$found && CURSOR=$#BUFFER
+  zle redisplay
+}
+zle -N __aish_suggest
+bindkey '^X^A' __aish_suggest
+"""
+_FISH = r"""# aish: Ctrl-X Ctrl-A turns the current line into a suggestion
+function __aish_suggest
+    set -l found (aish suggest -- (commandline) </dev/null); and test -n "$found"; and commandline -- $found
+    commandline -f repaint
+end
+bind \cx\ca __aish_suggest
+"""
+SNIPPETS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def init(shell: str) -> int:
+    print(SNIPPETS[shell], end="")
+    return 0
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    text = " ".join(arguments.text).strip()
+    if not text:
+        raise UsageError("nothing was given", hint=f'for example: aish {arguments.command} "list files by size"')
+    work = _explain if arguments.command == "explain" else _suggest
+    return run_until_done(work(text, arguments.model, runtime))
+
+
+async def _suggest(text: str, model: str, runtime: Runtime) -> int:
+    heard = Heard()
+    output = Output()
+    request = TurnRequest(input=(user(text),), model=model, system=_SUGGEST, limits=runtime.config.limits.limits())
+    async with runtime.engine(mcp=()) as engine, engine.turn(request) as batches:
+        async for events in batches:
+            heard.see(events)
+    line = bare_command(heard.said)
+    if not line:
+        output.note("aish: the model suggested nothing")
+        return PROVIDER_FAILED
+    output.line(visible(line))
+    return 0
+
+
+async def _explain(command: str, model: str, runtime: Runtime) -> int:
+    output = Output()
+    judged = runtime.explain("shell__run", {"command": command})
+    output.note(f"{judged.verdict}: {judged.reason}")
+    for reason in judged.reasons:
+        output.note(f"  - {reason}")
+    narrator = Narrator(output)
+    question = user(_EXPLAIN.format(command))
+    async with runtime.engine(mcp=()) as engine:
+        request = TurnRequest(input=(question,), model=model, limits=runtime.config.limits.limits())
+        await answer(engine, request, narrator, None)
+    return narrator.exit_code
+
+
+def bare_command(reply: str) -> str:
+    """The one line meant to be run, without what models put around it."""
+    text = reply.strip()
+    if fenced := _FENCE.match(text):
+        text = fenced[1].strip()
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = line.removeprefix("CMD:").removeprefix("$ ").strip()
+    return line[1:-1] if len(line) > 1 and line[0] == line[-1] == "`" else line
