@@ -134,3 +134,11 @@ def test_a_parser_that_fails_leaves_the_code_plain():
 
 def test_prose_is_not_coloured():
     assert highlight_pygments.find_lexer_painter("text") is None
+
+
+@pytest.mark.timeout(30)  # without a limit of its own, tree-sitter goes on until memory is used up
+def test_what_a_grammar_never_gets_through_is_plain():
+    lines = ["[[;", r"""D|J*Go~1Y";m]]'''%</a>\=Qr]'/>\VpN}}SNoQ""", "-->}}:${6m;"] * 4
+    highlighter = find_highlighter("typescript")
+    assert ["".join(text for text, _ in highlighter.line(line)) for line in lines] == lines
+    assert coloured("typescript", "const x = 1")[0][0] == ("const", "keyword")

@@ -15,7 +15,14 @@ from aish.faces.shell.styles import PLAIN, SYNTAX, Run
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 _LASTING = frozenset({"string", "comment"})
 
+# So often a parser may give up on a block: each time costs milliseconds.
+_MAX_TOO_HARD = 3
+
 Span = tuple[int, int, str]
+
+
+class TooHard(Exception):
+    """A parser has given up on what it was shown, and begins anew with the next."""
 
 
 class Painter(Protocol):
@@ -35,6 +42,7 @@ class LineHighlighter:
     def __init__(self, painter: Painter) -> None:
         self._painter: Painter | None = painter
         self._source = ""
+        self._too_hard = 0
 
     def line(self, text: str) -> list[Run]:
         if self._painter is None:
@@ -45,6 +53,11 @@ class LineHighlighter:
             spans = self._painter.spans(self._source, start)
             if len(self._source) > self._painter.window_chars:
                 self._trim(self._painter)
+        except TooHard:
+            self._source = ""
+            self._too_hard += 1
+            self._painter = None if self._too_hard == _MAX_TOO_HARD else self._painter
+            return [(text, PLAIN)]
         except Exception:  # a lexer that fails must not take the reply with it
             self._painter = None
             return [(text, PLAIN)]
