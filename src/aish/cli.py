@@ -16,19 +16,6 @@ from aish import __version__
 COMMANDS = (
     "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
 )  # fmt: skip
-    "ask",
-    "serve",
-    "keys",
-    "explain",
-    "suggest",
-    "init",
-    "models",
-    "doctor",
-    "sessions",
-    "config",
-    "mcp",
-    "safety",
-)
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
