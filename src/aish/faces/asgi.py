@@ -16,6 +16,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Pairs = Iterable[tuple[bytes, bytes]]
 
+# In a scope: globs of the tools that the asker may use, where that is known.
+TOOLS = "aish.tools"
+
 _BODY_S = 30.0  # for a body to arrive whole; a few megabytes on a slow line
 _JSON = (b"content-type", b"application/json")
 _STREAM_HEADERS = (

@@ -6,7 +6,9 @@ import json
 import pytest
 
 from aish.errors import UsageError
+from aish.faces.http.app import App
 from aish.faces.http.keys import create_key, revoke_key
+from aish.faces.mcp.http import mcp_mount
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.tools import Effect
@@ -15,6 +17,7 @@ from support.engines import Bench, Tools, call, said
 from support.eventually import eventually
 from support.http_face import FakeRuntime, face, function
 
+JSON = "application/json"
 BODY = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
 
 
@@ -46,6 +49,36 @@ async def test_a_server_that_others_reach_does_not_start_without_keys():
             pass
     async with face(Bench(), must_have_keys=True, keys=["k"]):
         pass
+
+
+async def test_it_does_not_open_when_the_last_key_is_revoked(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.keys._REMEMBERED_S", 0.0)
+    bench = Bench([TextDelta("x")])
+    key, record = await create_key(bench.store, "ann")
+    async with face(bench, must_have_keys=True) as http:
+        assert (await http.ask("GET", "/v1/models", x_api_key=key)).status == 200
+        assert await revoke_key(bench.store, record.id)
+        assert (await http.ask("GET", "/v1/models", x_api_key=key)).status == 401
+        assert (await http.ask("GET", "/v1/models")).status == 401
+
+
+async def test_a_key_covers_tools_for_mcp_clients_too():
+    bench = Bench(tools=Tools().add("t__x").add("u__y"))
+    key, _ = await create_key(bench.store, "b", tools=("t__*",))
+    every, _ = await create_key(bench.store, "a")
+    async with face(bench) as http:
+        app = App(http.service, {"/mcp": mcp_mount(lambda: http.service.engine)})
+
+        async def asked(key, method, **params):
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            return (await http.visit("POST", "/mcp", body, x_api_key=key, content_type=JSON).run(app)).json
+
+        listed = [(await asked(one, "tools/list"))["result"]["tools"] for one in (key, every)]
+        assert [[tool["name"] for tool in tools] for tools in listed] == [["t__x"], ["t__x", "u__y"]]
+        refused = await asked(key, "tools/call", name="u__y", arguments={})
+        assert "error" in refused or refused["result"]["isError"]
+        assert not (await asked(every, "tools/call", name="u__y", arguments={}))["result"].get("isError")
+    assert [name for name, _ in bench.tools.calls] == ["u__y"]
 
 
 async def test_a_key_covers_models_tools_rate_and_budget():

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from aish.errors import AishError, ConnectionLost
+from aish.faces.asgi import TOOLS, Exchange, Receive, Scope, Send
 from aish.faces.asgi import App as Asgi
-from aish.faces.asgi import Exchange, Receive, Scope, Send
 from aish.faces.guard import Guard
 from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
@@ -75,8 +75,8 @@ class App:
             path = exchange.path.removeprefix("/api")
             if (mount := self._mounts.get(path)) is not None:
                 place = path
-                await self._service.keys.admit(exchange)
-                await mount(scope, receive, send)
+                caller = await self._service.keys.admit(exchange)
+                await mount({**scope, TOOLS: caller.tools}, receive, send)
             elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
                 await exchange.reply(204, headers=_PREFLIGHT)
             else:

@@ -85,10 +85,12 @@ async def revoke_key(store: Store, id: str) -> bool:
 
 
 class KeyRing:
-    """`given` are keys of this run only, which may do everything."""
+    """`given` are keys of this run only, which may do everything. `always`: nobody comes in without a key, even if
+    the last one has been revoked."""
 
-    def __init__(self, store: Store, given: Sequence[str] = ()) -> None:
+    def __init__(self, store: Store, given: Sequence[str] = (), *, always: bool = False) -> None:
         self._store = store
+        self._always = always
         self._given = frozenset(digest_of(key) for key in given)
         self._known: dict[str, _Known] = {}
         self._required_until_s = 0.0
@@ -100,7 +102,7 @@ class KeyRing:
         """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent."""
         key = _key_in(exchange)
         if not key:
-            if await self.are_required():
+            if self._always or await self.are_required():
                 raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
             return Caller(admin=True)
         digest = digest_of(key)
@@ -108,7 +110,7 @@ class KeyRing:
             return Caller("given", admin=True)
         record = await self._find(digest)
         if record is None:
-            if await self.are_required():
+            if self._always or await self.are_required():
                 raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")
             return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
         self._check_rate(record)
@@ -139,6 +141,7 @@ class KeyRing:
         return record
 
     async def are_required(self) -> bool:
+        """Whether there is any."""
         now_s = time.monotonic()
         if not self._given and now_s > self._required_until_s:
             self._required = bool(await self._store.list_documents(KIND, limit=1))

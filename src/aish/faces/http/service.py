@@ -114,7 +114,7 @@ class Service:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Service]:
         await self._generation.open()
-        self.keys = KeyRing(self.store, self._given_keys)
+        self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
         if self._must_have_keys and not await self.keys.are_required():
             await self._generation.close(0)
             raise UsageError(
@@ -135,7 +135,7 @@ class Service:
         old, new = self._generation, Generation(runtime)
         await new.open()
         self._generation = new
-        self.keys = KeyRing(self.store, self._given_keys)
+        self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
         closing = asyncio.create_task(old.close(self.limits.wall_s))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aish.errors import ConnectionLost
-from aish.faces.asgi import App, Exchange, HttpRefusal, Receive, Scope, Send
+from aish.faces.asgi import TOOLS, App, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.faces.guard import Guard
 from aish.faces.mcp.headers import VERSION, check_mirrored, check_standard
 from aish.faces.mcp.protocol import Answer, ToolHost, ToolServer, failure
@@ -60,14 +60,14 @@ def mcp_app(
 
 
 def mcp_mount(engine: Callable[[], ToolHost]) -> App:
-    """For a server whose engine may change while it runs."""
-    made: list[tuple[ToolHost, McpHttp]] = []
+    """For a server whose engine may change while it runs, and whose askers may not use every tool."""
+    made: dict[tuple[str, ...], tuple[ToolHost, McpHttp]] = {}  # as many as there are kinds of keys
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        current = engine()
-        if not made or made[0][0] is not current:
-            made[:] = [(current, mcp_app(current))]
-        await made[0][1](scope, receive, send)
+        current, tools = engine(), tuple(scope.get(TOOLS, ("*",)))
+        if tools not in made or made[tools][0] is not current:
+            made[tools] = (current, mcp_app(current, tools=tools))
+        await made[tools][1](scope, receive, send)
 
     return app
 
