@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 
 import msgspec
@@ -10,6 +11,8 @@ from aish.faces.asgi import Exchange, HttpRefusal
 from aish.faces.http.problems import Problem
 
 T = TypeVar("T")
+
+_MISSING = re.compile("Object missing required field `([^`]+)`")
 
 
 async def read_body(exchange: Exchange, max_bytes: int) -> bytes:
@@ -34,4 +37,7 @@ def validation_problem(exc: msgspec.ValidationError) -> Problem:
     """msgspec says it like this: Expected `int`, got `str` - at `$.messages[0].role`."""
     text, _, place = str(exc).partition(" - at `")
     field = place.rstrip("`").removeprefix("$").removeprefix(".")
+    if missing := _MISSING.match(text):
+        field = f"{field}.{missing[1]}" if field else missing[1]
+        return Problem(400, f"{field}: is missing", param=field, code="missing_field")
     return Problem(400, f"{field or 'body'}: {text}", param=field or None, code="invalid_type")

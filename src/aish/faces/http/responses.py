@@ -117,8 +117,10 @@ def responses_routes(service: Service) -> list[Route]:
     api = Responses(service)
     one = "/v1/responses/{id}"
     return [
-        Route("POST", "/v1/responses", api.create, "Make a response"),
-        Route("POST", "/v1/responses/input_tokens", api.input_tokens, "Count the tokens of an input"),
+        Route("POST", "/v1/responses", api.create, "Make a response", body=ResponseBody),
+        Route(
+            "POST", "/v1/responses/input_tokens", api.input_tokens, "Count the tokens of an input", body=ResponseBody
+        ),
         Route("GET", one, api.get, "A stored response, or the rest of its stream"),
         Route("DELETE", one, api.delete, "Delete a stored response"),
         Route("POST", f"{one}/cancel", api.cancel, "Cancel a response in the background"),
