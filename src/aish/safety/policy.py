@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,11 +17,13 @@ from aish.ports import Ask
 from aish.safety.always import rule_for_command, rule_for_tool
 from aish.safety.commands import Level, ShellContext, classify
 from aish.safety.commands.verdict import Verdict as Finding
-from aish.safety.lines import CommandLine, read_line
 from aish.safety.paths import BadPath, relative_path
 from aish.safety.rules import ANY_WORD, Rule, Words, matches_command, matches_effect, matches_path, matches_tool
 from aish.types.decisions import Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.tools import Arguments, Effect, ToolSpec
+
+if TYPE_CHECKING:
+    from aish.safety.lines import CommandLine
 
 SHELL_TOOL = "shell__run"
 CAREFUL: Mapping[Effect, Verdict] = {
@@ -122,6 +125,8 @@ class PolicyGate:
         return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
 
     def _judge_command(self, tool: ToolSpec, command: str) -> Judgement:
+        from aish.safety.lines import read_line  # with the parser: loaded for the first command
+
         line, finding = read_line(command, self._shell), classify(command, self._shell)
         judged = self._by_rules(tool, line, finding) or self._by_finding(tool, line, finding)
         reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
