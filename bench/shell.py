@@ -14,7 +14,8 @@ import select
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aish.tools.livebash.shell import LiveBash, LiveBashSpec
@@ -49,7 +50,8 @@ class Bare:
             tail = tail[-64:] + os.read(self._pty._master, 65536)
 
 
-async def with_bare(measure: Callable[[Bare], object]) -> None:
+@asynccontextmanager
+async def opened_bare() -> AsyncIterator[Bare]:
     found: list[bytes] = []
     spec = ProcessSpec(
         ("bash", "--norc", "-i"), inherit=("*",), env={"PS1": PROMPT.decode()}, close_wait_s=0.2, term_wait_s=0.2
@@ -58,7 +60,7 @@ async def with_bare(measure: Callable[[Bare], object]) -> None:
         pty.pause()
         bare = Bare(pty, found)
         bare.wait()
-        measure(bare)
+        yield bare
 
 
 def timed(count: int, run: Callable[[], object]) -> list[float]:
@@ -81,18 +83,24 @@ async def timed_async(count: int, run: Callable[[], Awaitable[object]]) -> list[
 
 async def bench_lines(shell: LiveBash) -> None:
     for line in (":", "/bin/true"):
-        bare: list[float] = []
-        await with_bare(lambda each, line=line, bare=bare: bare.extend(timed(LINES, lambda: each.run(line))))  # type: ignore[misc]
-        live = await timed_async(LINES, lambda line=line: shell.run_user(line, None))  # type: ignore[misc]
-        ours, theirs = milliseconds(live), milliseconds(bare)
+        ours, theirs = (milliseconds(values) for values in await in_turns(shell, line, LINES))
         print(f"{line:12} live {ours:5.2f} ms, bare {theirs:5.2f} ms: {ours - theirs:+.2f} ms, {ours / theirs:.2f} x")
 
 
-async def bench_flood(shell: LiveBash) -> None:
+async def in_turns(shell: LiveBash, line: str, count: int) -> tuple[list[float], list[float]]:
+    """One after the other, so that whatever else the machine does hits both."""
+    live: list[float] = []
     bare: list[float] = []
-    await with_bare(lambda each: bare.extend(timed(3, lambda: each.run(FLOOD))))
+    async with opened_bare() as each:
+        for _ in range(count):
+            bare += timed(1, lambda: each.run(line))
+            live += await timed_async(1, lambda: shell.run_user(line, None))
+    return live, bare
+
+
+async def bench_flood(shell: LiveBash) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    live = await timed_async(3, lambda: shell.run_user(FLOOD, None))
+    live, bare = await in_turns(shell, FLOOD, 5)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     ours, theirs = 20 / statistics.median(live), 20 / statistics.median(bare)
     print(f"20 MB        live {ours:5.1f} MB/s, bare {theirs:5.1f} MB/s: {ours / theirs:.2f} x, memory {grown:+.1f} MB")

@@ -15,7 +15,7 @@
 
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
-__aish_count=0 __aish_had=0 __aish_job=''
+__aish_count=0 __aish_had=0 __aish_job='' __aish_told='' __aish_alone=$'__aish_done\n:\n__aish_idle'
 
 __aish_mark() {
   builtin printf '\e]133;%s;aish=%s\a' "$1" "$__aish_nonce" >/dev/tty
@@ -26,12 +26,25 @@ __aish_options() {
   [[ $1 != *x* ]] || builtin set -x
 }
 
+__aish_over() {
+  __aish_told=1
+  __aish_mark D 2>/dev/null
+}
+
+__aish_waits() {
+  local over="\e]133;D;aish=$__aish_nonce\a"
+  [[ -z $__aish_told ]] || over=''
+  __aish_told=''
+  builtin printf "$over"'\e]133;P;aish=%s\a' "$__aish_nonce" >/dev/tty
+}
+
 # First in PROMPT_COMMAND: the line is over.
 __aish_done() {
   { local rc=$? x=$-; builtin set +ux; } 2>/dev/null
   [[ $__aish_mode == model ]] || __aish_prev=$rc
   __aish_shown=$rc
-  __aish_mark D 2>/dev/null
+  # With nothing between this and __aish_idle, one write does for both marks: every write wakes aish.
+  [[ $PROMPT_COMMAND == "$__aish_alone" && $__aish_count == 0 && ${!-} == "$__aish_job" ]] || __aish_over
   __aish_options "$x"
   [[ $- == *e* ]] || return "$rc" # with set -e, passing it on would end the shell
 }
@@ -44,7 +57,7 @@ __aish_idle() {
   __aish_hide
   [[ -n $__aish_out ]] || exec {__aish_out}>&2 2>"$__aish_dir/err" || __aish_out=''
   __aish_report || :
-  __aish_mark P 2>/dev/null || :
+  __aish_waits 2>/dev/null || :
   while :; do
     said=''
     builtin read -r -t 86400 said <"$__aish_dir/ctl" 2>/dev/null || [[ $? -gt 128 ]] || break
