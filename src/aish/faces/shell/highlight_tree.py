@@ -94,7 +94,7 @@ class TreePainter:
         with warnings.catch_warnings():
             # Deprecated for `progress_callback`, which crashes the interpreter in 0.25.2.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._parser.timeout_micros = _MAX_PARSE_US
+            self._parser.timeout_micros = _MAX_PARSE_US  # type: ignore[misc]  # the stubs lag behind
         self._block_comment = _BLOCK_COMMENTS.get(name)
         self._quotes = _MULTILINE_QUOTES.get(name, ())
         self._parsed = b""
