@@ -186,7 +186,7 @@ class Engine:
         if request.session and await self.store.find_session(session) is not None:
             history = await self.history(session)
             return history if request.context is None else await restore_held(self.store, request.context)
-        if request.session and request.context is None:
+        if request.session and request.context is None and not request.may_be_new:
             raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
         now_ms = self._clock.now_ms()
         title = self._redactor.text(_title(request.input))

@@ -40,18 +40,19 @@ class ToolChoice(msgspec.Struct, frozen=True):
 class TurnRequest(msgspec.Struct, frozen=True):
     """One user request: `input` is what is new in it.
 
-    `session` empty makes a new session. `context` is the conversation so far where the asker keeps it; None takes the
-    session's own. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers none;
-    `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `ask_about` are globs of
-    ours that are asked about even where the gate would not. `answers` are decisions on calls that an earlier turn left
-    open, by call id. `retry_key` is the same when the same request comes again: a turn that broke off after tools had run
-    is then gone on with, and they are not run again.
+    `session` empty makes a new session; one that is named has to be there, unless it `may_be_new`. `context` is the
+    conversation so far where the asker keeps it; None takes the session's own. `kept` False: the turn belongs to no
+    session. `tools` are name globs of ours, () offers none; `client_tools` are the asker's own: a call of one ends the
+    turn and is left to the asker. `ask_about` are globs of ours that are asked about even where the gate would not.
+    `answers` are decisions on calls that an earlier turn left open, by call id. `retry_key` is the same when the same
+    request comes again: a turn that broke off after tools had run is then gone on with, and they are not run again.
     """
 
     input: tuple[Message, ...]
     model: str = ""
     session: str = ""
     kept: bool = True
+    may_be_new: bool = False
     context: tuple[Message, ...] | None = None
     system: str = ""
     tools: tuple[str, ...] = ()

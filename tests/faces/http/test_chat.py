@@ -302,6 +302,14 @@ async def test_a_session_remembers_for_clients_that_want_it():
     assert len(shown["turns"]) == 2
 
 
+async def test_a_session_that_is_new_is_made_for_them_too():
+    bench = Bench([TextDelta("one")], [TextDelta("two")])
+    async with face(bench) as http:
+        fields = {"session_id": "mine", "use_server_history": True}
+        assert [(await http.chat(said, **fields)).status for said in "ab"] == [200, 200]
+    assert [getattr(m, "text", "") for m in bench.scripted.requests[1].messages] == ["a", "one", "b"]
+
+
 async def test_a_session_the_client_names_in_a_header_counts_when_that_is_on():
     bench = Bench(*[[TextDelta("x")]] * 2)
     async with face(bench, client_sessions=True) as http:

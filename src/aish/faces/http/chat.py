@@ -72,6 +72,7 @@ class ChatCompletions:
             model=chat.model,
             session=session,
             kept=bool(session),
+            may_be_new=True,
             context=None if chat.use_server_history else context,
             tools=tools.ours,
             client_tools=tools.clients,

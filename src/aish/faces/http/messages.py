@@ -82,6 +82,7 @@ class Messages:
             model=given.model,
             session=session,
             kept=bool(session),
+            may_be_new=True,
             context=None if given.use_server_history else context,
             tools=tools.ours,
             client_tools=tools.clients,

@@ -192,6 +192,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         model=asked.model,
         session=session,
         kept=bool(session),
+        may_be_new=True,
         context=None if from_store else (),
         system=asked.instructions or "",
         tools=chosen.ours,
