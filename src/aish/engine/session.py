@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -38,6 +38,7 @@ from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
 _TITLE_CHARS = 80
+_NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
 
@@ -81,33 +82,26 @@ class Engine:
         route = await self.router.resolve(request.model)
         if request.retry_key and request.context is not None:
             request = await self._gone_on_with(request, request.context)
-        if not request.kept:
-            history = await restore_held(self.store, request.context or ())
-            async with self._running_turn("", request, route, history, ask) as events:
-                yield events
-            return
-        session = request.session or new_id("sess")
-        async with self._alone_in(session, wait_s=request.limits.wall_s):
-            history = await self._open_session(session, request, route)
-            async with self._running_turn(session, request, route, history, ask) as events:
-                yield events
+        session = (request.session or new_id("sess")) if request.kept else ""
+        async with self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE:
+            history = await self._history_for(session, request, route)
+            turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
+            self._running.add(turn.id)
+            try:
+                await self._start(turn, request, route)
+                async with aclosing(self._recorded(turn)) as events:
+                    yield events
+            finally:
+                if not turn.is_finished:
+                    await _surely(self._close(turn))
+                if turn.retry_key:
+                    await _surely(hold_for_retry(self.store, turn))
+                self._running.discard(turn.id)
 
-    @asynccontextmanager
-    async def _running_turn(
-        self, session: str, request: TurnRequest, route: Route, history: tuple[Message, ...], ask: Ask | None
-    ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
-        turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
-        self._running.add(turn.id)
-        try:
-            await self._start(turn, request, route)
-            async with aclosing(self._recorded(turn)) as events:
-                yield events
-        finally:
-            if not turn.is_finished:
-                await _surely(self._close(turn))
-            if turn.retry_key:
-                await _surely(hold_for_retry(self.store, turn))
-            self._running.discard(turn.id)
+    async def _history_for(self, session: str, request: TurnRequest, route: Route) -> tuple[Message, ...]:
+        if session:
+            return await self._open_session(session, request, route)
+        return await restore_held(self.store, request.context or ())
 
     async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
         """The request, with what an attempt that broke off has done already."""

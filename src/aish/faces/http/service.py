@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from aish.config.schema_serve import ServeConfig
 from aish.engine.session import Engine
@@ -58,6 +58,22 @@ class Generation:
             self.idle.set()
 
 
+class UnderWay:
+    """One request, counted. A class: a generator would cost three times as much, for every request."""
+
+    def __init__(self, service: Service, generation: Generation) -> None:
+        self._service = service
+        self._generation = generation
+
+    def __enter__(self) -> None:
+        self._generation.enter()
+        self._service.under_way += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._service.under_way -= 1
+        self._generation.leave()
+
+
 class Service:
     """`keys` are keys of this run, besides those in the store. `must_have_keys`: others can reach us."""
 
@@ -99,17 +115,9 @@ class Service:
         """Who is asked where the gate wants consent; None: nobody, and it is refused."""
         return self.approvals.ask(caller) if self.config.approvals == "wait" else None
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self) -> UnderWay:
         """A request under way keeps the engine it began with."""
-        generation = self._generation
-        generation.enter()
-        self.under_way += 1
-        try:
-            yield
-        finally:
-            self.under_way -= 1
-            generation.leave()
+        return UnderWay(self, self._generation)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Service]:
