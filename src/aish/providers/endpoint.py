@@ -5,14 +5,14 @@ Answers come as one JSON document or as a stream. All failures are ProviderError
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
 
-from aish.errors import ProviderError, ProviderProtocolError
-from aish.providers.faults import error_text, refusal, translated
+from aish.errors import ProviderError, ProviderProtocolError, UsageError, WireError
+from aish.providers.faults import error_text, refusal, translate
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.wire.http import HttpClient, Response, Timeouts
 
@@ -108,12 +108,17 @@ class Backend:
         self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts
     ) -> AsyncIterator[Response]:
         headers = self._headers
-        with self._secrets_hidden(), translated(self.name):
+        try:
             async with self._http.request(method, url, headers=headers, body=body, timeouts=timeouts) as response:
                 if response.status != 200:
                     raise await refusal(self.name, model, response)
                 self._check_encoding(response)
                 yield response
+        except (WireError, UsageError) as exc:
+            raise self._without_secrets(translate(self.name, exc)) from exc
+        except ProviderError as exc:
+            self._without_secrets(exc)
+            raise
 
     def _check_encoding(self, response: Response) -> None:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
@@ -123,13 +128,9 @@ class Backend:
                 hint="turn off compression in the proxy or gateway before it",
             )
 
-    @contextmanager
-    def _secrets_hidden(self) -> Iterator[None]:
+    def _without_secrets(self, error: ProviderError) -> ProviderError:
         """Some backends repeat the key they refuse."""
-        try:
-            yield
-        except ProviderError as exc:
-            exc.message = self.endpoint.hide_secrets(exc.message)
-            exc.hint = self.endpoint.hide_secrets(exc.hint)
-            exc.args = (exc.message,)
-            raise
+        error.message = self.endpoint.hide_secrets(error.message)
+        error.hint = self.endpoint.hide_secrets(error.hint)
+        error.args = (error.message,)
+        return error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from aish.errors import (
@@ -45,21 +43,17 @@ _TEMPLATE_HINT = (
 )
 
 
-@contextmanager
-def translated(provider: str) -> Iterator[None]:
-    try:
-        yield
-    except WireTimeout as exc:
-        raise ProviderTimeout(f"{provider}: {exc.message}", hint=exc.hint) from exc
-    except ConnectFailed as exc:
-        hint = exc.hint or "is the server running? `aish doctor` shows what can be reached"
-        raise ProviderUnavailable(f"{provider}: {exc.message}", hint=hint) from exc
-    except TooLarge as exc:
-        raise ProviderProtocolError(f"{provider}: {exc.message}", hint=exc.hint) from exc
-    except WireError as exc:
-        raise ProviderUnavailable(f"{provider}: {exc.message}", hint=exc.hint) from exc
-    except UsageError as exc:
-        raise ProviderRejected(f"{provider}: {exc.message}", hint=exc.hint or "check the provider in config") from exc
+def translate(provider: str, error: WireError | UsageError) -> ProviderError:
+    if isinstance(error, WireTimeout):
+        return ProviderTimeout(f"{provider}: {error.message}", hint=error.hint)
+    if isinstance(error, ConnectFailed):
+        hint = error.hint or "is the server running? `aish doctor` shows what can be reached"
+        return ProviderUnavailable(f"{provider}: {error.message}", hint=hint)
+    if isinstance(error, TooLarge):
+        return ProviderProtocolError(f"{provider}: {error.message}", hint=error.hint)
+    if isinstance(error, UsageError):
+        return ProviderRejected(f"{provider}: {error.message}", hint=error.hint or "check the provider in config")
+    return ProviderUnavailable(f"{provider}: {error.message}", hint=error.hint)
 
 
 async def refusal(provider: str, model: str, response: Response) -> ProviderError:
