@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from aish.safety.commands import ShellContext
+from aish.safety.policy import PolicyGate
 from aish.safety.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Verdict
 from aish.types.tools import Effect, ToolSpec
@@ -272,3 +274,31 @@ async def test_always_is_not_offered_where_it_could_not_win_and_is_kept_before_i
 def test_a_file_named_like_a_descriptor_is_still_a_file(command):
     gate = policy_gate(Rule(ALLOW, commands=("npm run",)))
     assert run(gate, command).verdict is ASK
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed", "still_asked"),
+    [
+        ("", "cargo build --release", "cargo publish"),
+        ("cargo build --release", "cargo build --release", "cargo build"),
+        ("pytest", "pytest -x", "npm install"),
+        ("cargo *", "", "cargo build"),
+        ("cargo", "", "cargo build"),
+        ("*", "", "cargo build"),
+        ("bash", "", "bash x.sh"),
+    ],
+)
+async def test_a_person_may_change_what_always_covers_but_not_to_everything(rule, allowed, still_asked):
+    kept = []
+    gate = PolicyGate(shell=ShellContext(cwd="/work", home="/home/u"), remember=kept.append)
+    tool = ToolSpec("shell__run", "", {}, Effect.EXEC, "shell")
+
+    async def answer(question):
+        return Answer(Choice.ALWAYS, rule=rule)
+
+    await gate.authorise(EffectRequest("c", tool, {"command": "cargo build"}), answer)
+    if allowed:
+        assert gate.judge(tool, {"command": allowed}).verdict is Verdict.ALLOW
+    else:
+        assert kept == []
+    assert gate.judge(tool, {"command": still_asked}).verdict is Verdict.ASK

@@ -35,6 +35,25 @@ def rule_for_command(words: Words) -> Rule | None:
     return Rule(Verdict.ALLOW, name=f"always {text}", tools=("shell__run",), commands=(text,), match=(text,))
 
 
+def edited(rule: Rule, text: str) -> Rule | None:
+    """The rule as the person changed what it covers; None if it would cover nearly everything."""
+    if not text or rule.name == f"always {text}":
+        return rule
+    if not rule.commands:
+        return None if text.strip("*") == "" else Rule(Verdict.ALLOW, name=f"always {text}", tools=(text,))
+    words = tuple(text.split())
+    return (
+        None
+        if any(_covers(words, begin) for begin in _table().never)
+        else Rule(Verdict.ALLOW, name=f"always {text}", tools=rule.tools, commands=(text,))
+    )
+
+
+def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
+    """Whether a rule of these words would let through something that begins so."""
+    return all(word in (other, "*") for word, other in zip(words, begin, strict=False))
+
+
 def _prefix(words: Words) -> tuple[str, ...] | None:
     known = tuple(word for word in words if word is not None)
     table = _table()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.ports import Ask
-from aish.safety.always import rule_for_command, rule_for_tool
+from aish.safety.always import edited, rule_for_command, rule_for_tool
 from aish.safety.commands import Level, ShellContext, classify
 from aish.safety.commands.verdict import Verdict as Finding
 from aish.safety.paths import BadPath, relative_path
@@ -97,12 +97,16 @@ class PolicyGate:
                 return Decision(Verdict.DENY, "the user", answer.note or "the user said no")
             case Choice.EDIT:
                 return self._edited(effect.tool, answer.arguments)
-            case Choice.ALWAYS if judged.always is not None and judged.always not in self._rules:
-                self._remember(judged.always)
-                self._rules.append(judged.always)
+            case Choice.ALWAYS if judged.always is not None:
+                self._add(edited(judged.always, answer.rule))
             case Choice.YES | Choice.TURN | Choice.ALWAYS:
                 pass
         return Decision(Verdict.ALLOW, "the user")
+
+    def _add(self, rule: Rule | None) -> None:
+        if rule is not None and rule not in self._rules:
+            self._remember(rule)
+            self._rules.append(rule)
 
     def judge(self, tool: ToolSpec, arguments: Arguments) -> Judgement:
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):

@@ -71,3 +71,4 @@ class Answer(msgspec.Struct, frozen=True):
     choice: Choice
     note: str = ""  # told to the model when the answer is no
     arguments: Arguments | None = None  # with EDIT
+    rule: str = ""  # with ALWAYS: what it covers, where the person changed it

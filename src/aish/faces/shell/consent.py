@@ -49,6 +49,11 @@ class TerminalConsent:
                 self._output.note("this is asked about each time")
             elif choice is Choice.ALWAYS and not question.always:
                 self._output.note("no rule would be narrow enough to allow this always")
+            elif choice is Choice.ALWAYS:
+                covers = question.always.removeprefix("always ")
+                changed = await self._lines.read("always allow: ", covers)
+                if changed is not None:
+                    return Answer(choice, rule=changed.strip() or covers)
             elif choice is not None:
                 return Answer(choice)
 
