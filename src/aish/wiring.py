@@ -124,9 +124,11 @@ class Wired:
         return await self.shelf.pull(name_or_url, report=report, fetch=self.http)
 
     @asynccontextmanager
-    async def engine(self, *, mcp: Sequence[str] | None = None, serving: bool = False) -> AsyncIterator[Engine]:
+    async def engine(
+        self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
+    ) -> AsyncIterator[Engine]:
         tools = self._tools = Registry()
-        engine = self._make_engine(tools, serving=serving)
+        engine = self._make_engine(tools, serving=serving, shared=shared)
         try:
             self._add_tools(tools, mcp)
             yield engine
@@ -266,7 +268,7 @@ class Wired:
         env = self.surroundings.env
         return dict(env) if self.config.safety.secrets_in_env else {k: v for k, v in env.items() if not looks_secret(k)}
 
-    def _make_engine(self, tools: Registry, *, serving: bool) -> Engine:
+    def _make_engine(self, tools: Registry, *, serving: bool, shared: bool) -> Engine:
         providers = self._providers()
         return Engine(
             router=Router(
@@ -285,6 +287,7 @@ class Wired:
             redactor=self._redactor,
             system=self.config.system if serving else compose_system(BASE, self.config.system),
             write_through=not serving,
+            shared=shared,
         )
 
     def _providers(self) -> dict[str, Provider]:

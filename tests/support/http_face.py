@@ -32,7 +32,7 @@ class FakeRuntime:
         self.reloads_to: FakeRuntime | None = None
 
     @asynccontextmanager
-    async def engine(self, *, serving: bool = False) -> AsyncIterator[Engine]:
+    async def engine(self, *, serving: bool = False, shared: bool = False) -> AsyncIterator[Engine]:
         assert serving
         try:
             yield self.bench.engine

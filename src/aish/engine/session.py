@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from aish.engine.alone import hold_session, leave_session
 from aish.engine.context import compose_system
 from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
@@ -56,13 +57,16 @@ class Engine:
         redactor: Redactor,
         system: str = "",
         write_through: bool = False,
+        shared: bool = False,
     ) -> None:
+        """`shared`: other processes answer in the same sessions at the same time, and are waited for."""
         self.router = router
         self.store = store
         self.tools = tools
         self._gate = gate
         self._clock = clock
         self._owners = owners
+        self._shared = shared
         self._redactor = redactor
         self._system = system
         self._recorder = Recorder(store, redactor, write_through=write_through)
@@ -154,8 +158,12 @@ class Engine:
                 f"session {session} is still answering another request", hint="wait for it, or start a new session"
             ) from None
         try:
+            if self._shared:
+                await hold_session(self.store, session, self._owners, wait_s)
             yield
         finally:
+            if self._shared:
+                await _surely(leave_session(self.store, session, self._owners))
             lock.release()
 
     def redacted(self, text: str) -> str:

@@ -175,11 +175,14 @@ class Runtime(Protocol):
     async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
         """Fetch a model into the shelf."""
 
-    def engine(self, *, mcp: Sequence[str] | None = None, serving: bool = False) -> AbstractAsyncContextManager[Engine]:
+    def engine(
+        self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
+    ) -> AbstractAsyncContextManager[Engine]:
         """Open for the length of the context; everything it started is closed on leaving.
 
         `mcp` names the MCP servers to connect, of those configured; None connects all. `serving`: for programs, which
-        bring their own words for the model, rather than for a person at a terminal.
+        bring their own words for the model, rather than for a person at a terminal. `shared`: other processes answer in
+        the same sessions.
         """
 
     def reloaded(self) -> Runtime:

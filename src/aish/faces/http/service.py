@@ -33,6 +33,7 @@ class Generation:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self._shared = MANY_WORKERS in runtime.surroundings.env
         self.limits = runtime.config.limits.limits()
         self.users = 0
         self.idle = asyncio.Event()
@@ -40,7 +41,7 @@ class Generation:
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
-        self.engine = await self._stack.enter_async_context(self.runtime.engine(serving=True))
+        self.engine = await self._stack.enter_async_context(self.runtime.engine(serving=True, shared=self._shared))
 
     async def close(self, wait_s: float) -> None:
         with suppress(TimeoutError):

@@ -1,0 +1,75 @@
+"""Sessions that several processes answer in: one turn at a time, and nobody waits for the dead."""
+
+import asyncio
+
+import pytest
+
+from aish.engine.alone import KIND, hold_session, leave_session
+from aish.errors import SessionBusy
+from aish.store.sqlite import SqliteStore
+from aish.types.records import Document
+from support.engines import Owners
+
+
+class Other(Owners):
+    me = "host/alive/1"
+
+    def is_alive(self, owner: str) -> bool:
+        return owner in ("host/1/1", "host/alive/1")
+
+
+class Mine(Owners):
+    def is_alive(self, owner: str) -> bool:
+        return owner in ("host/1/1", "host/alive/1")
+
+
+@pytest.fixture
+async def stores(tmp_path):
+    pair = [SqliteStore(tmp_path / "aish.db") for _ in range(2)]
+    yield pair
+    for store in pair:
+        await store.aclose()
+
+
+async def test_the_second_waits_until_the_first_has_left(stores):
+    one, two = stores
+    await hold_session(one, "s", Mine(), 5)
+    waiting = asyncio.create_task(hold_session(two, "s", Other(), 5))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await leave_session(one, "s", Mine())
+    await asyncio.wait_for(waiting, 5)
+    await leave_session(two, "s", Other())
+    assert await one.find(KIND, "s") is None
+
+
+async def test_one_who_waits_too_long_is_told(stores):
+    one, two = stores
+    await hold_session(one, "s", Mine(), 5)
+    with pytest.raises(SessionBusy):
+        await hold_session(two, "s", Other(), 0.1)
+
+
+async def test_a_note_of_the_dead_counts_for_nothing(stores):
+    one, _ = stores
+    await one.put(Document(KIND, "s", b"host/dead/9"))
+    await hold_session(one, "s", Mine(), 1)
+
+
+async def test_many_at_once_never_overlap(stores):
+    one, two = stores
+    inside = 0
+
+    async def visit(store, owners):
+        nonlocal inside
+        lock = locks[owners.me]
+        async with lock:
+            await hold_session(store, "s", owners, 20)
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0)
+            inside -= 1
+            await leave_session(store, "s", owners)
+
+    locks = {Mine.me: asyncio.Lock(), Other.me: asyncio.Lock()}  # each process serialises its own
+    await asyncio.gather(*(visit(one, Mine()) for _ in range(5)), *(visit(two, Other()) for _ in range(5)))
