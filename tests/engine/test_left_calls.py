@@ -136,6 +136,18 @@ async def test_a_decision_that_comes_later_begins_the_next_turn(choice, ran):
     assert bench.scripted.requests[1].messages[-1].text == ("written" if ran else results(events)[0].parts[0].text)
 
 
+async def test_a_yes_that_is_sent_twice_runs_its_call_once():
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench([call("t__w")], [TextDelta("done")], tools=tools)
+    events = await bench.run("go", ask=later, context=(), kept=False)
+    (id,) = left(events)
+    context = (user("go"), AssistantMessage("", (ToolCall(id, "t__w", "{}"),)))
+    for _ in range(2):
+        await bench.run(context=context, kept=False, input=(), answers={id: Answer(Choice.YES)})
+    assert len(tools.calls) == 1
+    assert "not run again" in bench.scripted.requests[-1].messages[-1].text
+
+
 @pytest.mark.parametrize(("choice", "ran"), [(Choice.YES, 1), (Choice.NO, 0), (Choice.LATER, 0)])
 async def test_what_the_asker_wants_to_be_asked_about_is_asked_even_where_the_gate_allows_it(choice, ran):
     async def answer(question: Question) -> Answer:

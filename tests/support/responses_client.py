@@ -31,7 +31,7 @@ class _Runtime:
         self._bench = bench
 
     @asynccontextmanager
-    async def engine(self, *, mcp: Any = None, serving: bool = False) -> AsyncIterator[Engine]:
+    async def engine(self, *, mcp: Any = None, serving: bool = False, shared: bool = False) -> AsyncIterator[Engine]:
         yield self._bench.engine
 
 

@@ -18,8 +18,9 @@ from aish.engine.turn import Turn
 from aish.ports import Ask, Store
 from aish.types.decisions import Answer, Question
 from aish.types.events import TurnEnd
-from aish.types.messages import AssistantMessage, Message, ToolMessage
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage
 from aish.types.records import Document
+from aish.types.requests import TurnRequest
 
 HELD_ENDS = (TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
 # A client that has not come back after a day never will.
@@ -29,6 +30,7 @@ KIND = "held"
 # Clients ask again within a minute or so.
 RETRY_MS = 15 * 60 * 1000
 RETRY = "retry"
+ALREADY = "[aish] this call was decided and carried out already, by an earlier request; it was not run again."
 _BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
@@ -82,6 +84,20 @@ async def take_retried(store: Store, key: str) -> tuple[Message, ...]:
     if found is None or not await store.delete(RETRY, key):
         return ()
     return _decoder.decode(found.body)
+
+
+async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRequest:
+    """A yes lets its call run once: the same request sent again does not run it again."""
+    used = [id for id in request.answers if not await store.put_new(_used(id, now_ms))]
+    if not used:
+        return request
+    told = tuple(ToolMessage(id, "", (TextPart(ALREADY),)) for id in used)
+    left = {id: answer for id, answer in request.answers.items() if id not in used}
+    return msgspec.structs.replace(request, answers=left, input=(*told, *request.input))
+
+
+def _used(call: str, now_ms: int) -> Document:
+    return Document("decided", call, b"{}", created_ms=now_ms, expires_ms=now_ms + KEPT_MS)
 
 
 def _is_unfinished(message: Message) -> bool:

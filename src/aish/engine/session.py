@@ -19,7 +19,7 @@ from aish.engine.alone import hold_session, leave_session
 from aish.engine.context import compose_system
 from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
-from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, restore_held, take_retried
+from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, restore_held, take_retried, use_answers
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
 from aish.engine.record import Recorder
@@ -86,6 +86,8 @@ class Engine:
         route = await self.router.resolve(request.model)
         if request.retry_key and request.context is not None:
             request = await self._gone_on_with(request, request.context)
+        if request.answers:
+            request = await use_answers(self.store, request, self._clock.now_ms())
         session = (request.session or new_id("sess")) if request.kept else ""
         async with self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE:
             history = await self._history_for(session, request, route)
