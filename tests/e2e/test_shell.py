@@ -94,6 +94,18 @@ async def test_what_was_run_goes_along_with_the_next_question_and_quiet_runs_do_
         assert "seen-by-the-model" in answer and "hidden" not in answer
 
 
+async def test_settings_of_the_reply_hold_from_the_next_one_on(home):
+    said = [{"reasoning": "a thought"}, {"text": "```python\ndef f(): return 1\n```\n"}]
+    name = model(home, [said, said, [{"text": "end"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, "? go", "def f")
+        assert "a thought" not in term.text and b"def f(): return 1" not in term.raw
+        await did(term, ":reasoning show", "thinking: show")
+        await did(term, ":highlight off", "highlight: off")
+        await did(term, "? go", "a thought")
+        assert b"def f(): return 1" in term.raw
+
+
 async def test_a_full_screen_program_works_and_leaves_the_screen_as_it_was(home):
     async with shell(home) as term:
         await did(term, "echo before", "before")
@@ -111,6 +123,67 @@ async def test_ctrl_c_stops_a_program_and_not_the_shell(home):
         term.press("\x03")
         await term.sees("[130]")
         await did(term, "echo alive", "alive")
+
+
+async def test_keys_typed_while_a_program_runs_do_what_they_do_at_the_prompt(home):
+    (home / "work" / "unmistakable-name.txt").touch()
+    async with shell(home) as term:
+        await did(term, "true", "$ true")
+        await term.enter("echo be''gun; sleep 1")
+        await term.sees("\nbegun")
+        term.press("echo one''-two\rcat unmis\t")
+        await term.sees("\none-two")
+        await term.sees("$ cat unmistakable-name.txt")
+
+
+async def test_jobs_are_those_of_the_person(home):
+    async with shell(home) as term:
+        await term.enter("sleep 100")
+        await eventually(lambda: _running("sleep 100"))
+        term.press("\x1a")
+        await term.sees("[148]")
+        await did(term, "hi", "\nhi-from-alias")
+        await did(term, "jobs", "Stopped")
+        await did(term, "bg", "sleep 100 &")
+        await did(term, "sleep 99 &", "\n[2] ")
+        await did(term, "kill %1 %2; wait", "$ kill")
+        assert "__aish" not in term.text
+
+
+async def test_ctrl_c_at_a_question_of_the_gate_stops_the_answer(home):
+    call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
+    name = model(home, [[{"call": call}], [{"text": "went on"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? go")
+        await term.sees("run it?")
+        term.press("\x03")
+        await term.sees("stopped")
+        await term.prompts()
+        assert "went on" not in term.text and not (home / "work" / "made").exists()
+
+
+async def test_a_command_of_the_model_is_edited_from_what_it_was(home):
+    call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
+    name = model(home, [[{"call": call}], [{"text": "went on"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? go")
+        await term.sees("run it?")
+        await term.enter("e")
+        await term.sees("new command: touch made")
+        term.press("-too\r")
+        await term.sees("went on")
+        assert [file.name for file in (home / "work").iterdir()] == ["made-too"]
+
+
+async def test_an_answer_that_was_stopped_proposes_nothing(home):
+    name = model(home, [[{"text": "Do this:\n\nCMD: echo ha"}, {"wait_s": 60}, {"text": "lf"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? tell me")
+        await term.sees("Do this")
+        term.press("\x03")
+        await term.sees("stopped")
+        await term.prompts()
+        assert "[r]un" not in term.text
 
 
 async def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(home):
@@ -194,6 +267,18 @@ async def test_a_paste_of_many_lines_is_one_entry(home):
         await term.prompts()
 
 
+async def test_a_command_that_is_not_finished_goes_on_in_the_next_line(home):
+    async with shell(home) as term:
+        await did(term, "true", "$ true")
+        for line in ("for i in 1 2; do", 'echo "n$i', 'm"; done | tail -1; cat <<END', "here $((1+1))"):
+            await term.enter(line)
+        await term.enter("END")
+        await term.sees("\nhere 2")
+        await term.prompts()
+        assert "error" not in term.text and "EOF" not in term.text
+        await did(term, "echo done", "\ndone")
+
+
 async def test_twenty_megabytes_of_output_pass(home):
     async with shell(home) as term:
         term.skims = True
@@ -214,10 +299,17 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
         await did(term, ":modle x", "did you mean :model")
         await did(term, ":model", "model: scripted:fake-tool")
         await did(term, ":safety check rm -rf /tmp/x", "remove")
+        await did(term, ":safety check ls", "allow: only reads")
+        await did(term, ":safety check", "of which command?")
         await did(term, ":mcp", "no MCP servers")
         await did(term, ":norris clean up", "does not have yet")
         await term.enter(":quit")
         assert await term.ends() == 0
+
+
+async def test_aish_need_not_be_on_the_path(home):
+    async with shell(home, PATH="/usr/bin:/bin") as term:
+        await did(term, ":doctor", "✓ terminal")
 
 
 async def test_sessions_are_listed_and_resumed(home):

@@ -70,13 +70,13 @@ async def _interact(
     from aish.faces.shell.repl import run_shell
     from aish.faces.shell.state import Shell
 
-    look = look_for(output.out, runtime.surroundings.env)
+    env = runtime.surroundings.env
 
     def ask(shell: Shell) -> Ask:
         return always_yes if arguments.yes else TerminalConsent(output, shell)
 
     def view(shell: Shell) -> Narrator:
-        return _narrator(output, look)
+        return _narrator(output, look_for(output.out, env, highlight=shell.highlight, reasoning=shell.reasoning))
 
     return await run_shell(engine, runtime, request, output, ask=ask, view=view)
 

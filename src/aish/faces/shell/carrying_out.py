@@ -15,6 +15,7 @@ from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
 
 _TOOL = "shell__run"
+HARMLESS = "only reads, as far as can be told"
 _MENU = "[r]un [e]dit [s]kip e[x]plain [a]lways [q]uit › "
 
 
@@ -55,7 +56,7 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Choice] | tuple[()] 
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:
-    for reason in judged.reasons or (judged.reason,):
+    for reason in judged.reasons or (judged.reason or HARMLESS,):
         shell.output.note(f"  - {reason}")
     if judged.always is not None:
         shell.output.note(f"  [a]lways would add the rule: {judged.always.title}")

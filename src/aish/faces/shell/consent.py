@@ -66,7 +66,10 @@ class TerminalConsent:
     async def _edited(self, question: Question) -> Answer | None:
         """A command is edited as it is, anything else as JSON."""
         command = question.arguments.get("command")
-        line = await self._lines.read("new command: " if isinstance(command, str) else "new arguments (JSON): ")
+        if isinstance(command, str):
+            line = await self._lines.read("new command: ", command)
+        else:
+            line = await self._lines.read("new arguments (JSON): ", json.dumps(question.arguments, ensure_ascii=False))
         if not line or not line.strip():
             return None
         if isinstance(command, str):

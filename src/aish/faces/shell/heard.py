@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.types.events import Event, TextDelta, TurnFinished, TurnStarted, UsageReported
+from aish.types.events import Event, StepStarted, TextDelta, TurnFinished, TurnStarted, UsageReported
 from aish.types.usage import Usage
 
 
@@ -25,6 +25,8 @@ class Heard:
             match event.body:
                 case TextDelta(text):
                     self._said.append(text)
+                case StepStarted():
+                    self._said.append("\n" if self._said else "")
                 case TurnStarted(model=model):
                     self.session, self.model = event.session, model
                 case UsageReported(usage=usage):

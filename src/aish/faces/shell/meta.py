@@ -13,6 +13,7 @@ from aish.faces.shell import meta_mcp, meta_records, meta_talk
 from aish.faces.shell.state import Shell
 
 Run = Callable[[Shell, str], Awaitable[None]]
+_USAGE_CHARS = 28
 
 
 class Argument(StrEnum):
@@ -55,7 +56,10 @@ async def _help(shell: Shell, rest: str) -> None:
         if command.group != group:
             group = command.group
             shell.output.note(f"{group}")
-        shell.output.note(f"  :{name:<12} {command.usage:<28} {command.help}")
+        fits = len(command.usage) <= _USAGE_CHARS
+        shell.output.note(f"  :{name:<12} {command.usage if fits else '':<{_USAGE_CHARS}} {command.help}")
+        if not fits:
+            shell.output.note(f"{'':<16}{command.usage}")
     if not found:
         shell.output.note(f"nothing is said of {wanted!r}; :help shows everything")
     elif not wanted:

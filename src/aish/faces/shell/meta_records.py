@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from datetime import UTC, datetime
 
 from aish.faces.shell.state import Shell
@@ -9,6 +11,7 @@ from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
 
 _LISTED = 15
 _SHOWN_CHARS = 300
+_AISH = f"{shlex.quote(sys.executable)} -m aish"  # which need not be on the person's PATH
 
 
 async def sessions(shell: Shell, rest: str) -> None:
@@ -71,7 +74,7 @@ async def config(shell: Shell, rest: str) -> None:
 
 
 async def trust(shell: Shell, rest: str) -> None:
-    await shell.run("aish config trust", attach=False)
+    await shell.run(f"{_AISH} config trust", attach=False)
 
 
 async def redact(shell: Shell, rest: str) -> None:
@@ -79,7 +82,7 @@ async def redact(shell: Shell, rest: str) -> None:
 
 
 async def doctor(shell: Shell, rest: str) -> None:
-    await shell.run("aish doctor", attach=False)
+    await shell.run(f"{_AISH} doctor", attach=False)
 
 
 def _brief(text: str, most: int = _SHOWN_CHARS) -> str:

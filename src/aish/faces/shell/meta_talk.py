@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+from aish.faces.shell.carrying_out import HARMLESS
 from aish.faces.shell.state import Shell
 from aish.types.live_shell import RunResult
 from aish.types.messages import AssistantMessage
@@ -75,8 +76,9 @@ async def cost(shell: Shell, rest: str) -> None:
 
 
 async def reasoning(shell: Shell, rest: str) -> None:
-    if rest in ("fold", "show", "hide"):
-        shell.reasoning = rest
+    match rest:
+        case "fold" | "show" | "hide":
+            shell.reasoning = rest
     shell.output.note(f"thinking: {shell.reasoning}")
 
 
@@ -87,19 +89,20 @@ async def highlight(shell: Shell, rest: str) -> None:
 
 
 async def safety(shell: Shell, rest: str) -> None:
-    line = rest.removeprefix("check ").strip()
+    line = f"{rest} ".removeprefix("check ").strip()
     if not line:
         shell.output.note("of which command? :safety check COMMAND")
         return
     judged = shell.runtime.explain("shell__run", {"command": line})
-    shell.output.note(f"{judged.verdict}: {judged.reason}")
+    shell.output.note(f"{judged.verdict}: {judged.reason or HARMLESS}")
     for reason in judged.reasons:
         shell.output.note(f"  - {reason}")
 
 
 async def diff(shell: Shell, rest: str) -> None:
     """Runs as any command of the person's, and goes along with the next question."""
-    await shell.run(f"git --no-pager diff {rest}".strip(), attach=True)
+    # Outside a repository `git diff` is another command, whose help is long.
+    await shell.run(f"git rev-parse --git-dir >/dev/null && git --no-pager diff {rest}".strip(), attach=True)
 
 
 async def tree(shell: Shell, rest: str) -> None:

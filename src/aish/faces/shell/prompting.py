@@ -5,24 +5,27 @@ It owns the terminal only while it reads. History is one file for all runs; each
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loads what completion needs, once
-from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
+from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.faces.shell.completing import ShellCompleter
 from aish.faces.shell.prompt_line import prompt_fragments
 from aish.faces.shell.routing import Goal, route
 from aish.faces.shell.state import Shell
+from aish.faces.shell.unfinished import goes_on
 
 
 class Prompt:
@@ -37,29 +40,37 @@ class Prompt:
             auto_suggest=AutoSuggestFromHistory(),
             enable_open_in_editor=True,
             enable_history_search=True,
-            key_bindings=_keys(),
-            multiline=Condition(lambda: _is_unfinished(get_app().current_buffer.text)),
+            key_bindings=_keys(self._is_unfinished),
             mouse_support=False,
             reserve_space_for_menu=6,
         )
 
     async def read(self, typed: str = "") -> str | None:
-        """A line; None at the end (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C."""
+        """A line; None at the end (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. The keys `typed` before come first."""
         self._session.app.editing_mode = self._editing()
         try:
             with patch_stdout(raw=True):
                 return await self._session.prompt_async(
-                    self._message, default=typed, handle_sigint=True, set_exception_handler=False
+                    self._message,
+                    pre_run=lambda: get_app().key_processor.feed_multiple(_keys_of(typed)),
+                    handle_sigint=True,
+                    set_exception_handler=False,
                 )
         except EOFError:
             return None
 
     async def ask(self, question: str, typed: str = "") -> str | None:
-        """A short answer, outside the history."""
+        """A short answer, outside the history; none for Ctrl-D, nor for Ctrl-C, which stops what asks, too."""
         session: PromptSession[str] = PromptSession(history=InMemoryHistory())
-        with contextlib.suppress(EOFError, KeyboardInterrupt):
+        if not typed:  # keys from before the question was seen are no answer to it, but may well be a change to a text
+            clear_typeahead(session.app.input)
+        try:
             return await session.prompt_async(question, default=typed, set_exception_handler=False)
-        return None
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            self._shell.stop()
+            return None
 
     def _message(self) -> FormattedText:
         goal = self._goal(get_app().current_buffer.text)
@@ -68,6 +79,13 @@ class Prompt:
     def _goal(self, text: str) -> Goal:
         live = self._shell.live
         return route(text, live.resolve if live else lambda word: None).goal
+
+    def _is_unfinished(self) -> bool:
+        """A command as bash sees it; a question with an open fence, or a backslash at its end."""
+        text = get_app().current_buffer.text
+        if self._goal(text) in (Goal.SHELL, Goal.QUIET_SHELL):
+            return goes_on(text.lstrip().lstrip("!"))
+        return text.endswith("\\") or text.count("```") % 2 == 1
 
     def _editing(self) -> EditingMode:
         wanted = self._shell.runtime.config.shell.editing
@@ -87,10 +105,17 @@ def _history(file: Path | None) -> History:
     return FileHistory(file)
 
 
-def _keys() -> KeyBindings:
+def _keys_of(typed: str) -> list[KeyPress]:
+    keys: list[KeyPress] = []
+    Vt100Parser(keys.append).feed_and_flush(typed)
+    return keys
+
+
+def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("escape", "enter")
+    @keys.add("enter", filter=has_focus(DEFAULT_BUFFER) & Condition(is_unfinished))
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
@@ -99,8 +124,3 @@ def _keys() -> KeyBindings:
         event.current_buffer.open_in_editor()
 
     return keys
-
-
-def _is_unfinished(text: str) -> bool:
-    """A line that ends in a backslash, or in an open fence, goes on in the next one."""
-    return text.endswith("\\") or text.count("```") % 2 == 1

@@ -27,7 +27,7 @@ from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.prompting import Prompt
 from aish.faces.shell.proposals import CONTRACT, proposals
 from aish.faces.shell.routing import Goal, Routed, route
-from aish.faces.shell.state import Shell
+from aish.faces.shell.state import Shell, nothing
 from aish.faces.terminal import Output
 from aish.ports import Ask
 from aish.types.live_shell import RunEnd, RunResult
@@ -229,12 +229,14 @@ class _Repl:
                 return answer_ is not None and answer_.strip().lower() in ("y", "yes")
 
     async def _ask(self, text: str) -> str:
-        """What the model said. Ctrl-C stops it; what was said so far is kept."""
+        """What the model said, "" if it was stopped: Ctrl-C does, and what was said so far is kept, but half a command
+        is no proposal."""
         shell = self._shell
         attached = shell.attached.take()
         question = f"{attached}\n\n{text}" if attached else text
         heard = Heard()
         asking = asyncio.ensure_future(self._answer(question, heard))
+        shell.stop = asking.cancel
         with on_interrupt(asking.cancel):
             try:
                 await asking
@@ -242,8 +244,10 @@ class _Repl:
                 if not asking.cancelled():
                     raise
                 shell.output.note("stopped")
+            finally:
+                shell.stop = nothing
         self._keep(heard)
-        return heard.said
+        return "" if asking.cancelled() else heard.said
 
     async def _answer(self, question: str, heard: Heard) -> None:
         shell = self._shell

@@ -11,6 +11,7 @@ import msgspec
 from aish.engine.session import Engine
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
+from aish.faces.shell.styles import Reasoning
 from aish.faces.terminal import Output
 from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
@@ -20,6 +21,10 @@ ReadLine = Callable[[str, str], Awaitable[str | None]]  # what stands before it,
 
 class Run(Protocol):
     def __call__(self, line: str, *, attach: bool) -> Awaitable[None]: ...
+
+
+def nothing() -> None:
+    pass
 
 
 async def _nowhere(line: str, *, attach: bool = False) -> None:
@@ -42,9 +47,10 @@ class Shell:
     context_tokens: int = 0  # of the last request
     usage: Usage = field(default_factory=Usage)
     highlight: bool = True
-    reasoning: str = "fold"
+    reasoning: Reasoning = "fold"
     status: str = ""
     leaving: bool = False
+    stop: Callable[[], object] = nothing  # the answer that is being given
     talk: Callable[[str], Awaitable[None]] = _nowhere
     run: Run = _nowhere
 

@@ -77,7 +77,8 @@ __aish_hide() {
   HISTCONTROL=ignorespace
 }
 
-# Jobs that ended, before the prompt and not after it; that one was started has been said by bash.
+# Jobs that ended, before the prompt and not after it; that one was started has been said by bash. Among jobs of theirs
+# bash counts our `side` as one, too.
 __aish_jobs() {
   local count='\j' each
   [[ ${BASH_VERSINFO[0]} -ge 5 ]] || return 0
@@ -86,7 +87,7 @@ __aish_jobs() {
   __aish_job=${!-}
   builtin jobs -n >"$__aish_dir/jobs" 2>/dev/null || :
   while IFS= builtin read -r each; do
-    [[ $each == *' Running '* ]] || builtin printf '%s\n' "$each" >/dev/tty
+    [[ $each == *' Running '* || $each == *__aish_group=* ]] || builtin printf '%s\n' "$each" >/dev/tty
   done <"$__aish_dir/jobs"
   __aish_count=${count@P}
 }
@@ -94,7 +95,7 @@ __aish_jobs() {
 __aish_notices() {
   local each
   while IFS='' builtin read -r each; do
-    [[ $each != '['[0-9]* ]] || builtin printf '%s\n' "$each" >/dev/tty
+    [[ $each != '['[0-9]* || $each == *__aish_group=* ]] || builtin printf '%s\n' "$each" >/dev/tty
   done <"$__aish_dir/err"
 }
 
