@@ -103,10 +103,12 @@ class Exchange(Response):
         return piece
 
     def limit_silence(self, seconds: float) -> None:
-        self._watch.limit_silence(seconds)
+        if not self._parser.complete:  # then there is nothing to wait for
+            self._watch.limit_silence(seconds)
 
     def limit_rest(self, seconds: float) -> None:
-        self._watch.limit_rest(seconds)
+        if not self._parser.complete:
+            self._watch.limit_rest(seconds)
 
     def finish(self) -> bool:
         """End it, wherever it stands. Returns whether the connection may carry another request."""

@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
     # What is loaded now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
     server.run()
     return 0 if server.started else 1
 
