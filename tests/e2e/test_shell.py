@@ -197,6 +197,28 @@ async def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(home):
         await did(term, ":history", "so far so good")
 
 
+async def test_what_is_typed_while_the_model_speaks_waits_for_the_prompt(home):
+    name = model(home, [[{"text": "first "}, {"wait_s": 1}, {"text": "second"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? tell me")
+        await term.sees("first")
+        term.press("echo typed")
+        await term.sees("first second")
+        await term.sees("$ echo typed")
+
+
+async def test_what_was_typed_before_a_proposal_was_seen_is_no_answer_to_it(home):
+    name = model(home, [[{"text": "first\n\n"}, {"wait_s": 1}, {"text": "CMD: echo ra''n\n"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? tell me")
+        await term.sees("first")
+        await term.enter("rm some-file")
+        await term.sees("[r]un")
+        await term.enter("s")
+        await term.prompts()
+        assert "\nran" not in term.text
+
+
 async def test_a_program_that_leaves_the_terminal_raw_does_no_harm(home):
     async with shell(home) as term:
         await term.enter("stty raw -echo")

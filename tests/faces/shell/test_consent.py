@@ -16,8 +16,8 @@ class Typed:
         self._lines = list(lines)
         self.prompts: list[str] = []
 
-    async def read(self, prompt: str) -> str | None:
-        self.prompts.append(prompt)
+    async def read(self, prompt: str, typed: str = "") -> str | None:
+        self.prompts.append(prompt + typed)
         return self._lines.pop(0) if self._lines else None
 
 
@@ -53,7 +53,9 @@ async def test_turn_and_always_are_offered_only_where_they_mean_something():
 
 
 async def test_an_edited_command_is_the_answer():
-    assert (await answer(question(), "e", "make test"))[0].arguments == {"command": "make test"}
+    given, prompts, _ = await answer(question(), "e", "make test")
+    assert given.arguments == {"command": "make test"}
+    assert prompts[-1] == "new command: make"  # it begins with what it was
 
 
 async def test_explaining_asks_again():

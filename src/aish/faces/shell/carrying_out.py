@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from aish.faces.shell.state import Shell
+from aish.faces.shell.verdicts import HARMLESS
 from aish.safety.policy import Judgement
 from aish.types.decisions import Answer, Choice, Question, Verdict
 from aish.types.live_shell import RunResult
@@ -15,7 +16,6 @@ from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
 
 _TOOL = "shell__run"
-HARMLESS = "only reads, as far as can be told"
 _MENU = "[r]un [e]dit [s]kip e[x]plain [a]lways [q]uit › "
 
 

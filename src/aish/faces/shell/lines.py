@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -46,6 +47,26 @@ def drop_typed_ahead() -> None:
         return
     with contextlib.suppress(OSError, ValueError, termios.error):  # not a terminal
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+@contextlib.contextmanager
+def unechoed() -> Iterator[None]:
+    """While inside, what is typed does not show where something else is being written; the next prompt has it."""
+    import termios
+
+    try:
+        terminal = sys.stdin.fileno()
+        before = termios.tcgetattr(terminal)
+    except (OSError, ValueError, termios.error):  # not a terminal
+        yield
+        return
+    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(terminal, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def _read(prompt: str, loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:

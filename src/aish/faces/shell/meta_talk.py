@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from aish.faces.shell.carrying_out import HARMLESS
 from aish.faces.shell.state import Shell
+from aish.faces.shell.verdicts import verdict_lines
 from aish.types.live_shell import RunResult
 from aish.types.messages import AssistantMessage
 
@@ -93,10 +93,8 @@ async def safety(shell: Shell, rest: str) -> None:
     if not line:
         shell.output.note("of which command? :safety check COMMAND")
         return
-    judged = shell.runtime.explain("shell__run", {"command": line})
-    shell.output.note(f"{judged.verdict}: {judged.reason or HARMLESS}")
-    for reason in judged.reasons:
-        shell.output.note(f"  - {reason}")
+    for told in verdict_lines(shell.runtime.explain("shell__run", {"command": line})):
+        shell.output.note(told)
 
 
 async def diff(shell: Shell, rest: str) -> None:

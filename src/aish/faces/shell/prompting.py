@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.faces.shell.completing import ShellCompleter
+from aish.faces.shell.lines import drop_typed_ahead
 from aish.faces.shell.prompt_line import prompt_fragments
 from aish.faces.shell.routing import Goal, route
 from aish.faces.shell.state import Shell
@@ -64,6 +65,7 @@ class Prompt:
         session: PromptSession[str] = PromptSession(history=InMemoryHistory())
         if not typed:  # keys from before the question was seen are no answer to it, but may well be a change to a text
             clear_typeahead(session.app.input)
+            drop_typed_ahead()
         try:
             return await session.prompt_async(question, default=typed, set_exception_handler=False)
         except EOFError:

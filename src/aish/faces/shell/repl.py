@@ -22,6 +22,7 @@ from aish.faces.shell.attached import Attached
 from aish.faces.shell.carrying_out import carry_out
 from aish.faces.shell.heard import Heard
 from aish.faces.shell.interrupts import on_interrupt
+from aish.faces.shell.lines import unechoed
 from aish.faces.shell.meta import run_meta
 from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.prompting import Prompt
@@ -237,7 +238,7 @@ class _Repl:
         heard = Heard()
         asking = asyncio.ensure_future(self._answer(question, heard))
         shell.stop = asking.cancel
-        with on_interrupt(asking.cancel):
+        with unechoed(), on_interrupt(asking.cancel):
             try:
                 await asking
             except asyncio.CancelledError:

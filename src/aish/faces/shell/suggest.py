@@ -13,6 +13,7 @@ from aish.faces.runtime import Runtime
 from aish.faces.shell.answer import answer
 from aish.faces.shell.heard import Heard
 from aish.faces.shell.narrate import PROVIDER_FAILED, Narrator
+from aish.faces.shell.verdicts import verdict_lines
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, visible
 from aish.types.messages import user
@@ -81,10 +82,8 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
 
 async def _explain(command: str, model: str, runtime: Runtime) -> int:
     output = Output()
-    judged = runtime.explain("shell__run", {"command": command})
-    output.note(f"{judged.verdict}: {judged.reason}")
-    for reason in judged.reasons:
-        output.note(f"  - {reason}")
+    for told in verdict_lines(runtime.explain("shell__run", {"command": command})):
+        output.note(told)
     narrator = Narrator(output)
     question = user(_EXPLAIN.format(command))
     async with runtime.engine(mcp=()) as engine:

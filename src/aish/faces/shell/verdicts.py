@@ -1,0 +1,17 @@
+"""What the gate says of a command, in lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aish.safety.policy import Judgement
+
+HARMLESS = "only reads, as far as can be told"
+
+
+def verdict_lines(judged: Judgement) -> Iterator[str]:
+    reason = judged.reason or HARMLESS
+    yield f"{judged.verdict}: {reason}"
+    for more in judged.reasons:
+        if more != reason:
+            yield f"  - {more}"
