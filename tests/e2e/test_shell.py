@@ -343,6 +343,18 @@ async def test_sessions_are_listed_and_resumed(home):
         assert "zebra" in term.text.rpartition("going on with")[2]
 
 
+async def test_going_on_after_a_crash_shows_where_it_stopped(home):
+    name = model(home, [[{"text": "so far "}, {"wait_s": 60}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? a long story")
+        await term.sees("so far")
+        os.kill(term.pid, signal.SIGKILL)
+        await term.ends()
+    async with shell(home, "--continue", "--model", name) as term:
+        assert "> a long story" in term.text
+        assert "it stopped there: interrupted" in term.text
+
+
 async def test_the_history_is_shared_between_runs(home):
     async with shell(home) as term:
         await did(term, "echo first-run", "first-run")

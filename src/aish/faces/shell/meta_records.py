@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aish.faces.shell.state import Shell
-from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
+from aish.types.events import TurnEnd
+from aish.types.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from aish.types.records import SessionRecord
 
 _LISTED = 15
 _SHOWN_CHARS = 300
@@ -31,12 +34,23 @@ async def resume(shell: Shell, rest: str) -> None:
     if chosen is None:
         shell.output.note("there is no such session; :sessions lists them")
         return
+    await _go_on_with(shell, chosen)
+
+
+async def resumed(shell: Shell) -> None:
+    """For a shell that begins in a session."""
+    if chosen := await shell.runtime.store.find_session(shell.request.session):
+        await _go_on_with(shell, chosen)
+
+
+async def _go_on_with(shell: Shell, chosen: SessionRecord) -> None:
+    said = await shell.engine.history(chosen.id)  # closes what a crash left open; not while another aish is at it
     shell.change(session=chosen.id)
     shell.output.note(f"going on with {chosen.id}: {chosen.title}")
+    _tell(shell, said)
     turns = await shell.runtime.store.list_turns(chosen.id)
-    if turns and turns[-1].end not in (None, "answered"):
+    if turns and turns[-1].end is not TurnEnd.ANSWERED:
         shell.output.note(f"it stopped there: {turns[-1].end}")
-    await history(shell, "")
 
 
 async def reset(shell: Shell, rest: str) -> None:
@@ -48,6 +62,12 @@ async def reset(shell: Shell, rest: str) -> None:
 
 async def history(shell: Shell, rest: str) -> None:
     said = await shell.engine.history(shell.request.session) if shell.request.session else ()
+    _tell(shell, said)
+    if not said:
+        shell.output.note("nothing has been said yet")
+
+
+def _tell(shell: Shell, said: Sequence[Message]) -> None:
     for message in said[-20:]:
         match message:
             case UserMessage():
@@ -58,8 +78,6 @@ async def history(shell: Shell, rest: str) -> None:
                 shell.output.note(f"  ← {name}: {_brief(message.text, 100)}")
             case _:
                 pass
-    if not said:
-        shell.output.note("nothing has been said yet")
 
 
 async def config(shell: Shell, rest: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from aish.faces.shell.heard import Heard
 from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.lines import unechoed
 from aish.faces.shell.meta import run_meta
+from aish.faces.shell.meta_records import resumed
 from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.prompting import Prompt
 from aish.faces.shell.proposals import CONTRACT, proposals
@@ -121,6 +122,8 @@ class _Repl:
     async def loop(self) -> int:
         shell = self._shell
         try:
+            if shell.request.session:
+                await self._guarded(resumed(shell))
             while not shell.leaving:
                 line = await self._read()
                 if line is None:
@@ -151,16 +154,19 @@ class _Repl:
     async def _take(self, line: str) -> None:
         self._warned_of_jobs = False
         routed = await self._routed(line)
+        match routed.goal:
+            case Goal.META:
+                await run_meta(self._shell, routed.text)
+            case Goal.SHELL | Goal.QUIET_SHELL:
+                await self._guarded(self._run_typed(routed))
+            case Goal.MODEL:
+                await self._guarded(self.talk(routed.text or _WRONG))
+            case Goal.NOTHING:
+                pass
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
         try:
-            match routed.goal:
-                case Goal.META:
-                    await run_meta(self._shell, routed.text)
-                case Goal.SHELL | Goal.QUIET_SHELL:
-                    await self._run_typed(routed)
-                case Goal.MODEL:
-                    await self.talk(routed.text or _WRONG)
-                case Goal.NOTHING:
-                    pass
+            await work
         except AishError as exc:
             self._shell.output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
 

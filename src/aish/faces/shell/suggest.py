@@ -68,7 +68,8 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 async def _suggest(text: str, model: str, runtime: Runtime) -> int:
     heard = Heard()
     output = Output()
-    request = TurnRequest(input=(user(text),), model=model, system=_SUGGEST, limits=runtime.config.limits.limits())
+    limits = runtime.config.limits.limits()
+    request = TurnRequest(input=(user(text),), model=model, kept=False, system=_SUGGEST, limits=limits)
     async with runtime.engine(mcp=()) as engine, engine.turn(request) as batches:
         async for events in batches:
             heard.see(events)
@@ -87,7 +88,7 @@ async def _explain(command: str, model: str, runtime: Runtime) -> int:
     narrator = Narrator(output)
     question = user(_EXPLAIN.format(command))
     async with runtime.engine(mcp=()) as engine:
-        request = TurnRequest(input=(question,), model=model, limits=runtime.config.limits.limits())
+        request = TurnRequest(input=(question,), model=model, kept=False, limits=runtime.config.limits.limits())
         await answer(engine, request, narrator, None)
     return narrator.exit_code
 
