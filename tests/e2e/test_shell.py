@@ -79,6 +79,12 @@ async def test_the_mark_shows_where_a_line_goes_while_it_is_typed(home):
         await term.sees(": :mod")
 
 
+async def test_the_mark_knows_an_alias_from_the_first_line_on(home):
+    async with shell(home) as term:
+        term.press("hi")
+        await term.sees("$ hi")
+
+
 async def test_a_question_is_answered_and_its_tool_is_shown(home):
     async with shell(home) as term:
         await did(term, "please add 2 and 3 for me", "The result of runtime__add is 5.")

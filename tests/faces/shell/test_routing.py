@@ -30,6 +30,7 @@ def goal(line):
         "man git", "which python3", "time make", "sort names.txt | head", "sudo rm /tmp/x", "ssh host uptime",
         "cargo test", "pip install requests", "git checkout main", "tar xf a.tar", "test -f x && echo yes",
         "split -b 1M big.bin", "watch df", "export PATH=$PATH:/opt/bin", "sleep 5", "head -3 a b",
+        "ls; make", "ls|sort", "make&", "make&&make install", "f() { ls; }", "my-f () (ls)",
     ],
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):

@@ -5,11 +5,13 @@ It owns the terminal only while it reads. History is one file for all runs; each
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loads what completion needs, once
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
@@ -21,6 +23,7 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 
+from aish.errors import ProcessError
 from aish.faces.shell.completing import ShellCompleter
 from aish.faces.shell.lines import drop_typed_ahead
 from aish.faces.shell.prompt_line import prompt_fragments
@@ -28,12 +31,15 @@ from aish.faces.shell.routing import Goal, route
 from aish.faces.shell.state import Shell
 from aish.faces.shell.unfinished import goes_on
 
+_LOOK_S = 1.0
+
 
 class Prompt:
     def __init__(self, shell: Shell, history_file: Path | None, *, plain: bool) -> None:
         self._shell = shell
         self._template = shell.runtime.config.shell.prompt
         self._plain = plain
+        self._looking: asyncio.Future[None] | None = None
         self._session: PromptSession[str] = PromptSession(
             history=_history(history_file),
             completer=ShellCompleter(shell),
@@ -49,6 +55,7 @@ class Prompt:
     async def read(self, typed: str = "") -> str | None:
         """A line; None at the end (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. The keys `typed` before come first."""
         self._session.app.editing_mode = self._editing()
+        self._looking = None
         try:
             with patch_stdout(raw=True):
                 return await self._session.prompt_async(
@@ -76,7 +83,16 @@ class Prompt:
 
     def _message(self) -> FormattedText:
         goal = self._goal(get_app().current_buffer.text)
+        if goal is Goal.MODEL and self._looking is None:
+            self._looking = asyncio.ensure_future(self._look_again(get_app()))
         return FormattedText(prompt_fragments(self._shell, self._template, goal, plain=self._plain))
+
+    async def _look_again(self, app: Application[object]) -> None:
+        """A word that is not known may be an alias of an rc file that is read by now: once for a line."""
+        if self._shell.live is not None:
+            with contextlib.suppress(ProcessError):
+                await self._shell.live.refresh(_LOOK_S)
+            app.invalidate()
 
     def _goal(self, text: str) -> Goal:
         live = self._shell.live

@@ -147,7 +147,8 @@ class _Repl:
         live = self._shell.live
         if live is not None and live.jobs and not self._warned_of_jobs:
             self._warned_of_jobs = True
-            self._shell.output.note(f"there are {live.jobs} jobs; once more to leave all the same")
+            jobs = "is 1 job" if live.jobs == 1 else f"are {live.jobs} jobs"
+            self._shell.output.note(f"there {jobs}; once more to leave all the same")
             return False
         return True
 

@@ -52,6 +52,7 @@ _VERBS = _words("""
 """)
 _WORD = re.compile(r"(?:[^\W\d_][\w'’-]*|\d+)[,.;:!?]?", re.UNICODE)
 _SHELLISH = re.compile(r"[|<>&;$`*\\{}=~]|(?:^|\s)-{1,2}[A-Za-z0-9]|/|\.\w")
+_DEFINITION = re.compile(r"[\w.-]+\s*\(\)\s*[{(]")  # of a function
 _PREFIXED = {":": Goal.META, "?": Goal.MODEL}
 
 
@@ -65,7 +66,8 @@ def route(line: str, resolve: Resolve) -> Routed:
         return Routed(Goal.SHELL, text[1:].strip(), sure=True)
     if goal := _PREFIXED.get(text[0]):
         return Routed(goal, text[1:].strip(), sure=True)
-    is_command = resolve(_first_word(text)) is not None and not reads_as_prose(text)
+    known = _DEFINITION.match(text) is not None or resolve(_first_word(text)) is not None
+    is_command = known and not reads_as_prose(text)
     return Routed(Goal.SHELL if is_command else Goal.MODEL, text)
 
 
@@ -85,10 +87,10 @@ def reads_as_prose(text: str) -> bool:
 
 
 def _first_word(text: str) -> str:
-    """The word the shell would look up: after assignments, without quotes around it."""
+    """The word the shell would look up: after assignments, up to where a command may end without a blank."""
     words = text.split()
     while words and re.fullmatch(r"[A-Za-z_]\w*\+?=.*", words[0]):
         if len(words) == 1:
             return words[0]
         words = words[1:]
-    return words[0] if words else ""
+    return re.split(r"[;|&<>]", words[0], maxsplit=1)[0] or words[0] if words else ""
