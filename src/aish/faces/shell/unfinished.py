@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import shutil
-import subprocess
+
+from aish.wire.process_once import ask_program
 
 # What may leave a line open. Without any of it there is nothing to ask bash.
 _OPENING = re.compile(r"""["'`({]|<<|[|&\\]\s*$|\b(?:do|then|else|elif|in|if|while|until|for|case|select)\b""")
@@ -21,16 +22,5 @@ def goes_on(line: str) -> bool:
     bash = shutil.which("bash") if _OPENING.search(line) else None
     if bash is None:
         return False
-    try:
-        asked = subprocess.run(
-            [bash, "--norc", "-O", "extglob", "-n"],
-            input=line.encode("utf-8", "replace"),
-            capture_output=True,
-            timeout=_PATIENCE_S,
-            env={"LC_ALL": "C"},
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    said = asked.stderr.decode("utf-8", "replace")
+    said = ask_program([bash, "--norc", "-O", "extglob", "-n"], line, timeout_s=_PATIENCE_S) or ""
     return any(words in said for words in _SAYS)
