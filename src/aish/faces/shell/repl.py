@@ -241,7 +241,7 @@ class _Repl:
         is no proposal."""
         shell = self._shell
         attached = shell.attached.take()
-        question = f"{attached}\n\n{text}" if attached else text
+        question = f"{text}\n\n{attached}" if attached else text  # the first line names the session
         heard = Heard()
         asking = asyncio.ensure_future(self._answer(question, heard))
         shell.stop = asking.cancel
