@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import Callable, Iterator
 
 import msgspec
 
 from aish.engine.session import Engine
 from aish.errors import AishError
-from aish.faces import signals
 from aish.faces.shell.answer import answer
+from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import Narrator
 from aish.faces.terminal import Output
@@ -41,7 +39,7 @@ async def chat(engine: Engine, first: TurnRequest, output: Output, lines: LineSo
 
 
 async def _next_line(output: Output, lines: LineSource) -> str | None:
-    with _on_interrupt(lambda: output.note("(Ctrl-D or :quit leaves)")):
+    with on_interrupt(lambda: output.note("(Ctrl-D or :quit leaves)")):
         return await lines.read("aish> ")
 
 
@@ -50,7 +48,7 @@ async def _turn(engine: Engine, request: TurnRequest, text: str, output: Output,
     answering = asyncio.ensure_future(
         answer(engine, msgspec.structs.replace(request, input=(user(text),)), narrator, ask)
     )
-    with _on_interrupt(answering.cancel):
+    with on_interrupt(answering.cancel):
         try:
             await answering
         except AishError as exc:
@@ -85,22 +83,3 @@ async def _meta(engine: Engine, request: TurnRequest, text: str, output: Output)
     except AishError as exc:
         output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
     return request
-
-
-@contextlib.contextmanager
-def _on_interrupt(react: Callable[[], object]) -> Iterator[None]:
-    """While inside, Ctrl-C does this instead of ending aish; after it, what it did before."""
-    loop = asyncio.get_running_loop()
-    before = signals.interrupt_handler()
-    try:
-        loop.add_signal_handler(signal.SIGINT, react)
-    except NotImplementedError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        if before is None:
-            loop.remove_signal_handler(signal.SIGINT)
-        else:
-            loop.add_signal_handler(signal.SIGINT, before)
