@@ -55,6 +55,22 @@ def test_sentences_go_to_the_model_even_if_they_begin_like_a_command(line):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        ("gti status --short", Goal.SHELL),
+        ("nosuch | cat", Goal.SHELL),
+        ("mkae && ./run.sh", Goal.SHELL),
+        ("gti status", Goal.MODEL),
+        ("tell me what --force does", Goal.MODEL),
+        ("zeige mir die --help Seite", Goal.MODEL),
+        ("greet everybody", Goal.MODEL),
+    ],
+)
+def test_a_mistyped_command_line_is_for_bash_to_name(line, expected):
+    assert goal(line) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
         (":model x", Routed(Goal.META, "model x", sure=True)),
         ("!what is this", Routed(Goal.SHELL, "what is this", sure=True)),
         ("!!make secret", Routed(Goal.QUIET_SHELL, "make secret", sure=True)),

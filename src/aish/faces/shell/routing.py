@@ -53,6 +53,8 @@ _VERBS = _words("""
 _WORD = re.compile(r"(?:[^\W\d_][\w'’-]*|\d+)[,.;:!?]?", re.UNICODE)
 _SHELLISH = re.compile(r"[|<>&;$`*\\{}=~]|(?:^|\s)-{1,2}[A-Za-z0-9]|/|\.\w")
 _DEFINITION = re.compile(r"[\w.-]+\s*\(\)\s*[{(]")  # of a function
+# What only a command line has, whatever its first word: then a typing error is bash's to name, and costs no model.
+_COMMANDLIKE = re.compile(r"\s-{1,2}[A-Za-z]|[|<>]|&&")
 _PREFIXED = {":": Goal.META, "?": Goal.MODEL}
 
 
@@ -67,8 +69,14 @@ def route(line: str, resolve: Resolve) -> Routed:
     if goal := _PREFIXED.get(text[0]):
         return Routed(goal, text[1:].strip(), sure=True)
     known = _DEFINITION.match(text) is not None or resolve(_first_word(text)) is not None
-    is_command = known and not reads_as_prose(text)
+    is_command = not reads_as_prose(text) if known else looks_mistyped(text)
     return Routed(Goal.SHELL if is_command else Goal.MODEL, text)
+
+
+def looks_mistyped(text: str) -> bool:
+    """Whether a line that begins with no known word is a command line all the same."""
+    said = any(word.strip(",.;:!?").lower() in _PROSE for word in text.split())
+    return _COMMANDLIKE.search(text) is not None and not said and not text.endswith("?")
 
 
 def reads_as_prose(text: str) -> bool:
