@@ -10,7 +10,7 @@ run: an effect is not repeated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,8 @@ from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage
 from aish.types.records import Document
 from aish.types.requests import TurnRequest
+
+Redact = Callable[[bytes], bytes]  # takes known secrets out of a line of JSON
 
 HELD_ENDS = (TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
 # A client that has not come back after a day never will.
@@ -36,11 +38,11 @@ _BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
-async def hold(store: Store, turn: Turn) -> None:
+async def hold(store: Store, turn: Turn, redact: Redact) -> None:
     """Durable before the asker hears of its calls. Nothing is held where we did nothing that it did not see."""
     produced = turn.produced()
     if turn.asker_remembers and any(isinstance(message, ToolMessage) for message in produced):
-        body, now_ms = msgspec.json.encode(produced), turn.now_ms()
+        body, now_ms = redact(msgspec.json.encode(produced)), turn.now_ms()
         await store.put(Document(KIND, turn.left_calls[0].id, body, created_ms=now_ms, expires_ms=now_ms + KEPT_MS))
 
 
@@ -69,12 +71,12 @@ def _results(messages: Sequence[Message]) -> set[str]:
     return {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
 
 
-async def hold_for_retry(store: Store, turn: Turn) -> None:
+async def hold_for_retry(store: Store, turn: Turn, redact: Redact) -> None:
     """Once a turn has ended. Nothing is held where no tool has run."""
     produced = turn.produced()
     if turn.retry_key and turn.end in _BROKE_OFF and any(isinstance(message, ToolMessage) for message in produced):
         whole = tuple(message for message in produced if not _is_unfinished(message))
-        body, now_ms = msgspec.json.encode(whole), turn.now_ms()
+        body, now_ms = redact(msgspec.json.encode(whole)), turn.now_ms()
         await store.put(Document(RETRY, turn.retry_key, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS))
 
 

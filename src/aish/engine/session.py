@@ -101,7 +101,7 @@ class Engine:
                 if not turn.is_finished:
                     await _surely(self._close(turn))
                 if turn.retry_key:
-                    await _surely(hold_for_retry(self.store, turn))
+                    await _surely(hold_for_retry(self.store, turn, self.redacted_json))
                 self._running.discard(turn.id)
 
     async def _history_for(self, session: str, request: TurnRequest, route: Route) -> tuple[Message, ...]:
@@ -171,6 +171,10 @@ class Engine:
     def redacted(self, text: str) -> str:
         """As it would be stored or shown."""
         return self._redactor.text(text)
+
+    def redacted_json(self, line: bytes) -> bytes:
+        """The same for JSON. Whatever is kept beside the events goes through it."""
+        return self._redactor.line(line)
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """What the model is shown of a session's past."""
@@ -271,7 +275,7 @@ class Engine:
                 async for events in batches:
                     events = self._recorder.all_presentable(events)
                     if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
-                        await hold(self.store, turn)
+                        await hold(self.store, turn, self.redacted_json)
                     if self._recorder.must_write(turn, events):
                         await self._recorder.write(turn)
                     yield events

@@ -9,6 +9,7 @@ from aish.errors import UsageError
 from aish.faces.http.app import App
 from aish.faces.http.keys import create_key, revoke_key
 from aish.faces.mcp.http import mcp_mount
+from aish.safety.redact import Redactor
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.tools import Effect
@@ -256,3 +257,22 @@ async def test_the_description_lists_every_route_and_the_bodies_they_take():
     assert {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/healthz"} <= set(page["paths"])
     body = page["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert "messages" in page["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+async def test_a_known_secret_is_in_nothing_that_is_kept(path):
+    secret = "hunter2-correct-horse"
+    tools = Tools().add("t__x")
+    steps = [call("t__x", index=0), call("mine", f'{{"k": "{secret}"}}', index=1)]
+    bench = Bench([TextDelta(f"your key is {secret}"), *steps], tools=tools, redactor=Redactor([secret]))
+    ours, theirs = function("t__x"), function("mine")
+    if path == "/v1/responses":
+        ours, theirs = ({"type": "function", **f["function"]} for f in (ours, theirs))
+    said = [{"role": "user", "content": f"keep {secret}"}]
+    body = {"model": "scripted:model", "tools": [ours, theirs], "messages": said, "input": said}
+    async with face(bench) as http:
+        reply = await http.ask("POST", path, body, idempotency_key="k", x_session_id="s")
+    assert reply.status == 200 and secret in reply.body.decode()
+    kept = [document.body for document in bench.store._documents.values()]
+    assert kept and not any(secret.encode() in body for body in kept)
+    assert secret not in str(bench.store._turns) and secret not in str(bench.store._events)

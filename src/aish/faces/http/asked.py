@@ -18,8 +18,8 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.service import Service
 from aish.types.limits import Limits
-from aish.types.messages import AssistantMessage, Message
-from aish.types.requests import ToolChoice
+from aish.types.messages import AssistantMessage, Message, SystemMessage
+from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import Effect, ToolSpec, wire_name
 
 CLIENT = "client"
@@ -154,12 +154,41 @@ def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
     return hashlib.sha256(b"\0".join((caller.key.encode(), who.encode("latin-1", "replace"), body))).hexdigest()
 
 
+def begin_request(
+    service: Service,
+    exchange: Exchange,
+    caller: Caller,
+    extensions: Extensions,
+    messages: Sequence[Message],
+    tools: Tools,
+    body: bytes,
+) -> TurnRequest:
+    """What is the same for every API whose clients send the conversation: whose history it is, tools and limits."""
+    session = caller.session(session_of(service, exchange, extensions))
+    from_store = bool(extensions.use_server_history)
+    if from_store and not session:
+        raise bad_field("use_server_history", "needs a session_id")
+    context, new = ((), tuple(messages)) if from_store else split_new(messages)
+    return TurnRequest(
+        input=new,
+        session=session,
+        kept=bool(session),
+        may_be_new=True,
+        context=None if from_store else context,
+        tools=tools.ours,
+        client_tools=tools.clients,
+        ask_about=tools.ask,
+        retry_key=retry_key_of(exchange, caller, body),
+        limits=limits_of(service, extensions),
+    )
+
+
 def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """The conversation so far, and what is new in it: all that follows the assistant's last word."""
     for place in range(len(messages), 0, -1):
         if isinstance(messages[place - 1], AssistantMessage):
             return tuple(messages[:place]), tuple(messages[place:])
-    first = next((i for i, message in enumerate(messages) if message.__class__.__name__ != "SystemMessage"), 0)
+    first = next((place for place, message in enumerate(messages) if not isinstance(message, SystemMessage)), 0)
     return tuple(messages[:first]), tuple(messages[first:])
 
 

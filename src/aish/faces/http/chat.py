@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from aish.faces.asgi import Exchange
-from aish.faces.http.asked import (
-    Tools,
-    check_count,
-    check_servers,
-    choose_tools,
-    limits_of,
-    retry_key_of,
-    session_of,
-    split_new,
-    tool_choice,
-)
+from aish.faces.http.asked import Tools, begin_request, check_count, check_servers, choose_tools, tool_choice
 from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
-from aish.faces.http.problems import bad_field, refuse_model
+from aish.faces.http.problems import refuse_model
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
 from aish.types.ids import new_id
@@ -37,7 +29,7 @@ class ChatCompletions:
         chat = decode_chat(body)
         refuse_model(caller, chat.model)
         tools = self._tools(chat, caller)
-        request = self._request(exchange, caller, chat, tools, retry_key_of(exchange, caller, body))
+        request = self._request(exchange, caller, chat, tools, body)
         id = new_id("req").replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = [spec.name for spec in tools.clients]
@@ -59,28 +51,14 @@ class ChatCompletions:
         check_servers(self._service, servers)
         return choose_tools(self._service, caller, functions, servers)
 
-    def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, retry_key: str) -> TurnRequest:
+    def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, body: bytes) -> TurnRequest:
         service = self._service
         check_count("messages", len(chat.messages), service.config.max_messages)
-        messages = read_messages(chat.messages)
-        session = caller.session(session_of(service, exchange, chat))
-        if chat.use_server_history and not session:
-            raise bad_field("use_server_history", "needs a session_id")
-        context, new = ((), tuple(messages)) if chat.use_server_history else split_new(messages)
-        return TurnRequest(
-            input=new,
+        return msgspec.structs.replace(
+            begin_request(service, exchange, caller, chat, read_messages(chat.messages), tools, body),
             model=chat.model,
-            session=session,
-            kept=bool(session),
-            may_be_new=True,
-            context=None if chat.use_server_history else context,
-            tools=tools.ours,
-            client_tools=tools.clients,
-            ask_about=tools.ask,
             tool_choice=tool_choice("tool_choice", chat.tool_choice),
             parallel_calls=chat.parallel_tool_calls,
-            retry_key=retry_key,
             sampling=read_sampling(chat),
-            limits=limits_of(service, chat),
             stream=bool(chat.stream),
         )

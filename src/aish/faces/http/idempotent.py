@@ -154,7 +154,7 @@ class Idempotent:
         if recording.size <= MAX_REPLY_BYTES:
             headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
             reply = _Reply(recording.status, headers, b"".join(recording.body).decode("utf-8", "replace"))
-        body = msgspec.json.encode(_Kept(recording.digest, reply))
+        body = self._service.redacted(msgspec.json.encode(_Kept(recording.digest, reply)))
         await store.put(Document(KIND, id, body, expires_ms=self._service.now_ms() + KEPT_MS))
 
 

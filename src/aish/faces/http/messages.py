@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from aish.faces.asgi import Exchange
-from aish.faces.http.asked import Tools, check_count, check_servers, choose_tools, limits_of, session_of, split_new
+from aish.faces.http.asked import Tools, begin_request, check_count, check_servers, choose_tools
 from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_request
@@ -40,13 +40,13 @@ class Messages:
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        given = await self._read(exchange, caller)
+        given, body = await self._read(exchange, caller)
         if given.max_tokens is None:
             raise bad_field("max_tokens", "is missing")
         functions, servers = read_tools(given.tools or [])
         check_servers(service, servers)
         tools = choose_tools(service, caller, functions, servers)
-        request, ask = self._request(exchange, caller, given, tools), service.ask(caller)
+        request, ask = self._request(exchange, caller, given, tools, body), service.ask(caller)
         id, clients = new_id("req").replace("req_", "msg_"), [spec.name for spec in tools.clients]
         if given.stream:
             streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
@@ -56,40 +56,29 @@ class Messages:
         await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask))
 
     async def count(self, exchange: Exchange, caller: Caller) -> None:
-        given = await self._read(exchange, caller)
+        given, _ = await self._read(exchange, caller)
         tools = choose_tools(self._service, caller, *read_tools(given.tools or []))
         count = await count_request(self._service, given.model, read_conversation(given), tools)
         await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))
 
-    async def _read(self, exchange: Exchange, caller: Caller) -> MessagesBody:
+    async def _read(self, exchange: Exchange, caller: Caller) -> tuple[MessagesBody, bytes]:
         config = self._service.config
-        given = decode_messages(await read_body(exchange, config.max_body_bytes))
+        body = await read_body(exchange, config.max_body_bytes)
+        given = decode_messages(body)
         refuse_model(caller, given.model)
         check_count("messages", len(given.messages), config.max_messages)
         check_count("tools", len(given.tools or ()), config.max_tools)
-        return given
+        return given, body
 
-    def _request(self, exchange: Exchange, caller: Caller, given: MessagesBody, tools: Tools) -> TurnRequest:
-        service = self._service
-        messages = read_conversation(given)
-        session = caller.session(session_of(service, exchange, given))
-        if given.use_server_history and not session:
-            raise bad_field("use_server_history", "needs a session_id")
-        context, new = ((), tuple(messages)) if given.use_server_history else split_new(messages)
+    def _request(
+        self, exchange: Exchange, caller: Caller, given: MessagesBody, tools: Tools, body: bytes
+    ) -> TurnRequest:
         choice, parallel = read_choice(given.tool_choice)
-        return TurnRequest(
-            input=new,
+        return msgspec.structs.replace(
+            begin_request(self._service, exchange, caller, given, read_conversation(given), tools, body),
             model=given.model,
-            session=session,
-            kept=bool(session),
-            may_be_new=True,
-            context=None if given.use_server_history else context,
-            tools=tools.ours,
-            client_tools=tools.clients,
-            ask_about=tools.ask,
             tool_choice=choice,
             parallel_calls=parallel,
             sampling=read_sampling(given),
-            limits=limits_of(service, given),
             stream=bool(given.stream),
         )

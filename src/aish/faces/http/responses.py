@@ -27,7 +27,12 @@ from aish.wire.owners import ProcessOwners
 class Responses:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.shelf = Shelf(lambda: service.store, ProcessOwners(), lambda: service.config.keep_days)
+        self.shelf = Shelf(
+            lambda: service.store,
+            ProcessOwners(),
+            lambda: service.config.keep_days,
+            service.redacted,
+        )
         self.conversations = Conversations(service, self.shelf)
         self._background = Background(service, self.shelf, self.conversations.link)
 

@@ -66,8 +66,15 @@ _decoder = msgspec.json.Decoder(Kept)
 class Shelf:
     """`store` and `keep_days` are asked for each time: a reload may change them."""
 
-    def __init__(self, store: Callable[[], Store], owners: Owners, keep_days: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        owners: Owners,
+        keep_days: Callable[[], int],
+        redact: Callable[[bytes], bytes],
+    ) -> None:
         self._store = store
+        self._redact = redact
         self._owners = owners
         self._keep_days = keep_days
         self._histories: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
@@ -98,7 +105,7 @@ class Shelf:
         """Returns its size in bytes."""
         now_ms = time.time_ns() // 1_000_000
         expires_ms = now_ms + self._keep_days() * _DAY_MS
-        body = msgspec.json.encode(kept)
+        body = self._redact(msgspec.json.encode(kept))
         await self._store().put(Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms), wait=wait)
         return len(body)
 

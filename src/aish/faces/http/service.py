@@ -109,6 +109,10 @@ class Service:
     def limits(self) -> Limits:
         return self._generation.limits
 
+    def redacted(self, body: bytes) -> bytes:
+        """JSON without known secrets, for whatever is kept."""
+        return self.engine.redacted_json(body)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
