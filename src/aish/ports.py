@@ -59,6 +59,10 @@ class Provider(Tokenizer, Protocol):
         the first `anext` does. The last chunk is StepFinished. Nothing takes longer than `request.deadline_s`.
         """
 
+    def prepared(self, request: StepRequest) -> StepRequest:
+        """The request as it will be sent, as far as is known now: tools are written into the messages where the
+        backend takes none. Pure; sending what it returns changes nothing more."""
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
 
     async def aclose(self) -> None:

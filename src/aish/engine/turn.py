@@ -265,6 +265,7 @@ class Turn:
             tools=self._offer.specs,
             tool_choice=choice,
             parallel_calls=self._asked.parallel_calls,
+            tool_mode=self._asked.tool_mode or self._route.tool_mode,
             sampling=self._sampling,
             deadline_s=self._meter.remaining_s,
             session=self.session or self.id,

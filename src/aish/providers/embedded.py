@@ -85,6 +85,9 @@ class EmbeddedProvider:
         capabilities = msgspec.structs.replace(info.capabilities, embeddings=True)  # the child always serves them
         return msgspec.structs.replace(info, provider=self._name, id=model, capabilities=capabilities)
 
+    def prepared(self, request: StepRequest) -> StepRequest:
+        return request
+
     async def count_tokens(self, model: str, text: str) -> int | None:
         """None also while another model is loaded: a count is not worth throwing that one out."""
         if self._engine is not None and self._engine.usable and self._engine.name != model:

@@ -77,6 +77,9 @@ class OllamaProvider:
         async with aclosing(self._batches(request)) as batches:
             yield batches
 
+    def prepared(self, request: StepRequest) -> StepRequest:
+        return request
+
     async def count_tokens(self, model: str, text: str) -> int | None:
         """Ollama has no tokenizer to ask."""
         return None

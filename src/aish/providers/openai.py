@@ -77,6 +77,9 @@ class OpenAIProvider:
     def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         return aclosing(self._batches(request))
 
+    def prepared(self, request: StepRequest) -> StepRequest:
+        return request
+
     async def count_tokens(self, model: str, text: str) -> int | None:
         for url in tuple(self._counters):
             try:

@@ -75,6 +75,10 @@ class PoolProvider:
         async with aclosing(self._batches(request)) as batches:
             yield batches
 
+    def prepared(self, request: StepRequest) -> StepRequest:
+        """As by any member: they serve the same models in the same way."""
+        return self._members[0].provider.prepared(request) if self._members else request
+
     async def count_tokens(self, model: str, text: str) -> int | None:
         for member in self._in_order()[:1]:
             return await member.provider.count_tokens(model, text)

@@ -60,6 +60,9 @@ class ScriptedProvider:
         async with aclosing(self._play(request)) as batches:
             yield batches
 
+    def prepared(self, request: StepRequest) -> StepRequest:
+        return request
+
     async def count_tokens(self, model: str, text: str) -> int | None:
         return len(text.split())
 
