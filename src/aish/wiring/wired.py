@@ -1,4 +1,4 @@
-"""The composition root: from configuration to an engine. The only file that names concrete adapters."""
+"""Everything a face may use, each part made when first asked for."""
 
 from __future__ import annotations
 
@@ -10,46 +10,41 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aish.config import paths
 from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.load import Loaded, load_config
-from aish.config.schema import Config, ProviderConfig, ServerConfig
+from aish.config.schema import Config
 from aish.engine.context import BASE, compose_system
 from aish.engine.route import Router
 from aish.engine.session import Engine
-from aish.errors import ConfigError, UsageError
+from aish.errors import UsageError
 from aish.faces.runtime import CachedModel, Progress, Surroundings
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement, PolicyGate
 from aish.safety.redact import Redactor
-from aish.safety.rules import Rule, example_errors
+from aish.safety.rules import Rule
 from aish.safety.secret_formats import looks_secret
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.builtin.sandbox import Sandbox, make_sandbox
 from aish.tools.builtin.shell import QUIET_ENVIRONMENT, ShellTools
 from aish.tools.registry import Registry
-from aish.types.decisions import Verdict
-from aish.types.models import Preset
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
+from aish.wiring.providers import Providers
+from aish.wiring.settings import endpoint_flags, mcp_server_of, presets_of, rules_of, secret_variables, secrets_of
 
 if TYPE_CHECKING:
-    from aish.config.schema_tools import McpServerConfig
     from aish.providers.model_cache import ModelCache
     from aish.tools.livebash.shell import LiveBash
-    from aish.tools.mcp.server import Exposure, McpServer
+    from aish.tools.mcp.server import McpServer
     from aish.tools.mcp.servers import McpServers
-    from aish.tools.mcp.types import ServerSpec
-
-EMBEDDED = "embedded"
-SCRIPTED = "scripted"
 
 
 def surroundings() -> Surroundings:
@@ -65,8 +60,22 @@ def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Wired:
     here = surroundings()
     if workspace:
         here = msgspec.structs.replace(here, cwd=_workspace(workspace))
-    loaded = load_config(cwd=here.cwd, env=here.env, flags=_endpoint_flags(endpoints))
+    loaded = load_config(cwd=here.cwd, env=here.env, flags=endpoint_flags(endpoints))
     return Wired(here, loaded, endpoints=endpoints)
+
+
+def _workspace(folder: str) -> Path:
+    path = Path(folder).expanduser().absolute()
+    if not path.is_dir():
+        raise UsageError(f"the workspace {folder} is no folder", hint="name one that exists")
+    return path
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as exc:
+        raise UsageError("the working directory is gone", hint="cd to one that exists") from exc
 
 
 class Wired:
@@ -211,7 +220,7 @@ class Wired:
         approvals = approvals_file(self.surroundings.env)
         gate = self.config.gate
         return PolicyGate(
-            [*_rules(self.config), *msgspec.convert(load_approvals(approvals), list[Rule])],
+            [*rules_of(self.config), *msgspec.convert(load_approvals(approvals), list[Rule])],
             verdicts={effect: getattr(gate, effect.value) for effect in Effect},
             shell=self.shell_context,
             where=self._where,
@@ -219,18 +228,18 @@ class Wired:
         )
 
     @cached_property
+    def _providers(self) -> Providers:
+        return Providers(self.loaded, self.http, self._redactor, lambda: self.shelf, self._only)
+
+    @cached_property
     def _redactor(self) -> Redactor:
-        return Redactor([*_secrets(self.config), *_secret_variables(self.surroundings.env)])
+        return Redactor([*secrets_of(self.config), *secret_variables(self.surroundings.env)])
 
     def reloaded(self) -> Wired:
         return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
 
     async def discover(self) -> Sequence[Provider]:
-        if not self.config.discovery.enabled:
-            return ()
-        from aish.providers.discover import discover
-
-        return await discover(self.config.discovery, self._server_provider)
+        return await self._providers.discover()
 
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
         for alias, source in self._local_sources().items():
@@ -242,7 +251,7 @@ class Wired:
 
             self._mcp = McpServers(tools, self.http)
             for name, server in servers.items():
-                self._mcp.connect(*_mcp_server(name, server))
+                self._mcp.connect(*mcp_server_of(name, server))
 
     def _local_tools(self) -> Registry:
         tools = Registry()
@@ -269,15 +278,15 @@ class Wired:
         return dict(env) if self.config.safety.secrets_in_env else {k: v for k, v in env.items() if not looks_secret(k)}
 
     def _make_engine(self, tools: Registry, *, serving: bool, shared: bool) -> Engine:
-        providers = self._providers()
+        providers = self._providers.all()
         return Engine(
             router=Router(
                 providers,
-                presets=_presets(self.config),
+                presets=presets_of(self.config),
                 default=self.config.model,
                 strict={name for name, settings in self.config.providers.items() if not settings.use_tool_role},
                 catch_all=self._only[0] if len(self._only) == 1 else "",
-                candidates=lambda: self._candidates(providers),
+                candidates=lambda: self._providers.candidates(providers),
             ),
             tools=tools,
             gate=self._gate,
@@ -289,174 +298,3 @@ class Wired:
             write_through=not serving,
             shared=shared,
         )
-
-    def _providers(self) -> dict[str, Provider]:
-        """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
-        first = [*self._only, self.config.provider]
-        names = sorted(self.config.providers, key=lambda name: first.index(name) if name in first else len(first))
-        providers = {name: self._guarded(name, self.config.providers[name]) for name in names}
-        if EMBEDDED not in providers:
-            providers[EMBEDDED] = self._embedded(EMBEDDED)
-        if SCRIPTED not in providers:
-            providers[SCRIPTED] = self._scripted(SCRIPTED, "")
-        return providers
-
-    async def _candidates(self, providers: dict[str, Provider]) -> Sequence[Provider]:
-        """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
-        configured = [providers[name] for name in providers if name in self.config.providers]
-        found = () if configured else await self.discover()
-        return [*configured, *found, providers[EMBEDDED]]
-
-    def _guarded(self, name: str, settings: ProviderConfig) -> Provider:
-        provider = self._provider(name, settings)
-        if not settings.redact:
-            return provider
-        from aish.providers.redacting import RedactingProvider
-
-        return RedactingProvider(provider, self._redactor)
-
-    def _provider(self, name: str, settings: ProviderConfig) -> Provider:
-        match settings.kind:
-            case "embedded":
-                return self._embedded(name, settings.file)
-            case "scripted":
-                return self._scripted(name, settings.file)
-            case _:
-                return self._pool(name, [self._endpoint(name, settings, url) for url in settings.endpoints])
-
-    def _pool(self, name: str, members: Sequence[Provider]) -> Provider:
-        if not members:
-            raise UsageError(f"the provider {name} has no url", hint=f"set providers.{name}.url")
-        if len(members) == 1:
-            return members[0]
-        from aish.providers.pool import PoolProvider
-
-        return PoolProvider(name, members)
-
-    def _endpoint(self, name: str, settings: ProviderConfig, url: str) -> Provider:
-        key = self.loaded.get_key(name) if name in self.config.providers else settings.get_key()
-        headers = {header: value.reveal() for header, value in settings.headers.items()}
-        from aish.providers.endpoint import Endpoint
-        from aish.providers.openai import OpenAIProvider
-
-        endpoint = Endpoint(
-            url=url,
-            key=key.reveal() if key else "",
-            headers=headers,
-            connect_timeout_s=settings.connect_timeout_s,
-            max_call_s=settings.timeout_s,
-            context_size=settings.context_size,
-            models=settings.models,
-        )
-        if settings.kind == "ollama":
-            from aish.providers.ollama import OllamaProvider
-
-            return OllamaProvider(name, endpoint, self.http)
-        return OpenAIProvider(name, endpoint, self.http)
-
-    def _server_provider(self, server: ServerConfig) -> Provider:
-        return self._endpoint(server.name, ProviderConfig(kind=server.kind, url=server.url), server.url)
-
-    def _embedded(self, name: str, file: str = "") -> Provider:
-        from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
-        from aish.providers.endpoint import Endpoint
-        from aish.providers.model_cache import Preferred
-        from aish.providers.openai import OpenAIProvider
-
-        settings = self.config.embedded
-        return EmbeddedProvider(
-            Preferred(self.shelf, file or settings.model),
-            lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self.http),
-            EmbeddedSettings(
-                threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s
-            ),
-            name=name,
-        )
-
-    def _scripted(self, name: str, file: str) -> Provider:
-        from aish.providers.scripted import ScriptedProvider, fake_tool, load_script
-
-        scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
-        return ScriptedProvider(name, scripts)
-
-
-def _workspace(folder: str) -> Path:
-    path = Path(folder).expanduser().absolute()
-    if not path.is_dir():
-        raise UsageError(f"the workspace {folder} is no folder", hint="name one that exists")
-    return path
-
-
-def _rules(config: Config) -> list[Rule]:
-    """The short forms first; a rule whose examples do not hold is an error."""
-    gate = config.gate
-    approved = [Rule(Verdict.ALLOW, f"auto_approve {g}", (g,)) for g in (*gate.auto_approve, *config.mcp.auto_approve)]
-    denied = [Rule(Verdict.DENY, f"gate.deny {glob}", (glob,)) for glob in gate.deny]
-    given = [Rule(**msgspec.structs.asdict(rule)) for rule in gate.rules]
-    if errors := example_errors(given):
-        raise ConfigError("; ".join(errors), hint="mend gate.rules in the config")
-    return [*approved, *denied, *given]
-
-
-def _mcp_server(name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
-    from aish.tools.mcp.server import Exposure
-    from aish.tools.mcp.types import ServerSpec
-
-    spec = ServerSpec(
-        name=name,
-        command=(settings.command, *settings.args) if settings.command else (),
-        env={variable: value.reveal() for variable, value in settings.env.items()},
-        cwd=Path(settings.cwd) if settings.cwd else None,
-        url=settings.url,
-        token=settings.auth_token.reveal() if settings.auth_token else "",
-        protocol=settings.protocol,
-        start_timeout_s=settings.start_timeout_s,
-        call_timeout_s=settings.timeout_s,
-        max_in_flight=settings.max_in_flight,
-    )
-    return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
-
-
-def _presets(config: Config) -> dict[str, Preset]:
-    return {
-        name: Preset(
-            model=preset.model,
-            system=preset.system,
-            sampling=preset.sampling(),
-            tool_mode=preset.tool_mode,
-            use_tool_role=preset.use_tool_role,
-            context_size=preset.context_size,
-        )
-        for name, preset in config.presets.items()
-    }
-
-
-def _endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
-    providers: dict[str, Any] = {}
-    for endpoint in endpoints:
-        name, equals, url = endpoint.partition("=")
-        if not (name and equals and url.startswith(("http://", "https://"))):
-            raise UsageError(
-                f"--endpoint {endpoint!r} is not NAME=URL", hint="for example --endpoint up=http://127.0.0.1:9000/v1"
-            )
-        providers[name] = {"kind": "openai", "url": url}
-    return {"providers": providers} if providers else {}
-
-
-def _secrets(config: Config) -> list[str]:
-    keys = [provider.key for provider in config.providers.values()]
-    headers = [value for provider in config.providers.values() for value in provider.headers.values()]
-    tokens = [server.auth_token for server in config.mcp.servers.values()]
-    variables = [value for server in config.mcp.servers.values() for value in server.env.values()]
-    return [secret.reveal() for secret in (*keys, *headers, *tokens, *variables) if secret is not None]
-
-
-def _secret_variables(env: Mapping[str, str]) -> list[str]:
-    return [value for name, value in env.items() if looks_secret(name)]
-
-
-def _cwd() -> Path:
-    try:
-        return Path.cwd()
-    except OSError as exc:
-        raise UsageError("the working directory is gone", hint="cd to one that exists") from exc

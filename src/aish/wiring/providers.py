@@ -1,0 +1,130 @@
+"""Providers as configured, each made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aish.config.load import Loaded
+from aish.config.schema import ProviderConfig, ServerConfig
+from aish.errors import UsageError
+from aish.ports import Provider
+from aish.safety.redact import Redactor
+from aish.wire.http import HttpClient
+
+if TYPE_CHECKING:
+    from aish.providers.model_cache import ModelCache
+
+EMBEDDED = "embedded"
+SCRIPTED = "scripted"
+
+
+class Providers:
+    """`only` are the names given for this run: they go first."""
+
+    def __init__(
+        self, loaded: Loaded, http: HttpClient, redactor: Redactor, shelf: Callable[[], ModelCache], only: Sequence[str]
+    ) -> None:
+        self._loaded = loaded
+        self._config = loaded.config
+        self._http = http
+        self._redactor = redactor
+        self._shelf = shelf
+        self._only = only
+
+    def all(self) -> dict[str, Provider]:
+        """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
+        first = [*self._only, self._config.provider]
+        names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
+        providers = {name: self._guarded(name, self._config.providers[name]) for name in names}
+        if EMBEDDED not in providers:
+            providers[EMBEDDED] = self._embedded(EMBEDDED)
+        if SCRIPTED not in providers:
+            providers[SCRIPTED] = self._scripted(SCRIPTED, "")
+        return providers
+
+    async def candidates(self, providers: dict[str, Provider]) -> Sequence[Provider]:
+        """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
+        configured = [providers[name] for name in providers if name in self._config.providers]
+        found = () if configured else await self.discover()
+        return [*configured, *found, providers[EMBEDDED]]
+
+    def _guarded(self, name: str, settings: ProviderConfig) -> Provider:
+        provider = self._provider(name, settings)
+        if not settings.redact:
+            return provider
+        from aish.providers.redacting import RedactingProvider
+
+        return RedactingProvider(provider, self._redactor)
+
+    def _provider(self, name: str, settings: ProviderConfig) -> Provider:
+        match settings.kind:
+            case "embedded":
+                return self._embedded(name, settings.file)
+            case "scripted":
+                return self._scripted(name, settings.file)
+            case _:
+                return self._pool(name, [self._endpoint(name, settings, url) for url in settings.endpoints])
+
+    def _pool(self, name: str, members: Sequence[Provider]) -> Provider:
+        if not members:
+            raise UsageError(f"the provider {name} has no url", hint=f"set providers.{name}.url")
+        if len(members) == 1:
+            return members[0]
+        from aish.providers.pool import PoolProvider
+
+        return PoolProvider(name, members)
+
+    def _endpoint(self, name: str, settings: ProviderConfig, url: str) -> Provider:
+        key = self._loaded.get_key(name) if name in self._config.providers else settings.get_key()
+        headers = {header: value.reveal() for header, value in settings.headers.items()}
+        from aish.providers.endpoint import Endpoint
+        from aish.providers.openai import OpenAIProvider
+
+        endpoint = Endpoint(
+            url=url,
+            key=key.reveal() if key else "",
+            headers=headers,
+            connect_timeout_s=settings.connect_timeout_s,
+            max_call_s=settings.timeout_s,
+            context_size=settings.context_size,
+            models=settings.models,
+        )
+        if settings.kind == "ollama":
+            from aish.providers.ollama import OllamaProvider
+
+            return OllamaProvider(name, endpoint, self._http)
+        return OpenAIProvider(name, endpoint, self._http)
+
+    def _server(self, server: ServerConfig) -> Provider:
+        return self._endpoint(server.name, ProviderConfig(kind=server.kind, url=server.url), server.url)
+
+    def _embedded(self, name: str, file: str = "") -> Provider:
+        from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
+        from aish.providers.endpoint import Endpoint
+        from aish.providers.model_cache import Preferred
+        from aish.providers.openai import OpenAIProvider
+
+        settings = self._config.embedded
+        return EmbeddedProvider(
+            Preferred(self._shelf(), file or settings.model),
+            lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self._http),
+            EmbeddedSettings(
+                threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s
+            ),
+            name=name,
+        )
+
+    def _scripted(self, name: str, file: str) -> Provider:
+        from aish.providers.scripted import ScriptedProvider, fake_tool, load_script
+
+        scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
+        return ScriptedProvider(name, scripts)
+
+    async def discover(self) -> Sequence[Provider]:
+        if not self._config.discovery.enabled:
+            return ()
+        from aish.providers.discover import discover
+
+        return await discover(self._config.discovery, self._server)
