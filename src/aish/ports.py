@@ -12,12 +12,13 @@ from typing import Protocol
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
 from aish.types.events import TurnEnd
+from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.models import ModelInfo
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
-from aish.types.usage import Usage
+from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
 
 class Clock(Protocol):
@@ -39,6 +40,9 @@ class Owners(Protocol):
 class Tokenizer(Protocol):
     async def count_tokens(self, model: str, text: str) -> int | None:
         """The backend's own count, or None where it has none to give. Never raises."""
+
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        """The whole prompt, chat template and tools included, as the backend counts it; None and never, as above."""
 
 
 class Provider(Tokenizer, Protocol):
@@ -104,7 +108,50 @@ class Gate(Protocol):
         """ALLOW or DENY; never ASK. `ask` is None when nobody is there to be asked."""
 
 
-class Store(Protocol):
+class Spending(Protocol):
+    """What model calls cost."""
+
+    async def record_usage(self, record: UsageRecord) -> None:
+        """In place of the reservation of that id, if there is one. Written soon; never waits."""
+
+    async def reserve(
+        self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
+    ) -> tuple[float, float] | None:
+        """Set aside what a call may cost, if both caps leave room: checked and written as one, between processes too.
+
+        None if that is done; else what the day and the session came to already.
+        """
+
+    async def release(self, id: str) -> None:
+        """A reservation whose call was not made. Written soon; never waits."""
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent: ...
+
+    async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
+        """By day, model and category."""
+
+
+class Facts(Protocol):
+    """What outlives a session."""
+
+    async def put_facts(self, given: Sequence[Fact]) -> None:
+        """Each in place of the one of that id, if there is one; all or none."""
+
+    async def find_fact(self, id: str) -> Fact | None: ...
+
+    async def delete_fact(self, id: str) -> bool: ...
+
+    async def clear_facts(self) -> int:
+        """How many they were."""
+
+    async def list_facts(self, *, limit: int) -> Sequence[Fact]:
+        """Newest first."""
+
+    async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
+        """Those that hold any word of the query, the best match first."""
+
+
+class Store(Spending, Facts, Protocol):
     """What survives. Writes are applied in the order they are made.
 
     `append_events` returns at once and is written soon; `flush` returns when all that was appended before is. Durable
@@ -147,8 +194,10 @@ class Store(Protocol):
 
     async def find_turn(self, turn: str) -> TurnRecord | None: ...
 
-    async def list_turns(self, session: str) -> Sequence[TurnRecord]:
-        """In order."""
+    async def list_turns(
+        self, session: str, *, before: int | None = None, limit: int | None = None
+    ) -> Sequence[TurnRecord]:
+        """In order: the last `limit` of those with a number below `before`."""
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """The recorded lines, byte for byte."""

@@ -98,6 +98,15 @@ class EmbeddedProvider:
         except ProviderError:
             return None
 
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        if self._engine is not None and self._engine.usable and self._engine.name != request.model:
+            return None
+        try:
+            async with self._inner_for(request.model) as inner:
+                return await inner.count_prompt(request)
+        except ProviderError:
+            return None
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         async with self._inner_for(model) as inner:
             return await inner.embed(model, texts)

@@ -84,6 +84,9 @@ class OllamaProvider:
         """Ollama has no tokenizer to ask."""
         return None
 
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return None
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         body = {"model": model, "input": list(texts)}
         answer = await self._backend.post(f"{self._endpoint.root}/api/embed", body, model=model)

@@ -16,15 +16,14 @@ import msgspec
 
 from aish.errors import (
     ModelNotFound,
-    ProviderBusy,
     ProviderError,
     ProviderProtocolError,
     ProviderRejected,
-    ProviderUnavailable,
 )
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
 from aish.providers.chat_wire import Dialect, WireChunk, decode_chunk, encode_request, read_chunk
+from aish.providers.counting import Counting
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
 from aish.providers.faults import error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
@@ -32,7 +31,7 @@ from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
-from aish.wire.http import HttpClient, Response, Timeouts
+from aish.wire.http import HttpClient, Response
 from aish.wire.lines import SseEvent, SseReader
 
 # One event holds at most one delta; tool arguments in a single piece are the largest known (about 1 MB).
@@ -41,7 +40,6 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 _TAIL_S = 0.1
 # How long usage and `[DONE]` may lag behind the finish reason.
 _LAG_S = 2.0
-_TOKENIZE = Timeouts(connect_s=1, first_byte_s=2, idle_s=2, total_s=2)
 
 
 class OpenAIProvider:
@@ -50,8 +48,7 @@ class OpenAIProvider:
         self._endpoint = endpoint
         self._backend = Backend(name, endpoint, http)
         self._dialect = Dialect()
-        # llama.cpp and vLLM count at the first, LMDeploy at the second; those that turn out not to count are dropped.
-        self._counters = [f"{endpoint.root}/tokenize", f"{endpoint.api}/encode"]
+        self._counting = Counting(self._backend)
 
     @property
     def name(self) -> str:
@@ -81,18 +78,10 @@ class OpenAIProvider:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
-        for url in tuple(self._counters):
-            try:
-                answer = await self._backend.post(url, _to_count(model, text), model=model, timeouts=_TOKENIZE)
-            except (ProviderBusy, ProviderUnavailable):
-                return None  # this time
-            except ProviderError:
-                answer = None
-            if (count := facts.token_count(answer)) is not None:
-                return count
-            if url in self._counters:
-                self._counters.remove(url)
-        return None
+        return await self._counting.text(model, text)
+
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return await self._counting.prompt(request)
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         body = {"model": model, "input": list(texts), "encoding_format": "float"}
@@ -267,16 +256,3 @@ class _Answer(AsyncIterator[Batch]):
         if (error := chunk.find_error()) is not None:
             raise stream_error(self._provider, self._model, error)
         return chunk
-
-
-def _to_count(model: str, text: str) -> dict[str, Any]:
-    """Each backend reads its own field for the text, and is told not to count a beginning that is none."""
-    return {
-        "model": model,
-        "content": text,
-        "prompt": text,
-        "input": text,
-        "add_special": False,
-        "add_special_tokens": False,
-        "add_bos": False,
-    }

@@ -84,6 +84,11 @@ class PoolProvider:
             return await member.provider.count_tokens(model, text)
         return None
 
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        for member in self._in_order()[:1]:
+            return await member.provider.count_prompt(request)
+        return None
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return await self._first_to(lambda provider: provider.embed(model, texts))
 

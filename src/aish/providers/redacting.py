@@ -46,6 +46,9 @@ class RedactingProvider:
     async def count_tokens(self, model: str, text: str) -> int | None:
         return await self._inner.count_tokens(model, self._redactor.text(text))
 
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return await self._inner.count_prompt(_sent(request, Vault(self._redactor, request.session)))
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return await self._inner.embed(model, [self._redactor.text(text) for text in texts])
 
@@ -54,9 +57,8 @@ class RedactingProvider:
 
     async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         vault = Vault(self._redactor, request.session)
-        messages = tuple(_scrubbed(message, vault) for message in request.messages)
         reply = _Reply(vault)
-        async with self._inner.stream(msgspec.structs.replace(request, messages=messages)) as batches:
+        async with self._inner.stream(_sent(request, vault)) as batches:
             async for batch in batches:
                 if restored := [whole for chunk in batch for whole in reply.restore(chunk)]:
                     yield restored
@@ -91,6 +93,10 @@ class _Reply:
             rest.append(TextDelta(text))
         rest += [CallFragment(index, arguments=t) for index, call in self._calls.items() if (t := call.finish())]
         return rest
+
+
+def _sent(request: StepRequest, vault: Vault) -> StepRequest:
+    return msgspec.structs.replace(request, messages=tuple(_scrubbed(message, vault) for message in request.messages))
 
 
 def _scrubbed(message: Message, vault: Vault) -> Message:

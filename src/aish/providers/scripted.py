@@ -66,6 +66,12 @@ class ScriptedProvider:
     async def count_tokens(self, model: str, text: str) -> int | None:
         return len(text.split())
 
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        """Words, three more for each message, and one for each tool."""
+        words = sum(len(message.text.split()) + 3 for message in request.messages)
+        calls = [call for m in request.messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
+        return words + len(request.tools) + sum(1 + len(call.arguments.split()) for call in calls)
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         raise ProviderError(f"{self._name} has no embeddings")
 

@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from aish.errors import StoreError
+from aish.store.memory_facts import MemoryFacts
+from aish.store.memory_spending import MemorySpending
 from aish.store.semantics import already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages, words_of
 from aish.types.events import TurnEnd
@@ -16,13 +18,15 @@ from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
 
-class MemoryStore:
+class MemoryStore(MemorySpending, MemoryFacts):
     def __init__(self) -> None:
         self._sessions: dict[str, SessionRecord] = {}
         self._turns: dict[str, TurnRecord] = {}
         self._events: dict[str, list[tuple[int, int, bytes]]] = {}
         self._documents: dict[tuple[str, str], Document] = {}
         self._closed = False
+        MemorySpending.__init__(self)
+        MemoryFacts.__init__(self)
 
     async def create_session(self, session: SessionRecord) -> None:
         self._check_open()
@@ -105,9 +109,13 @@ class MemoryStore:
         self._check_open()
         return self._turns.get(turn)
 
-    async def list_turns(self, session: str) -> Sequence[TurnRecord]:
+    async def list_turns(
+        self, session: str, *, before: int | None = None, limit: int | None = None
+    ) -> Sequence[TurnRecord]:
         self._check_open()
-        return self._turns_of(session) if session else ()
+        turns = self._turns_of(session) if session else []
+        wanted = [turn for turn in turns if before is None or turn.number < before]
+        return wanted if limit is None else wanted[max(0, len(wanted) - max(limit, 0)) :]
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         self._check_open()

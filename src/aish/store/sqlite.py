@@ -17,16 +17,17 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import StoreError
-from aish.store import documents, statements
+from aish.store import documents, facts, spending, statements
 from aish.store.faults import translate
 from aish.store.groups import Append
 from aish.store.opening import open_reader, open_writer
 from aish.store.texts import words_of
 from aish.store.writer import Writer
 from aish.types.events import TurnEnd
+from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.records import Document, SessionRecord, TurnRecord
-from aish.types.usage import Usage
+from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
 
@@ -84,8 +85,12 @@ class SqliteStore:
         await self._settle()
         return await self._read(lambda db: statements.select_turn(db, _plain(turn)))
 
-    async def list_turns(self, session: str) -> Sequence[TurnRecord]:
-        return await self._read(lambda db: statements.select_turns(db, _plain(session))) if session else ()
+    async def list_turns(
+        self, session: str, *, before: int | None = None, limit: int | None = None
+    ) -> Sequence[TurnRecord]:
+        if not session:
+            return ()
+        return await self._read(lambda db: statements.select_turns(db, _plain(session), before, limit))
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """Also sees what this store appended before, though that may not be durable yet."""
@@ -118,6 +123,45 @@ class SqliteStore:
 
     async def delete(self, kind: str, id: str) -> bool:
         return bool(await self._write(lambda db: documents.delete(db, kind, _plain(id))))
+
+    async def record_usage(self, record: UsageRecord) -> None:
+        await self._write(lambda db: spending.insert_usage(db, record), wait=False)
+
+    async def reserve(
+        self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
+    ) -> tuple[float, float] | None:
+        return await self._write(
+            lambda db: spending.reserve(db, wanted, day_start_ms=day_start_ms, day_cap=day_cap, session_cap=session_cap)
+        )
+
+    async def release(self, id: str) -> None:
+        await self._write(lambda db: spending.release(db, id), wait=False)
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+        await self._settle()
+        return await self._read(lambda db: spending.select_spent(db, since_ms, session))
+
+    async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
+        await self._settle()
+        return await self._read(lambda db: spending.select_rows(db, since_ms, session))
+
+    async def put_facts(self, given: Sequence[Fact]) -> None:
+        await self._write(lambda db: facts.put(db, given))
+
+    async def find_fact(self, id: str) -> Fact | None:
+        return await self._read(lambda db: facts.select_one(db, _plain(id)))
+
+    async def delete_fact(self, id: str) -> bool:
+        return bool(await self._write(lambda db: facts.delete(db, _plain(id))))
+
+    async def clear_facts(self) -> int:
+        return await self._write(facts.clear) or 0
+
+    async def list_facts(self, *, limit: int) -> Sequence[Fact]:
+        return await self._read(lambda db: facts.select_newest(db, limit))
+
+    async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
+        return await self._read(lambda db: facts.search(db, query, limit))
 
     async def aclose(self) -> None:
         """Idempotent. Raises StoreError if something appended could not be written; the threads end either way."""

@@ -144,9 +144,13 @@ def select_turn(db: sqlite3.Connection, turn: str) -> TurnRecord | None:
     return _turn_of(row) if row else None
 
 
-def select_turns(db: sqlite3.Connection, session: str) -> list[TurnRecord]:
-    rows = db.execute(f"SELECT {_TURN_COLUMNS} FROM turns WHERE session = ? ORDER BY number", (session,))
-    return [_turn_of(row) for row in rows.fetchall()]
+def select_turns(db: sqlite3.Connection, session: str, before: int | None, limit: int | None) -> list[TurnRecord]:
+    rows = db.execute(
+        f"SELECT {_TURN_COLUMNS} FROM turns WHERE session = ? AND (? IS NULL OR number < ?)"
+        " ORDER BY number DESC LIMIT ?",
+        (session, before, before, -1 if limit is None else max(limit, 0)),
+    )
+    return [_turn_of(row) for row in reversed(rows.fetchall())]
 
 
 def select_events(db: sqlite3.Connection, turn: str, after_seq: int) -> bytes:

@@ -5,6 +5,8 @@ A session is found when every word of the query occurs, in any case, in its titl
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable
 
 from aish.types.messages import AssistantMessage, Message, UserMessage
@@ -36,3 +38,15 @@ def fold_messages(messages: Iterable[Message]) -> str:
 
 def words_of(query: str) -> tuple[str, ...]:
     return tuple(fold(query).split()[:MAX_WORDS])
+
+
+# A run of word characters, but one letter each where a script is written without spaces.
+_WORD = re.compile(
+    r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]|[^\W\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+)
+
+
+def index_words(text: str) -> list[str]:
+    """The words full-text search compares: without case and accents."""
+    plain = unicodedata.normalize("NFKD", fold(text))
+    return _WORD.findall("".join(char for char in plain if not unicodedata.combining(char)))

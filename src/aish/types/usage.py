@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 
@@ -27,3 +29,79 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             cost=sum(costs) if costs else None,
             estimated=self.estimated or other.estimated,
         )
+
+
+class Category(StrEnum):
+    """What a model was called for."""
+
+    MAIN = "main"
+    DELEGATE = "delegate"
+    SUMMARIZE = "summarize"
+    MEMORY = "memory"
+    PROBE = "probe"
+    NORRIS = "norris"
+    PREPLAN = "preplan"
+    PLANNER = "planner"
+
+
+class Price(msgspec.Struct, frozen=True):
+    """Dollars for a million tokens. `cached` None: what is read from the backend's cache costs as much as the rest."""
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+
+    def of(self, usage: Usage) -> float:
+        cached = min(usage.cached_tokens, usage.prompt_tokens)
+        fresh = usage.prompt_tokens - cached
+        cached_price = self.prompt if self.cached is None else self.cached
+        return (fresh * self.prompt + cached * cached_price + usage.completion_tokens * self.completion) / 1_000_000
+
+
+class UsageRecord(msgspec.Struct, frozen=True):
+    """One model call that was paid for. `estimate` is our count of its prompt before it went out, 0 if there is none."""
+
+    id: str
+    at_ms: int
+    session: str
+    model: str
+    category: Category
+    usage: Usage
+    estimate: int = 0
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What calls came to. `unknown` of them were of models without a price, so `cost` leaves them out."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    unknown: int = 0
+    estimates: int = 0  # our counts of prompts, for the calls where there is one
+    estimated_of: int = 0  # what the provider said of those same prompts
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class SpentRow(msgspec.Struct, frozen=True):
+    """`day` is local, as YYYY-MM-DD."""
+
+    day: str
+    model: str
+    category: Category
+    spent: Spent
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """The most a call about to be made may cost. Counts as spent until the call is settled or `expires_ms` passes."""
+
+    id: str
+    at_ms: int
+    expires_ms: int
+    session: str
+    model: str
+    category: Category
+    cost: float

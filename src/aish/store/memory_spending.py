@@ -1,0 +1,79 @@
+"""What calls cost, without a disk. A part of `memory`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+
+from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
+
+
+class MemorySpending:
+    def __init__(self) -> None:
+        self._usage: dict[str, UsageRecord] = {}
+        self._reserved: dict[str, Reservation] = {}
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    async def record_usage(self, record: UsageRecord) -> None:
+        self._check_open()
+        self._reserved.pop(record.id, None)
+        self._usage[record.id] = record
+
+    async def reserve(
+        self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
+    ) -> tuple[float, float] | None:
+        self._check_open()
+        self._reserved = {id: held for id, held in self._reserved.items() if held.expires_ms > wanted.at_ms}
+        day = self._cost(lambda at_ms, session: at_ms >= day_start_ms)
+        session = self._cost(lambda at_ms, session: session == wanted.session) if wanted.session else 0.0
+        if _exceeds(day + wanted.cost, day_cap) or (wanted.session and _exceeds(session + wanted.cost, session_cap)):
+            return day, session
+        self._usage.pop(wanted.id, None)
+        self._reserved[wanted.id] = wanted
+        return None
+
+    async def release(self, id: str) -> None:
+        self._check_open()
+        self._reserved.pop(id, None)
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+        self._check_open()
+        return _sum(self._since(since_ms, session))
+
+    async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
+        self._check_open()
+        records = sorted(self._since(since_ms, session), key=_key)
+        groups = [(key, list(group)) for key, group in groupby(records, key=_key)]
+        return [SpentRow(day, model, Category(category), _sum(group)) for (day, model, category), group in groups]
+
+    def _since(self, since_ms: int, session: str | None) -> list[UsageRecord]:
+        records = self._usage.values()
+        return [r for r in records if r.at_ms >= since_ms and (session is None or r.session == session)]
+
+    def _cost(self, counts: Callable[[int, str], bool]) -> float:
+        spent = sum(r.usage.cost or 0.0 for r in self._usage.values() if counts(r.at_ms, r.session))
+        return spent + sum(held.cost for held in self._reserved.values() if counts(held.at_ms, held.session))
+
+
+def _key(record: UsageRecord) -> tuple[str, str, str]:
+    return datetime.fromtimestamp(record.at_ms / 1000).strftime("%Y-%m-%d"), record.model, record.category.value
+
+
+def _sum(records: Iterable[UsageRecord]) -> Spent:
+    records = list(records)
+    return Spent(
+        calls=len(records),
+        prompt_tokens=sum(r.usage.prompt_tokens for r in records),
+        completion_tokens=sum(r.usage.completion_tokens for r in records),
+        cost=sum((r.usage.cost or 0.0 for r in records), 0.0),
+        unknown=sum(r.usage.cost is None for r in records),
+        estimates=sum(r.estimate for r in records),
+        estimated_of=sum(r.usage.prompt_tokens for r in records if r.estimate),
+    )
+
+
+def _exceeds(cost: float, cap: float | None) -> bool:
+    return cap is not None and cost > cap + 1e-9

@@ -1,0 +1,96 @@
+"""The SQL for what calls cost. A cap is checked and its reservation made in one write, so that processes share it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
+
+# A reservation counts as what it may cost, and as no call.
+_SUMS = (
+    "coalesce(sum(expires_ms = 0), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0),"
+    " coalesce(sum(cost), 0.0), coalesce(sum(expires_ms = 0 AND cost IS NULL), 0),"
+    " coalesce(sum(estimate), 0), coalesce(sum(prompt_tokens * (estimate > 0)), 0)"
+)
+_DAY = "date(at_ms / 1000, 'unixepoch', 'localtime')"
+
+
+def insert_usage(db: sqlite3.Connection, record: UsageRecord) -> None:
+    usage = record.usage
+    db.execute(
+        "INSERT OR REPLACE INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost,"
+        " estimate) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            record.id,
+            record.at_ms,
+            record.session,
+            record.model,
+            record.category.value,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cost,
+            record.estimate,
+        ),
+    )
+
+
+def reserve(
+    db: sqlite3.Connection,
+    wanted: Reservation,
+    *,
+    day_start_ms: int,
+    day_cap: float | None,
+    session_cap: float | None,
+) -> tuple[float, float] | None:
+    """None if it is made; else what stands against it: dollars of the day and of the session, reserved ones too."""
+    db.execute("DELETE FROM usage WHERE expires_ms > 0 AND expires_ms <= ?", (wanted.at_ms,))
+    day = _cost(db, "at_ms >= ?", day_start_ms)
+    session = _cost(db, "session = ?", wanted.session) if wanted.session else 0.0
+    if _exceeds(day + wanted.cost, day_cap) or (wanted.session and _exceeds(session + wanted.cost, session_cap)):
+        return day, session
+    db.execute(
+        "INSERT OR REPLACE INTO usage (id, at_ms, expires_ms, session, model, category, cost)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            wanted.id,
+            wanted.at_ms,
+            wanted.expires_ms,
+            wanted.session,
+            wanted.model,
+            wanted.category.value,
+            wanted.cost,
+        ),
+    )
+    return None
+
+
+def release(db: sqlite3.Connection, id: str) -> None:
+    db.execute("DELETE FROM usage WHERE id = ? AND expires_ms > 0", (id,))
+
+
+def select_spent(db: sqlite3.Connection, since_ms: int, session: str | None) -> Spent:
+    row = db.execute(
+        f"SELECT {_SUMS} FROM usage WHERE expires_ms = 0 AND at_ms >= ? AND (? IS NULL OR session = ?)",
+        (since_ms, session, session),
+    ).fetchone()
+    return Spent(*row)
+
+
+def select_rows(db: sqlite3.Connection, since_ms: int, session: str | None) -> Sequence[SpentRow]:
+    rows = db.execute(
+        f"SELECT {_DAY} AS day, model, category, {_SUMS} FROM usage"
+        " WHERE expires_ms = 0 AND at_ms >= ? AND (? IS NULL OR session = ?)"
+        " GROUP BY day, model, category ORDER BY day, model, category",
+        (since_ms, session, session),
+    )
+    return [SpentRow(day, model, Category(category), Spent(*sums)) for day, model, category, *sums in rows.fetchall()]
+
+
+def _cost(db: sqlite3.Connection, where: str, value: object) -> float:
+    return float(db.execute(f"SELECT coalesce(sum(cost), 0.0) FROM usage WHERE {where}", (value,)).fetchone()[0])
+
+
+def _exceeds(cost: float, cap: float | None) -> bool:
+    # A cap that was reached to the last digit by sums of floats is not exceeded.
+    return cap is not None and cost > cap + 1e-9

@@ -1,0 +1,25 @@
+"""What outlives a session: one thing worth knowing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class FactKind(StrEnum):
+    FACT = "fact"
+    PREFERENCE = "preference"
+    CONTEXT = "context"
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """`source` says where it comes from: `user`, `import`, or the session it was proposed from."""
+
+    id: str
+    text: str
+    created_ms: int
+    updated_ms: int
+    kind: FactKind = FactKind.FACT
+    tags: tuple[str, ...] = ()
+    source: str = "user"
