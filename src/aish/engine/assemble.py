@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from msgspec import UNSET
+
 from aish.engine.scribe import Scribe
 from aish.types.chunks import Batch, CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import (
@@ -22,6 +24,7 @@ from aish.types.events import (
 )
 from aish.types.ids import new_id
 from aish.types.messages import ToolCall
+from aish.types.tools import Repair
 from aish.types.usage import Usage
 
 # More than any sane step makes; a backend that streams endless new calls is cut off here.
@@ -42,6 +45,7 @@ class _Draft:
         self.backend_id = ""
         self.name = ""
         self.pieces: list[str] = []
+        self.repairs: tuple[Repair, ...] = ()
         self.size = 0
 
 
@@ -98,7 +102,7 @@ class Assembler:
                 yield from self._start(draft, NAMELESS)
             call = ToolCall(draft.call, draft.name, "".join(draft.pieces))
             self.calls.append(call)
-            yield self._scribe.event(ToolCallReady(call.name, call.arguments), call.id)
+            yield self._scribe.event(ToolCallReady(call.name, call.arguments, draft.repairs or UNSET), call.id)
 
     def _fragment(self, fragment: CallFragment) -> Iterator[Event]:
         if fragment.index is None and not self._noted_index:
@@ -109,6 +113,7 @@ class Assembler:
             return
         if fragment.name and not draft.name:
             yield from self._start(draft, fragment.name)
+        draft.repairs += fragment.repairs
         yield from self._argument(draft, fragment.arguments)
 
     def _draft_for(self, fragment: CallFragment) -> _Draft | None:

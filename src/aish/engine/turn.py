@@ -266,6 +266,7 @@ class Turn:
             tool_choice=choice,
             parallel_calls=self._asked.parallel_calls,
             tool_mode=self._asked.tool_mode or self._route.tool_mode,
+            repair=self._asked.repair,
             sampling=self._sampling,
             deadline_s=self._meter.remaining_s,
             session=self.session or self.id,

@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from aish.types.events import ReasoningDelta, Status, TextDelta
+from aish.types.tools import Repair
 from aish.types.usage import Usage
 
 
@@ -24,12 +25,13 @@ class StepEnd(StrEnum):
 
 
 class CallFragment(msgspec.Struct, frozen=True):
-    """A piece of a tool call. `index` None means the backend left it out."""
+    """A piece of a tool call. `index` None means the backend left it out. `repairs` were needed to read it."""
 
     index: int | None
     id: str = ""
     name: str = ""
     arguments: str = ""
+    repairs: tuple[Repair, ...] = ()
 
 
 class UsageChunk(msgspec.Struct, frozen=True):

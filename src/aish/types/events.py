@@ -15,7 +15,7 @@ import msgspec
 
 from aish.types.decisions import Decision, Question
 from aish.types.messages import Message, Part
-from aish.types.tools import Effect, ResultStatus
+from aish.types.tools import Effect, Repair, ResultStatus
 from aish.types.usage import Usage
 
 
@@ -69,10 +69,11 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, tag="arguments_delta"):
 
 
 class ToolCallReady(msgspec.Struct, frozen=True, tag="tool_call_ready"):
-    """The model has finished writing this call."""
+    """The model has finished writing this call. `repairs` were needed to read it out of the model's text."""
 
     name: str
     arguments: str
+    repairs: tuple[Repair, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class DecisionAsked(msgspec.Struct, frozen=True, tag="decision_asked"):
@@ -87,7 +88,10 @@ class DecisionMade(msgspec.Struct, frozen=True, tag="decision_made"):
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
-    """The call's one result. After more than a read, durable before the next step: this is the outcome."""
+    """The call's one result. After more than a read, durable before the next step: this is the outcome.
+
+    `repairs` is what was mended in the call's name and arguments before it was let run.
+    """
 
     name: str
     status: ResultStatus
@@ -95,6 +99,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     effect: Effect | None = None
     duration_ms: float = 0.0
     truncated_chars: int = 0
+    repairs: tuple[Repair, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage"):

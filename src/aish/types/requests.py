@@ -43,7 +43,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `session` empty makes a new session; one that is named has to be there, unless it `may_be_new`. `context` is the
     conversation so far where the asker keeps it; None takes the session's own. `kept` False: the turn belongs to no
     session. `tools` are name globs of ours, () offers none; `client_tools` are the asker's own: a call of one ends the
-    turn and is left to the asker. `tool_mode` None leaves the model's own. `ask_about` are globs of ours that are asked about even where the gate would not.
+    turn and is left to the asker. `tool_mode` None leaves the model's own; `repair` False takes calls as they are
+    written. `ask_about` are globs of ours that are asked about even where the gate would not.
     `answers` are decisions on calls that an earlier turn left open, by call id. `retry_key` is the same when the same
     request comes again: a turn that broke off after tools had run is then gone on with, and they are not run again.
     """
@@ -60,6 +61,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool | None = None
     tool_mode: ToolMode | None = None
+    repair: bool = True
     ask_about: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
     retry_key: str = ""
@@ -81,6 +83,7 @@ class StepRequest(msgspec.Struct, frozen=True):
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool | None = None
     tool_mode: ToolMode = "auto"
+    repair: bool = True
     sampling: Sampling = Sampling()
     deadline_s: float = 600.0
     session: str = ""

@@ -63,6 +63,39 @@ class ResultStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class RepairKind(StrEnum):
+    """What was wrong with a call as the model wrote it."""
+
+    # how its text was written
+    QUOTES = "quotes"
+    LITERAL = "literal"  # True, None, a tuple
+    COMMA = "comma"
+    NEWLINE = "newline"
+    COMMENT = "comment"
+    BARE_WORD = "bare_word"
+    SEPARATOR = "separator"
+    BRACKET = "bracket"
+    SURROUNDINGS = "surroundings"  # prose, a fence, invisible characters
+    ENCODING = "encoding"  # JSON within a JSON string
+    WRAPPER = "wrapper"
+    # what it said
+    TYPE = "type"
+    LIST = "list"
+    NULL = "null"
+    ENUM = "enum"
+    ARGUMENT_NAME = "argument_name"
+    TOOL_NAME = "tool_name"
+
+
+class Repair(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that was mended in a call: where, and from what to what, both shortened."""
+
+    kind: RepairKind
+    path: str = ""
+    before: str = ""
+    after: str = ""
+
+
 MAX_NAME_CHARS = 64
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
