@@ -6,6 +6,8 @@ AishError                    has a message for a person and a hint saying what t
 ├── StoreError               the store cannot be opened, read or written
 ├── SessionNotFound
 ├── SessionBusy              another process is answering in it
+├── ContextOverflow          the question alone is larger than the model's window
+├── BudgetExceeded           the call could cost more than is left
 ├── WireError                the transport failed; adapters translate it into their own kind
 │   ├── ConnectFailed            nothing was sent
 │   ├── WireTimeout              a deadline passed; `phase` says which
@@ -60,6 +62,14 @@ class SessionNotFound(AishError):
 
 class SessionBusy(AishError):
     retry = True
+
+
+class ContextOverflow(AishError):
+    pass
+
+
+class BudgetExceeded(AishError):
+    pass
 
 
 class WireError(AishError):

@@ -11,16 +11,19 @@ run: an effect is not repeated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.engine.turn import Turn
 from aish.ports import Ask, Store
 from aish.types.decisions import Answer, Question
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage
 from aish.types.records import Document
 from aish.types.requests import TurnRequest
+
+if TYPE_CHECKING:
+    from aish.engine.turn import Turn
 
 Redact = Callable[[bytes], bytes]  # takes known secrets out of a line of JSON
 

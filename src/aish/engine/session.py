@@ -8,7 +8,7 @@ is closed when its session is next opened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,32 +16,52 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from aish.engine.alone import hold_session, leave_session
-from aish.engine.context import compose_system
+from aish.engine.aside import Aside
+from aish.engine.asking import Asking, Counters, Means
+from aish.engine.choose import Chooser, Chosen, Routing
+from aish.engine.context import SystemParts, compose_system
+from aish.engine.conversation import Conversation, Conversations
+from aish.engine.cost import Caps, Ledger, Prices
 from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
-from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, restore_held, take_retried, use_answers
+from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, take_retried, use_answers
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
 from aish.engine.record import Recorder
-from aish.engine.recovery import close_interrupted
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
+from aish.engine.summary import Summaries
+from aish.engine.transcript import Transcript
 from aish.engine.turn import Turn
-from aish.errors import AishError, SessionBusy, SessionNotFound
+from aish.errors import AishError, SessionBusy
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
+from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
 from aish.types.ids import new_id
 from aish.types.limits import Limits
-from aish.types.messages import Message, ToolCall, UserMessage
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.messages import Message, ToolCall
+from aish.types.records import TurnRecord
 from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
-_TITLE_CHARS = 80
 _NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
+
+
+class Background(msgspec.Struct, frozen=True):
+    """What is known besides the conversation."""
+
+    memory: str = ""
+    project: str = ""
+
+
+FindBackground = Callable[[TurnRequest], Awaitable[Background]]
+
+
+async def nothing_known(request: TurnRequest) -> Background:
+    return Background()
 
 
 class Engine:
@@ -56,10 +76,16 @@ class Engine:
         owners: Owners,
         redactor: Redactor,
         system: str = "",
+        rules: ContextRules | None = None,
+        routing: Routing | None = None,
+        prices: Prices | None = None,
+        caps: Caps | None = None,
+        background: FindBackground = nothing_known,
         write_through: bool = False,
         shared: bool = False,
     ) -> None:
-        """`shared`: other processes answer in the same sessions at the same time, and are waited for."""
+        """`shared`: other processes answer in the same sessions at the same time, and are waited for. `background`
+        finds what is known of the user and the project."""
         self.router = router
         self.store = store
         self.tools = tools
@@ -72,6 +98,23 @@ class Engine:
         self._recorder = Recorder(store, redactor, write_through=write_through)
         self._lanes = Lanes()
         self._running: set[str] = set()  # turns under way in this engine
+        self._background = background
+        rules = rules or ContextRules()
+        self.chooser = Chooser(router, routing or Routing())
+        self.ledger = Ledger(store, clock, prices or Prices({}), caps or Caps())
+        self.aside = Aside(self.ledger)
+        summaries = Summaries(store, router, self.aside, rules)
+        self._means = Means(router, self.chooser, self.ledger, summaries, rules, Counters())
+        self._conversations = Conversations(
+            store=store,
+            clock=clock,
+            owners=owners,
+            rules=rules,
+            summaries=summaries,
+            running=self._running,
+            redact=redactor.text,
+            redact_messages=self._recorder.redacted,
+        )
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -83,18 +126,18 @@ class Engine:
 
         `ask` puts the gate's questions to a person; None means nobody is there. Leaving the context stops everything.
         """
-        route = await self.router.resolve(request.model)
+        chosen = await self.chooser.choose(request)
         if request.retry_key and request.context is not None:
             request = await self._gone_on_with(request, request.context)
         if request.answers:
             request = await use_answers(self.store, request, self._clock.now_ms())
         session = (request.session or new_id("sess")) if request.kept else ""
         async with self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE:
-            history = await self._history_for(session, request, route)
-            turn = self._make_turn(session, new_id("turn"), request, route, history, ask)
+            conversation = await self._conversations.open(session, request, chosen.route)
+            turn = await self._make_turn(session, request, chosen, conversation, ask)
             self._running.add(turn.id)
             try:
-                await self._start(turn, request, route)
+                await self._start(turn, request, chosen.route)
                 async with aclosing(self._recorded(turn)) as events:
                     yield events
             finally:
@@ -103,11 +146,6 @@ class Engine:
                 if turn.retry_key:
                     await _surely(hold_for_retry(self.store, turn, self.redacted_json))
                 self._running.discard(turn.id)
-
-    async def _history_for(self, session: str, request: TurnRequest, route: Route) -> tuple[Message, ...]:
-        if session:
-            return await self._open_session(session, request, route)
-        return await restore_held(self.store, request.context or ())
 
     async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
         """The request, with what an attempt that broke off has done already."""
@@ -177,9 +215,28 @@ class Engine:
         return self._redactor.line(line)
 
     async def history(self, session: str) -> tuple[Message, ...]:
-        """What the model is shown of a session's past."""
-        turns = [await self._closed(turn) for turn in await self.store.list_turns(session)]
-        return tuple(message for turn in turns for message in turn.messages)
+        """Everything that was said in a session."""
+        return await self._conversations.history(session)
+
+    async def view_context(self, request: TurnRequest) -> ContextView:
+        """What the model would be sent for it now."""
+        chosen = await self.chooser.choose(request)
+        conversation = await self._conversations.preview(request.session, chosen.route)
+        scribe = Scribe(request.session, "", self._clock)
+        system = await self._system_parts(request, chosen.route, conversation)
+        offer = self._offer(request.tools, interactive=True, clients=request.client_tools)
+        asking = Asking(
+            self._means,
+            chosen,
+            request=request,
+            conversation=conversation,
+            system=system,
+            tools=offer.specs,
+            transcript=Transcript(),
+            meter=Meter(request.limits, self._clock),
+            scribe=scribe,
+        )
+        return await asking.view()
 
     async def aclose(self) -> None:
         """Ends tools, providers and the store, in that order. One that fails does not keep the others open."""
@@ -189,50 +246,43 @@ class Engine:
             except Exception:
                 continue
 
-    async def _open_session(self, session: str, request: TurnRequest, route: Route) -> tuple[Message, ...]:
-        """The history to go on from. A named session has to be there, unless the asker brings the history along."""
-        if request.session and await self.store.find_session(session) is not None:
-            history = await self.history(session)
-            return history if request.context is None else await restore_held(self.store, request.context)
-        if request.session and request.context is None and not request.may_be_new:
-            raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
-        now_ms = self._clock.now_ms()
-        title = self._redactor.text(_title(request.input))
-        await self.store.create_session(SessionRecord(session, now_ms, now_ms, title, route.name))
-        return request.context or ()
-
-    async def _closed(self, turn: TurnRecord) -> TurnRecord:
-        """The turn, closed first if its process died before it could."""
-        if turn.end is not None:
-            return turn
-        mine = turn.owner == self._owners.me
-        if turn.id in self._running if mine else self._owners.is_alive(turn.owner):
-            raise SessionBusy(
-                f"another aish ({turn.owner}) is still answering in session {turn.session}",
-                hint="wait for it to finish, or start a new session",
-            )
-        return await close_interrupted(turn, self.store, self._clock, self._recorder.redacted)
-
-    def _make_turn(
-        self, session: str, turn: str, request: TurnRequest, route: Route, history: tuple[Message, ...], ask: Ask | None
+    async def _make_turn(
+        self, session: str, request: TurnRequest, chosen: Chosen, conversation: Conversation, ask: Ask | None
     ) -> Turn:
-        scribe = Scribe(session, turn, self._clock)
+        scribe = Scribe(session, new_id("turn"), self._clock)
         meter = Meter(request.limits, self._clock)
-        tools = request.tools if route.info.capabilities.native_tools else ()
-        clients = request.client_tools if route.info.capabilities.native_tools else ()
         ask = answering(request.answers, ask)
-        offer = self._offer(tools, interactive=ask is not None, clients=clients)
+        offer = self._offer(request.tools, interactive=ask is not None, clients=request.client_tools)
+        system = await self._system_parts(request, chosen.route, conversation)
+
+        def asking(transcript: Transcript) -> Asking:
+            return Asking(
+                self._means,
+                chosen,
+                request=request,
+                conversation=conversation,
+                system=system,
+                tools=offer.specs,
+                transcript=transcript,
+                meter=meter,
+                scribe=scribe,
+            )
+
         return Turn(
-            router=self.router,
-            route=route,
-            system=compose_system(self._system, route.system, request.system),
-            history=history,
+            asking=asking,
+            notes=chosen.notes,
+            past=conversation.past,
             request=request,
             offer=offer,
             dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request.ask_about),
             meter=meter,
             scribe=scribe,
         )
+
+    async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
+        base = compose_system(self._system, route.system, request.system)
+        background = await self._background(request) if request.background else Background()
+        return SystemParts(base, background.memory, background.project, conversation.summary.text)
 
     def _offer(self, tools: Sequence[str], *, interactive: bool, clients: Sequence[ToolSpec] = ()) -> Offer:
         known = self.tools.specs()
@@ -286,6 +336,7 @@ class Engine:
     async def _close(self, turn: Turn) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
         with suppress(AishError):
+            await turn.settle_spending()
             if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
                 turn.unwritten += owed
                 await self._recorder.write(turn)
@@ -306,10 +357,3 @@ async def _surely(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=_CLOSING_S)
         raise
-
-
-def _title(messages: Sequence[Message]) -> str:
-    """The first line of what the user said first."""
-    said = next((message.text for message in messages if isinstance(message, UserMessage)), "")
-    lines: Sequence[str] = said.strip().splitlines()
-    return lines[0][:_TITLE_CHARS] if lines else ""

@@ -11,35 +11,28 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
 
-import msgspec
-
+from aish.engine.asking import Asking
 from aish.engine.assemble import Assembler
-from aish.engine.context import with_system
 from aish.engine.dispatch import Dispatcher, result_event
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer
-from aish.engine.route import Route, Router
+from aish.engine.past import PastTurn
 from aish.engine.scribe import Scribe
-from aish.engine.settle import open_calls, settle
-from aish.engine.strict import is_rejected_shape, render_strict
+from aish.engine.settle import open_calls
 from aish.engine.transcript import Transcript
-from aish.errors import AishError, ProviderError, ProviderRejected, ProviderTimeout
 from aish.types.chunks import StepEnd
 from aish.types.events import (
     Body,
     Event,
-    Failed,
     Status,
     StepStarted,
     TurnEnd,
     TurnFinished,
     TurnStarted,
-    UsageReported,
 )
 from aish.types.messages import Message, ToolCall, ToolMessage
 from aish.types.records import TurnRecord
-from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
-from aish.types.usage import Usage
+from aish.types.requests import Sampling, TurnRequest
 
 _SAYINGS = {
     TurnEnd.MAX_STEPS: "stopped after {limits.max_steps} steps, the limit for one turn",
@@ -66,30 +59,26 @@ class Turn:
     def __init__(
         self,
         *,
-        router: Router,
-        route: Route,
-        system: str,
-        history: tuple[Message, ...],
+        asking: Callable[[Transcript], Asking],
+        notes: Sequence[str],
+        past: Sequence[PastTurn],
         request: TurnRequest,
         offer: Offer,
         dispatcher: Callable[[], Dispatcher],
         meter: Meter,
         scribe: Scribe,
     ) -> None:
-        self._router = router
-        self._route = route
-        self._system = system
-        self._history = history
+        self._notes = notes
+        self._past = past
         self._asked = request
-        self._sampling = _merge(route.sampling, request.sampling)
         self._offer = offer
         self._make_dispatcher = dispatcher
         self._meter = meter
         self._scribe = scribe
         self._transcript = Transcript()
-        self._call_ids = {
-            message.tool_call_id for message in (*history, *request.input) if isinstance(message, ToolMessage)
-        }
+        self._asking = asking(self._transcript)
+        given = {message.tool_call_id for message in request.input if isinstance(message, ToolMessage)}
+        self._call_ids = given.union(*(turn.result_ids for turn in past))
         self._finished = False
         self._owed: list[Event] = []
         self.broken = False
@@ -142,8 +131,9 @@ class Turn:
         return self._transcript.produced()
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
-        self._owed = [self._emit(TurnStarted(self._route.name, self._asked.input))]
-        if decided := [call for call in open_calls(self._conversation()) if call.id in self._asked.answers]:
+        self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input))]
+        self._owed += [self._emit(Status(note)) for note in self._notes]
+        if decided := [call for call in open_calls(self._newest()) if call.id in self._asked.answers]:
             yield self._take_owed()
             async with aclosing(self._dispatch(decided)) as batches:
                 async for events in batches:
@@ -178,13 +168,13 @@ class Turn:
         """One model call and the tool calls it asks for."""
         self._meter.steps += 1
         self._scribe.step = self._meter.steps
-        yield [*self._take_owed(), self._emit(StepStarted(self._route.name))]
+        yield [*self._take_owed(), self._emit(StepStarted(self._asking.route.name))]
         assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
-        async with aclosing(self._ask_model(assembler)) as batches:
+        async with aclosing(self._asking.ask(assembler)) as batches:
             async for events in batches:
                 yield events
-        if assembler.usage or assembler.said_anything:
-            self._owed.append(self._report_usage(assembler))
+        await self._book(assembler)
+        self.end = self._asking.end
         if self.end is not None:
             return
         if not assembler.calls:
@@ -198,6 +188,20 @@ class Turn:
             async for events in batches:
                 yield events
 
+    async def _book(self, assembler: Assembler) -> None:
+        spent = await self._asking.book(assembler.usage, said_anything=assembler.said_anything)
+        if spent is not None:
+            self._owed += [spent, *await self._asking.warnings()]
+
+    async def settle_spending(self) -> None:
+        """Of a call that was left in the middle."""
+        await self._asking.book(None, said_anything=bool(self._transcript.step_text))
+
+    def _newest(self) -> tuple[Message, ...]:
+        """What was said last: enough to see which calls are open."""
+        before = self._past[-1].messages if self._past else ()
+        return (*before, *self._transcript.messages())
+
     async def _dispatch(
         self, calls: Sequence[ToolCall], *, cut: ToolCall | None = None
     ) -> AsyncGenerator[list[Event], None]:
@@ -209,80 +213,6 @@ class Turn:
         self.end = self._dispatcher.end
         if cut is not None and self._offer.is_clients(cut.name):
             self.end = TurnEnd.LENGTH  # the asker has seen half of a call: nothing can be made of it
-
-    async def _ask_model(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
-        """Stream the answer. A failure ends the turn, unless another rendering of the same request may work."""
-        apply = self._transcript.apply
-        try:
-            async with self._route.provider.stream(self._request()) as batches:
-                async for batch in batches:
-                    if events := assembler.feed(batch):
-                        for event in events:
-                            apply(event)
-                        yield events
-                    if assembler.is_full:
-                        assembler.end = StepEnd.LENGTH
-                        break
-            if events := assembler.finish():
-                for event in events:
-                    apply(event)
-                yield events
-        except ProviderError as exc:
-            async with aclosing(self._recover(assembler, exc)) as recovered:
-                async for events in recovered:
-                    yield events
-
-    async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[list[Event], None]:
-        if not assembler.said_anything and self._may_render_strictly(error):
-            self._router.remember_strict(self._route)
-            yield [self._emit(Status(f"{self._route.name} rejects tool messages; sending results as text instead"))]
-            async with aclosing(self._ask_model(assembler)) as batches:
-                async for events in batches:
-                    yield events
-        elif isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
-            self.end = TurnEnd.WALL_TIME
-        else:
-            self.end = TurnEnd.FAILED
-            yield [self._emit(failed(error))]
-
-    def _may_render_strictly(self, error: ProviderError) -> bool:
-        if self._router.rejects_tool_role(self._route) or not is_rejected_shape(error):
-            return False
-        return any(isinstance(message, ToolMessage) for message in self._conversation())
-
-    def _conversation(self) -> tuple[Message, ...]:
-        return (*self._history, *self._transcript.messages())
-
-    def _request(self) -> StepRequest:
-        conversation = settle(self._conversation())
-        if self._router.rejects_tool_role(self._route):
-            conversation = render_strict(conversation)
-        # A demand to call is met by the first step; made again, the turn would never end.
-        choice = self._asked.tool_choice if self._meter.steps == 1 else ToolChoice()
-        return StepRequest(
-            model=self._route.info.id,
-            messages=with_system(self._system, conversation),
-            tools=self._offer.specs,
-            tool_choice=choice,
-            parallel_calls=self._asked.parallel_calls,
-            tool_mode=self._asked.tool_mode or self._route.tool_mode,
-            repair=self._asked.repair,
-            sampling=self._sampling,
-            deadline_s=self._meter.remaining_s,
-            session=self.session or self.id,
-            stream=self._asked.stream,
-        )
-
-    def _report_usage(self, assembler: Assembler) -> Event:
-        usage = assembler.usage or self._estimate()
-        self._meter.spend(usage)
-        return self._emit(UsageReported(self._route.name, usage))
-
-    def _estimate(self) -> Usage:
-        """Four characters a token, where the backend says nothing."""
-        said = len(self._transcript.step_text)
-        whole = sum(len(getattr(message, "text", "")) for message in self._conversation()) + len(self._system)
-        return Usage((whole - said) // 4, said // 4, estimated=True)
 
     def _last_words(self) -> list[Event]:
         end = self.end or TurnEnd.FAILED
@@ -302,22 +232,10 @@ class Turn:
         self._finished = True
 
     def _saying(self) -> str:
-        return _SAYINGS.get(self.end or TurnEnd.FAILED, "").format(limits=self._meter.limits)
+        said = _SAYINGS.get(self.end or TurnEnd.FAILED, "").format(limits=self._meter.limits)
+        return self._asking.refusal if self.end is TurnEnd.COST and self._asking.refusal else said
 
     def _emit(self, body: Body, call: str = "") -> Event:
         event = self._scribe.event(body, call)
         self._transcript.apply(event)
         return event
-
-
-def _merge(preset: Sampling, request: Sampling) -> Sampling:
-    """The request's word counts, then the preset's."""
-    if request == _UNSAID:
-        return preset
-    given = {name: getattr(request, name) for name in Sampling.__struct_fields__}
-    return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_UNSAID, n)})
-
-
-def failed(error: AishError) -> Failed:
-    status = error.status if isinstance(error, ProviderRejected) else 0
-    return Failed(type(error).__name__, error.message, error.hint, retry=error.retry, status=status)

@@ -16,7 +16,7 @@ import msgspec
 from aish.types.decisions import Decision, Question
 from aish.types.messages import Message, Part
 from aish.types.tools import Effect, Repair, ResultStatus
-from aish.types.usage import Usage
+from aish.types.usage import Category, Usage
 
 
 class TurnEnd(StrEnum):
@@ -102,9 +102,13 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     repairs: tuple[Repair, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class UsageReported(msgspec.Struct, frozen=True, tag="usage"):
+class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):
+    """`estimate` is our own count of the prompt before it was sent, 0 if there was none."""
+
     model: str
     usage: Usage
+    category: Category = Category.MAIN
+    estimate: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Literal
 
-Kind = Literal["sess", "turn", "call", "req", "run", "resp", "appr", "key"]
+Kind = Literal["sess", "turn", "call", "req", "run", "resp", "appr", "key", "use", "fact"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]

@@ -10,6 +10,7 @@ from aish.types.decisions import Answer
 from aish.types.limits import Limits
 from aish.types.messages import Message
 from aish.types.tools import ToolSpec
+from aish.types.usage import Category
 
 ToolMode = Literal["auto", "native", "constrained", "prompted"]
 
@@ -47,6 +48,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     written. `ask_about` are globs of ours that are asked about even where the gate would not.
     `answers` are decisions on calls that an earlier turn left open, by call id. `retry_key` is the same when the same
     request comes again: a turn that broke off after tools had run is then gone on with, and they are not run again.
+    `background`: what is known of the user and the project goes along.
     """
 
     input: tuple[Message, ...]
@@ -65,6 +67,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     ask_about: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
     retry_key: str = ""
+    category: Category = Category.MAIN
+    background: bool = False
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     stream: bool = True

@@ -59,7 +59,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class UsageRecord(msgspec.Struct, frozen=True):
-    """One model call that was paid for. `estimate` is our count of its prompt before it went out, 0 if there is none."""
+    """One model call that was paid for. `estimate` is our count of its prompt beforehand, 0 if there is none."""
 
     id: str
     at_ms: int

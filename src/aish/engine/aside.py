@@ -1,0 +1,69 @@
+"""One model call beside the conversation: a text in, a text out, without tools, counted and priced like any other."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.engine.cost import Ledger
+from aish.engine.route import Route
+from aish.engine.tokens import BYTES_PER_TOKEN, byte_length
+from aish.types.chunks import UsageChunk
+from aish.types.events import TextDelta
+from aish.types.messages import SystemMessage, user
+from aish.types.requests import Sampling, StepRequest
+from aish.types.usage import Category, Usage
+
+# No more of an answer is read: whoever asks aside wants a paragraph.
+_MAX_CHARS = 64_000
+
+
+class Aside:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def ask(
+        self,
+        route: Route,
+        text: str,
+        *,
+        system: str,
+        category: Category,
+        session: str,
+        max_tokens: int,
+        deadline_s: float,
+        sampling: Sampling | None = None,
+    ) -> str:
+        """Raises what the provider raises, and BudgetExceeded."""
+        estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
+        call = await self._ledger.admit(
+            session=session,
+            model=route.name,
+            category=category,
+            prompt_tokens=estimate,
+            answer_tokens=max_tokens,
+            deadline_s=deadline_s,
+        )
+        request = StepRequest(
+            model=route.info.id,
+            messages=(SystemMessage(system), user(text)),
+            sampling=msgspec.structs.replace(sampling or route.sampling, max_tokens=max_tokens),
+            deadline_s=deadline_s,
+            session=session,
+            stream=False,
+        )
+        said: list[str] = []
+        usage: Usage | None = None
+        try:
+            async with route.provider.stream(request) as batches:
+                async for batch in batches:
+                    said += [chunk.text for chunk in batch if isinstance(chunk, TextDelta)]
+                    usage = next((chunk.usage for chunk in batch if isinstance(chunk, UsageChunk)), usage)
+                    if sum(map(len, said)) > _MAX_CHARS:
+                        break
+        except BaseException:
+            await self._ledger.drop(call)
+            raise
+        answer = "".join(said)
+        spent = usage or Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
+        await self._ledger.settle(call, self._ledger.priced(call, spent))
+        return answer.strip()

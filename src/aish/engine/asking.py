@@ -1,0 +1,288 @@
+"""How a turn asks its model: composes what it sees, has the ledger admit the call, streams the answer, and books it.
+
+A failure before the model has said anything may be mended: by another rendering of the conversation, or by the model to
+fall back on. Anything else ends the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from aish.engine.assemble import Assembler
+from aish.engine.choose import Chooser, Chosen
+from aish.engine.compose import Composed, Composer
+from aish.engine.context import SystemParts
+from aish.engine.conversation import Conversation
+from aish.engine.cost import Admitted, Ledger
+from aish.engine.meter import Meter
+from aish.engine.route import Route, Router
+from aish.engine.scribe import Scribe
+from aish.engine.strict import is_rejected_shape
+from aish.engine.summary import Summaries
+from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens
+from aish.engine.transcript import Transcript
+from aish.engine.window import DEFAULT_ROOM
+from aish.errors import AishError, BudgetExceeded, ContextOverflow, ProviderError, ProviderRejected, ProviderTimeout
+from aish.types.chunks import StepEnd
+from aish.types.context import ContextRules, ContextView
+from aish.types.events import Body, Event, Failed, Status, TurnEnd, UsageReported
+from aish.types.messages import Message, ToolMessage
+from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
+from aish.types.tools import ToolSpec
+from aish.types.usage import Usage
+
+_UNSAID = Sampling()
+
+
+class Counters:
+    """One for each model that is asked."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, TokenCounter] = {}
+
+    def of(self, route: Route) -> TokenCounter:
+        counter = self._counters.get(route.name)
+        if counter is None:
+            counter = self._counters[route.name] = TokenCounter(route.provider, route.info.id)
+        return counter
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What all turns of an engine ask with."""
+
+    router: Router
+    chooser: Chooser
+    ledger: Ledger
+    summaries: Summaries
+    rules: ContextRules
+    counters: Counters
+
+
+class Asking:
+    def __init__(
+        self,
+        means: Means,
+        chosen: Chosen,
+        *,
+        request: TurnRequest,
+        conversation: Conversation,
+        system: SystemParts,
+        tools: tuple[ToolSpec, ...],
+        transcript: Transcript,
+        meter: Meter,
+        scribe: Scribe,
+    ) -> None:
+        self.route = chosen.route
+        self.end: TurnEnd | None = None
+        self.refusal = ""
+        self._means = means
+        self._fell_back = chosen.fell_back
+        self._asked = request
+        self._conversation = conversation
+        self._system = system
+        self._tools = tools
+        self._transcript = transcript
+        self._meter = meter
+        self._scribe = scribe
+        self._call: Admitted | None = None
+        self._sent: StepRequest | None = None
+        self._prepare_for(chosen.route)
+
+    async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
+        """One answer, as the assembler's events. `end` is set if the turn cannot go on."""
+        apply = self._transcript.apply
+        try:
+            composed, notes = await self._compose()
+            if notes:
+                yield [self._emit(Status(note)) for note in notes]
+            request = self._sent = await self._admitted(composed)
+            async with self.route.provider.stream(request) as batches:
+                async for batch in batches:
+                    if events := assembler.feed(batch):
+                        for event in events:
+                            apply(event)
+                        yield events
+                    if assembler.is_full:
+                        assembler.end = StepEnd.LENGTH
+                        break
+            if events := assembler.finish():
+                for event in events:
+                    apply(event)
+                yield events
+        except BudgetExceeded as exc:
+            self.end, self.refusal = TurnEnd.COST, f"{exc.message}; {exc.hint}"
+        except ContextOverflow as exc:
+            self.end = TurnEnd.FAILED
+            yield [self._emit(failed(exc))]
+        except ProviderError as exc:
+            async with aclosing(self._recover(assembler, exc)) as recovered:
+                async for events in recovered:
+                    yield events
+
+    async def book(self, reported: Usage | None, *, said_anything: bool) -> Event | None:
+        """Settles the call that was made. The event to tell of it, None if it cost nothing."""
+        call, self._call = self._call, None
+        if call is None:
+            return None
+        if reported is None and not said_anything:
+            await self._means.ledger.drop(call)
+            return None
+        usage = self._means.ledger.priced(call, reported or self._guess())
+        await self._means.ledger.settle(call, usage)
+        if call.estimate and reported is not None:
+            self._counter.learn(call.estimate, reported.prompt_tokens)
+        self._meter.spend(usage)
+        return self._emit(UsageReported(self.route.name, usage, self._asked.category, call.estimate))
+
+    async def warnings(self) -> list[Event]:
+        said = await self._means.ledger.warning(self._scribe.session)
+        return [self._emit(Status(said))] if said else []
+
+    async def view(self) -> ContextView:
+        return await self._composer.view(self._asked.input)
+
+    def _prepare_for(self, route: Route) -> None:
+        means, asked = self._means, self._asked
+        self.route = route
+        self._counter = means.counters.of(route)
+        self._sampling = merged(route.sampling, asked.sampling)
+        self._composer = Composer(
+            route=route,
+            counter=self._counter,
+            rules=means.rules,
+            system=self._system,
+            past=self._conversation.past,
+            tools=self._tools,
+            max_answer=self._sampling.max_tokens,
+            strict=lambda: means.router.rejects_tool_role(route),
+            bounded=self._conversation.bounded,
+            always_count=means.ledger.caps.any,
+        )
+
+    async def _compose(self) -> tuple[Composed, list[str]]:
+        """And what the user should know of it."""
+        notes = [note] if (note := self._means.ledger.is_capless(self.route.name)) else []
+        composed = await self._composer.compose(self._transcript.messages())
+        if composed.left_out and self._means.rules.summarize and self._conversation.bounded:
+            notes += await self._fold(composed)
+            composed = await self._composer.compose(self._transcript.messages())
+        if composed.cut:
+            notes.append(f"cut what was too large for the window of {self.route.name}")
+        return composed, notes
+
+    async def _fold(self, composed: Composed) -> list[str]:
+        """What has just fallen out of the window goes into the summary. If that fails the turn goes on without."""
+        before = self._conversation.summary
+        turns = [turn for turn in composed.left_out if turn.number > before.upto]
+        if not turns:
+            return []
+        try:
+            summary = await self._means.summaries.fold(self._scribe.session, before, turns, self.route)
+        except AishError as exc:
+            return [note] if (note := self._means.summaries.failure(exc)) else []
+        self._conversation = msgspec.structs.replace(self._conversation, summary=summary)
+        self._composer.system = msgspec.structs.replace(self._composer.system, summary=summary.text)
+        return []
+
+    async def _admitted(self, composed: Composed) -> StepRequest:
+        request = self._request(composed.messages)
+        ledger = self._means.ledger
+        self._call = await ledger.admit(
+            session=self._scribe.session,
+            model=self.route.name,
+            category=self._asked.category,
+            prompt_tokens=composed.tokens,
+            answer_tokens=self._sampling.max_tokens or DEFAULT_ROOM,
+            deadline_s=request.deadline_s,
+        )
+        if self._call.reserved and not self._sampling.max_tokens:
+            # What was set aside has to be the most it can come to.
+            bounded = msgspec.structs.replace(request.sampling, max_tokens=DEFAULT_ROOM)
+            request = msgspec.structs.replace(request, sampling=bounded)
+        return request
+
+    def _request(self, messages: tuple[Message, ...]) -> StepRequest:
+        asked = self._asked
+        return StepRequest(
+            model=self.route.info.id,
+            messages=messages,
+            tools=self._tools,
+            # A demand to call is met by the first step; made again, the turn would never end.
+            tool_choice=asked.tool_choice if self._meter.steps == 1 else ToolChoice(),
+            parallel_calls=asked.parallel_calls,
+            tool_mode=asked.tool_mode or self.route.tool_mode,
+            repair=asked.repair,
+            sampling=self._sampling,
+            deadline_s=self._meter.remaining_s,
+            session=self._scribe.session or self._scribe.turn,
+            stream=asked.stream,
+        )
+
+    async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[list[Event], None]:
+        if isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
+            self.end = TurnEnd.WALL_TIME
+            return
+        note = ""
+        if not assembler.said_anything:
+            error, note = await self._another_way(error)
+        if not note:
+            self.end = TurnEnd.FAILED
+            yield [self._emit(failed(error))]
+            return
+        await self.book(None, said_anything=False)
+        yield [self._emit(Status(note))]
+        async with aclosing(self.ask(assembler)) as batches:
+            async for events in batches:
+                yield events
+
+    async def _another_way(self, error: ProviderError) -> tuple[ProviderError, str]:
+        """What is tried now, in words; "" if nothing is left to try."""
+        if self._may_render_strictly(error):
+            self._means.router.remember_strict(self.route)
+            return error, f"{self.route.name} rejects tool messages; sending results as text instead"
+        if self._fell_back:
+            return error, ""
+        self._fell_back = True
+        try:
+            chosen = await self._means.chooser.fall_back(error, self.route.name)
+        except AishError as second:
+            error.message += f"; and the fallback fails, too: {second.message}"
+            return error, ""
+        if chosen is None:
+            return error, ""
+        self._prepare_for(chosen.route)
+        return error, chosen.notes[0]
+
+    def _may_render_strictly(self, error: ProviderError) -> bool:
+        if self._means.router.rejects_tool_role(self.route) or not is_rejected_shape(error):
+            return False
+        sent = self._sent.messages if self._sent else ()
+        return any(isinstance(message, ToolMessage) for message in sent)
+
+    def _guess(self) -> Usage:
+        """Where the backend says nothing of what it used."""
+        sent: Sequence[Message] = self._sent.messages if self._sent else ()
+        prompt = sum(most_tokens(message) for message in sent) // BYTES_PER_TOKEN
+        said = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
+        return Usage(prompt, said, estimated=True)
+
+    def _emit(self, body: Body) -> Event:
+        event = self._scribe.event(body)
+        self._transcript.apply(event)
+        return event
+
+
+def merged(preset: Sampling, request: Sampling) -> Sampling:
+    """The request's word counts, then the preset's."""
+    if request == _UNSAID:
+        return preset
+    given = {name: getattr(request, name) for name in Sampling.__struct_fields__}
+    return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_UNSAID, n)})
+
+
+def failed(error: AishError) -> Failed:
+    status = error.status if isinstance(error, ProviderRejected) else 400 if isinstance(error, ContextOverflow) else 0
+    return Failed(type(error).__name__, error.message, error.hint, retry=error.retry, status=status)

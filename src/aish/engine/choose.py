@@ -1,0 +1,88 @@
+"""Which model answers a question: the one that was named, or the one for this kind of question, or the one to fall
+back on. Decided once for a turn, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from aish.engine.classify import Classified, classify
+from aish.engine.route import Route, Router
+from aish.errors import AishError, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
+from aish.types.messages import Message, UserMessage
+from aish.types.requests import TurnRequest
+
+AUTO = "auto"
+
+
+class Routing(msgspec.Struct, frozen=True):
+    """`classes` are presets by kind of question; a kind without one goes to the default."""
+
+    auto: bool = False
+    classes: Mapping[str, str] = {}
+    fallback: str = ""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """`notes` are for the user."""
+
+    route: Route
+    notes: tuple[str, ...] = ()
+    fell_back: bool = False
+
+
+class Explained(msgspec.Struct, frozen=True):
+    classified: Classified
+    preset: str  # "" is the default
+
+
+class Chooser:
+    def __init__(self, router: Router, routing: Routing) -> None:
+        self._router = router
+        self._routing = routing
+
+    def explain(self, text: str) -> Explained:
+        classified = classify(text)
+        return Explained(classified, self._routing.classes.get(classified.kind, ""))
+
+    def is_automatic(self, model: str) -> bool:
+        return model == AUTO or (self._routing.auto and not model)
+
+    async def choose(self, request: TurnRequest) -> Chosen:
+        name, notes = request.model, tuple[str, ...]()
+        if self.is_automatic(name):
+            explained = self.explain(_question(request.input))
+            name = explained.preset
+            if name:
+                notes = (f"{name}: {explained.classified.kind}, {'; '.join(explained.classified.reasons)}",)
+        try:
+            return Chosen(await self._router.resolve(name), notes)
+        except ProviderError as exc:
+            return await self._after(exc, notes)
+
+    async def fall_back(self, error: AishError, tried: str) -> Chosen | None:
+        """The route to try once instead, for a failure of the transport; None if there is none to try."""
+        if not self._routing.fallback or not is_transport_failure(error):
+            return None
+        route = await self._router.resolve(self._routing.fallback)
+        if route.name == tried:
+            return None
+        return Chosen(route, (f"{error.message}; asking {route.name} instead",), fell_back=True)
+
+    async def _after(self, error: ProviderError, notes: Sequence[str]) -> Chosen:
+        try:
+            chosen = await self.fall_back(error, "")
+        except AishError as second:
+            raise type(error)(f"{error.message}; and the fallback fails, too: {second.message}") from error
+        if chosen is None:
+            raise error
+        return msgspec.structs.replace(chosen, notes=(*notes, *chosen.notes))
+
+
+def is_transport_failure(error: AishError) -> bool:
+    return isinstance(error, ProviderUnavailable | ProviderTimeout | ProviderBusy)
+
+
+def _question(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if isinstance(message, UserMessage)), "")

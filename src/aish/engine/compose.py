@@ -1,0 +1,187 @@
+"""Composes what the model will see: the system message in its order, the turns that fit, and the turn under way.
+
+Nothing is counted while even a token for every byte would fit. What does not fit goes by whole turns, oldest first; the
+system message and the turn under way never go, but a message of it that is too large on its own is cut with a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from aish.engine.context import SystemParts, with_system
+from aish.engine.past import PastTurn
+from aish.engine.route import Route
+from aish.engine.settle import settle
+from aish.engine.strict import render_strict
+from aish.engine.tokens import TokenCounter, byte_length, most_tokens
+from aish.engine.window import budget_for, cut_largest
+from aish.errors import ContextOverflow
+from aish.types.context import ContextPart, ContextRules, ContextView
+from aish.types.messages import Message, SystemMessage, ToolMessage
+from aish.types.requests import StepRequest
+from aish.types.tools import ToolSpec
+
+# A message that has been halved so often has nothing left to cut.
+_MAX_CUTS = 12
+_FRAME_BYTES = 32  # more than any template adds to a message
+
+
+class Composed(msgspec.Struct, frozen=True):
+    """`tokens` is None where nothing had to be counted. `left_out` are the turns that did not fit, in order."""
+
+    messages: tuple[Message, ...]
+    tokens: int | None = None
+    left_out: tuple[PastTurn, ...] = ()
+    cut: bool = False
+
+
+class Composer:
+    """For one turn on one model. `strict` says whether its chat template rejects tool messages."""
+
+    def __init__(
+        self,
+        *,
+        route: Route,
+        counter: TokenCounter,
+        rules: ContextRules,
+        system: SystemParts,
+        past: Sequence[PastTurn],
+        tools: tuple[ToolSpec, ...],
+        max_answer: int | None,
+        strict: Callable[[], bool],
+        bounded: bool = True,
+        always_count: bool = False,
+    ) -> None:
+        """`bounded` False: the conversation is the asker's own, and goes along as it is."""
+        self.system = system
+        self._route = route
+        self._counter = counter
+        self._past = past
+        self._tools = tools
+        self._strict = strict
+        self._always_count = always_count
+        self._rules = rules if bounded else ContextRules()
+        self.budget = budget_for(route.info.context_size, rules, max_answer) if bounded else None
+
+    async def compose(self, current: tuple[Message, ...]) -> Composed:
+        if self._surely_fits(current):
+            kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
+            left_out = tuple(self._past[: len(self._past) - len(kept)])
+            return Composed(self._joined(kept, current), None, left_out)
+        fixed = await self._fixed()
+        sizes = await self._sizes(self._rendered(current))
+        rendered, is_cut = current, False
+        if self.budget is not None and fixed + sum(sizes) > self.budget:
+            rendered = await self._cut(current, fixed, self.budget)
+            sizes, is_cut = await self._sizes(self._rendered(rendered)), True
+        taken = fixed + sum(sizes)
+        kept, past_size = await self._fitting(taken)
+        left_out = tuple(self._past[: len(self._past) - len(kept)])
+        return Composed(self._joined(kept, rendered), round(taken + past_size), left_out, is_cut)
+
+    async def view(self, current: tuple[Message, ...]) -> ContextView:
+        """What `compose` would make of it, by parts."""
+        parts: list[ContextPart] = []
+        for name, text in self.system.named():
+            await self._counter.prepare([SystemMessage(text)])
+            parts.append(ContextPart(name, round(self._counter.size(SystemMessage(text)))))
+        fixed = await self._fixed()
+        parts.append(ContextPart("tools", max(0, round(fixed) - sum(part.tokens for part in parts))))
+        now = sum(await self._sizes(self._rendered(current)))
+        kept, past_size = await self._fitting(fixed + now)
+        parts += [ContextPart("conversation", round(past_size)), ContextPart("question", round(now))]
+        return ContextView(
+            self._route.name,
+            tuple(part for part in parts if part.tokens),
+            self._route.info.context_size,
+            self.budget,
+            len(kept),
+            len(self._past) - len(kept),
+            self._counter.counted_by,
+        )
+
+    def _surely_fits(self, current: Sequence[Message]) -> bool:
+        if self._always_count:
+            return False
+        if self.budget is None:
+            return True
+        most = byte_length(self.system.text) + sum(most_tokens(message) + _FRAME_BYTES for message in current)
+        if self._tools:
+            most += len(msgspec.json.encode(self._tools))
+        for turn in reversed(self._past):
+            most += turn.most_tokens + _FRAME_BYTES * len(turn.messages)
+            if most > self.budget:
+                return False
+        return most <= self.budget
+
+    def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
+        past = tuple(message for turn in kept for message in turn.messages)
+        return with_system(self.system.text, self._plain(settle((*past, *current))))
+
+    def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return render_strict(messages) if self._strict() else messages
+
+    async def _fixed(self) -> float:
+        """System message and tools, wherever the tools are written."""
+        opening: tuple[Message, ...] = (SystemMessage(self.system.text),) if self.system.text else ()
+        sent = self._route.provider.prepared(StepRequest(self._route.info.id, opening, self._tools))
+        await self._counter.prepare(sent.messages)
+        has_system = any(isinstance(message, SystemMessage) for message in sent.messages)
+        messages = sum(self._counter.size(message) for message in sent.messages)
+        return self._counter.head(system=has_system) + messages + await self._counter.tools(sent.tools)
+
+    async def _sizes(self, messages: Sequence[Message]) -> list[float]:
+        await self._counter.prepare(messages)
+        return [self._counter.size(message) for message in messages]
+
+    def _rendered(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """As they will be sent. One tool is enough to have calls and results written as they are with all of them."""
+        request = StepRequest(self._route.info.id, self._plain(messages), self._tools[:1])
+        sent = self._route.provider.prepared(request).messages
+        return tuple(message for message in sent if not isinstance(message, SystemMessage))
+
+    async def _fitting(self, taken: float) -> tuple[Sequence[PastTurn], float]:
+        """The turns that go along, and their size."""
+        name, total, kept = self._route.name, 0.0, 0
+        for turn in reversed(self._past):
+            if self._rules.max_turns is not None and kept >= self._rules.max_turns:
+                break
+            if name not in turn.sizes:
+                turn.sizes[name] = sum(await self._sizes(self._rendered(turn.messages)))
+            if self.budget is not None and taken + total + turn.sizes[name] > self.budget:
+                break
+            total += turn.sizes[name]
+            kept += 1
+        while kept and isinstance(self._past[-kept].messages[0], ToolMessage):  # results of calls that have gone
+            total -= self._past[-kept].sizes[name]
+            kept -= 1
+        return self._past[len(self._past) - kept :], total
+
+    async def _cut(self, current: tuple[Message, ...], fixed: float, budget: int) -> tuple[Message, ...]:
+        messages: Sequence[Message] = current
+        sizes = await self._sizes(messages)
+        whole = round(fixed + sum(sizes))
+        if self._rules.oversized == "refuse":
+            raise _overflow(whole, budget, self._route)
+        for _ in range(_MAX_CUTS):
+            excess = fixed + sum(sizes) - budget
+            if excess <= 0:
+                return tuple(messages)
+            smaller = cut_largest(messages, sizes, excess)
+            if smaller is None:
+                break
+            messages = smaller
+            sizes = await self._sizes(messages)
+        if fixed + sum(sizes) <= budget:
+            return tuple(messages)
+        raise _overflow(whole, budget, self._route)
+
+
+def _overflow(tokens: int, budget: int, route: Route) -> ContextOverflow:
+    window = f", of a window of {route.info.context_size}" if route.info.context_size else ""
+    return ContextOverflow(
+        f"this is about {tokens} tokens, and {route.name} has room for {budget}{window}",
+        hint="ask about less at once, offer fewer tools, or use a model with a larger window",
+    )

@@ -1,0 +1,170 @@
+"""The ledger: what calls cost, and whether one more may be made.
+
+A call's price is what the provider says, else the table's, else unknown: never a guess. Where a cap holds, the most a
+call may cost is set aside in the store before it is made, so that several processes share one cap; what it did cost
+takes its place. A call that never comes back keeps its place until its deadline has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from aish.errors import BudgetExceeded
+from aish.ports import Clock, Store
+from aish.types.ids import new_id
+from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
+
+# What a process that died had set aside is free again when its call would have ended, and a little later.
+_GRACE_MS = 10_000
+
+
+class Caps(msgspec.Struct, frozen=True):
+    """In dollars; None means no limit. The warnings are said once in a session."""
+
+    session: float | None = None
+    day: float | None = None
+    warn_dollars: float | None = None
+    warn_tokens: int | None = None
+
+    @property
+    def any(self) -> bool:
+        return self.session is not None or self.day is not None
+
+
+class Prices:
+    """By `provider:model`, or by the model's name alone; the longest pattern that matches counts."""
+
+    def __init__(self, table: Mapping[str, Price], free: Callable[[str], bool] = lambda provider: False) -> None:
+        self._table = dict(sorted(table.items(), key=lambda entry: -len(entry[0])))
+        self._free = free
+        self._found: dict[str, Price | None] = {}
+
+    def find(self, name: str) -> Price | None:
+        if name not in self._found:
+            self._found[name] = self._look_up(name)
+        return self._found[name]
+
+    def _look_up(self, name: str) -> Price | None:
+        provider, _, model = name.partition(":")
+        for pattern, price in self._table.items():
+            if fnmatchcase(name, pattern) or fnmatchcase(model, pattern) or fnmatchcase(model.split("/")[-1], pattern):
+                return price
+        return Price(0.0, 0.0) if self._free(provider) else None
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A call that may be made."""
+
+    id: str
+    session: str
+    model: str
+    category: Category
+    estimate: int
+    reserved: bool = False
+
+
+class Ledger:
+    def __init__(self, store: Store, clock: Clock, prices: Prices, caps: Caps) -> None:
+        self._store = store
+        self._now_ms = clock.now_ms
+        self.prices = prices
+        self.caps = caps
+        self._warned: set[tuple[str, str]] = set()
+
+    async def admit(
+        self,
+        *,
+        session: str,
+        model: str,
+        category: Category,
+        prompt_tokens: int | None,
+        answer_tokens: int,
+        deadline_s: float,
+    ) -> Admitted:
+        """Raises BudgetExceeded, with the numbers, if the call could cost more than a cap leaves."""
+        price = self.prices.find(model)
+        call = Admitted(new_id("use"), session, model, category, prompt_tokens or 0)
+        if not self.caps.any or price is None or not (price.prompt or price.completion):
+            return call
+        most = price.of(Usage(prompt_tokens or 0, answer_tokens))
+        now_ms = self._now_ms()
+        expires_ms = now_ms + int(deadline_s * 1000) + _GRACE_MS
+        wanted = Reservation(call.id, now_ms, expires_ms, session, model, category, most)
+        day_ms = day_start_ms(now_ms)
+        spent = await self._store.reserve(
+            wanted, day_start_ms=day_ms, day_cap=self.caps.day, session_cap=self.caps.session
+        )
+        if spent is not None:
+            raise _exceeded(model, most, prompt_tokens or 0, answer_tokens, spent, self.caps)
+        return msgspec.structs.replace(call, reserved=True)
+
+    def priced(self, call: Admitted, usage: Usage) -> Usage:
+        if usage.cost is not None or (price := self.prices.find(call.model)) is None:
+            return usage
+        return msgspec.structs.replace(usage, cost=price.of(usage))
+
+    async def settle(self, call: Admitted, usage: Usage) -> None:
+        """`usage` as `priced` gave it."""
+        now_ms = self._now_ms()
+        await self._store.record_usage(
+            UsageRecord(call.id, now_ms, call.session, call.model, call.category, usage, call.estimate)
+        )
+
+    async def drop(self, call: Admitted) -> None:
+        """It was not made, or cost nothing."""
+        if call.reserved:
+            await self._store.release(call.id)
+
+    def is_capless(self, model: str) -> str:
+        """Said once of a model that a cap cannot hold."""
+        if not self.caps.any or self.prices.find(model) is not None or ("price", model) in self._warned:
+            return ""
+        self._warned.add(("price", model))
+        return f"the price of {model} is unknown, so no cap can hold what it costs; set it under [prices]"
+
+    async def warning(self, session: str) -> str:
+        """Said once in a session, when what it came to passes a limit."""
+        caps = self.caps
+        if not session or (caps.warn_dollars is None and caps.warn_tokens is None):
+            return ""
+        if ("dollars", session) in self._warned and ("tokens", session) in self._warned:
+            return ""
+        spent = await self._store.spent(session=session)
+        if caps.warn_dollars is not None and spent.cost >= caps.warn_dollars and self._first("dollars", session):
+            return f"this session has cost {dollars(spent.cost)} so far"
+        if caps.warn_tokens is not None and spent.tokens >= caps.warn_tokens and self._first("tokens", session):
+            return f"this session has used {spent.tokens} tokens so far"
+        return ""
+
+    def _first(self, kind: str, session: str) -> bool:
+        is_first = (kind, session) not in self._warned
+        self._warned.add((kind, session))
+        return is_first
+
+
+def day_start_ms(now_ms: int) -> int:
+    """Midnight, local time."""
+    return int(
+        datetime.fromtimestamp(now_ms / 1000).replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000
+    )
+
+
+def dollars(cost: float) -> str:
+    return f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def _exceeded(
+    model: str, most: float, prompt: int, answer: int, spent: tuple[float, float], caps: Caps
+) -> BudgetExceeded:
+    day, session = spent
+    over_day = caps.day is not None and day + most > caps.day
+    limit, used, what = (caps.day, day, "today's") if over_day else (caps.session, session, "this session's")
+    return BudgetExceeded(
+        f"not asked: {model} could cost up to {dollars(most)} for this ({prompt} tokens in, up to {answer} out), and "
+        f"{dollars(used)} of {what} {dollars(limit or 0.0)} is spent or set aside",
+        hint="ask for less, use a cheaper model, or raise the cap under [cost]",
+    )

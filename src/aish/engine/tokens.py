@@ -1,0 +1,209 @@
+"""How many tokens a request will be, as its model counts them.
+
+The backend is asked once for every text, and once for what its chat template adds to a message; both are kept. Where it
+cannot say, or not in time, four bytes are taken for a token, corrected by what the backend reports of past requests.
+Counting never fails and never takes longer than DEADLINE_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from aish.ports import Provider
+from aish.types.messages import AssistantMessage, ImagePart, Message, SystemMessage, ToolCall, ToolMessage, user
+from aish.types.requests import StepRequest
+from aish.types.tools import ToolSpec
+
+DEADLINE_S = 2.0
+BYTES_PER_TOKEN = 4
+# Backends scale images to tiles of their own; most come to something like this.
+IMAGE_TOKENS = 1000
+_AT_ONCE = 8
+# Counts are small; what is forgotten is counted again.
+_MAX_KEPT = 50_000
+# Reports beyond this are mistakes of the backend, not of our count.
+_ODDEST = 4.0
+# One report that is off may be the backend's cache or its mistake; a second is our count.
+_OFF = 1.1
+
+Key = tuple[int, int]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """What a chat template adds: once, with a system message or without, to each message and to each call."""
+
+    with_system: float = 3.0
+    without_system: float = 3.0
+    each: float = 4.0
+    call: float = 8.0
+
+
+class TokenCounter:
+    """The counts of one model."""
+
+    def __init__(self, provider: Provider, model: str) -> None:
+        self._provider = provider
+        self._model = model
+        self._texts: dict[Key, int] = {}
+        self._tools: dict[int, int] = {}
+        self._frame: Frame | None = None
+        self._scale = 1.0
+        self._off_before = False
+        self.counted_by: Literal["backend", "guess"] = "guess"
+
+    async def prepare(self, messages: Iterable[Message]) -> None:
+        """Have the backend count what it has not counted before."""
+        missing = {
+            key: text for m in messages for text in texts_of(m) if text and (key := _key(text)) not in self._texts
+        }
+        if not missing and self._frame is not None:
+            return
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                if self._frame is None:
+                    self._frame = await self._learn_frame()
+                await self._count_all(missing)
+        except TimeoutError:
+            self._frame = self._frame or Frame()
+
+    def size(self, message: Message) -> float:
+        """Of one message as it stands in a conversation."""
+        frame = self._frame or Frame()
+        tokens = frame.each + sum(self._text_size(text) for text in texts_of(message))
+        if isinstance(message, AssistantMessage):
+            tokens += frame.call * len(message.tool_calls)
+        elif not isinstance(message, SystemMessage):
+            tokens += IMAGE_TOKENS * sum(isinstance(part, ImagePart) for part in message.parts)
+        return tokens
+
+    def head(self, *, system: bool) -> float:
+        """What is there besides the messages."""
+        frame = self._frame or Frame()
+        return frame.with_system - frame.each if system else frame.without_system
+
+    async def tools(self, tools: Sequence[ToolSpec]) -> int:
+        """What a backend that takes tools itself makes of them."""
+        if not tools:
+            return 0
+        encoded = msgspec.json.encode(tools)
+        key = hash(encoded)
+        if key not in self._tools:
+            counted = await self._count_tools(tuple(tools))
+            if counted is None:
+                return self._guess(len(encoded))
+            self._tools[key] = counted
+        return self._tools[key]
+
+    def learn(self, counted: int, reported: int) -> None:
+        """What the backend said of a request after we had counted it."""
+        if not counted or not 1 / _ODDEST <= reported / counted <= _ODDEST:
+            return
+        ratio = reported / counted
+        if self.counted_by == "guess":
+            self._scale *= ratio
+        elif ratio > _OFF and self._off_before:
+            self._scale = max(self._scale, self._scale * ratio)  # its counter is another model's
+        self._off_before = ratio > _OFF
+
+    def _text_size(self, text: str) -> float:
+        if not text:
+            return 0
+        counted = self._texts.get(_key(text))
+        return self._guess(byte_length(text)) if counted is None else counted * self._exact_scale
+
+    @property
+    def _exact_scale(self) -> float:
+        return self._scale if self.counted_by == "backend" else 1.0
+
+    def _guess(self, length: int) -> int:
+        return max(1, round(length * self._scale / BYTES_PER_TOKEN))
+
+    async def _count_all(self, missing: dict[Key, str]) -> None:
+        if not missing:
+            return
+        first, *rest = missing.items()
+        if not await self._count(*first):
+            self.counted_by = "guess"
+            return
+        self.counted_by = "backend"
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def count(key: Key, text: str) -> None:
+            async with limit:
+                await self._count(key, text)
+
+        async with asyncio.TaskGroup() as group:
+            for key, text in rest:
+                group.create_task(count(key, text))
+
+    async def _count(self, key: Key, text: str) -> bool:
+        tokens = await self._provider.count_tokens(self._model, text)
+        if tokens is None:
+            return False
+        if len(self._texts) >= _MAX_KEPT:
+            self._texts.clear()
+        self._texts[key] = tokens
+        return True
+
+    async def _learn_frame(self) -> Frame:
+        """Asked with small conversations: what they come to beyond their words is the template's."""
+        one = await self._provider.count_tokens(self._model, _PROBE)
+        bare = await self._probe((user(_PROBE),))
+        if one is None or bare is None:
+            return Frame()
+        opening: tuple[Message, ...] = (SystemMessage(_PROBE), user(_PROBE))
+        opened = await self._probe(opening) or bare + one
+        longer = await self._probe((*opening, AssistantMessage(_PROBE), user(_PROBE))) or opened + 2 * one
+        each = max(0.0, (longer - opened) / 2 - one)
+        called = await self._probe((*opening, *_CALL))
+        names = await self._provider.count_tokens(self._model, f"{_PROBE}{{}}") or 2
+        call = max(0.0, called - opened - names - one - 2 * each) if called else Frame().call
+        return Frame(opened - 2 * one - each, bare - one - each, each, call)
+
+    async def _probe(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...] = ()) -> int | None:
+        return await self._provider.count_prompt(StepRequest(self._model, messages, tools))
+
+    async def _count_tools(self, tools: tuple[ToolSpec, ...]) -> int | None:
+        opening = (SystemMessage(_PROBE), user(_PROBE))
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                without, with_tools = await self._probe(opening), await self._probe(opening, tools)
+        except TimeoutError:
+            return None
+        return None if without is None or with_tools is None else max(0, with_tools - without)
+
+
+_PROBE = "hello"
+_CALL: tuple[Message, ...] = (
+    AssistantMessage("", (ToolCall("call_1", _PROBE, "{}"),)),
+    ToolMessage("call_1", _PROBE, user(_PROBE).parts),
+)
+
+
+def texts_of(message: Message) -> tuple[str, ...]:
+    """What of it is counted, piece by piece: the same pieces come again and again."""
+    if isinstance(message, AssistantMessage) and message.tool_calls:
+        return (message.text, *(call.name + call.arguments for call in message.tool_calls))
+    return (message.text,)
+
+
+def byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def most_tokens(message: Message) -> int:
+    """No tokenizer makes more of it than one token a byte."""
+    images = (
+        0
+        if isinstance(message, AssistantMessage | SystemMessage)
+        else sum(isinstance(part, ImagePart) for part in message.parts)
+    )
+    return sum(byte_length(text) for text in texts_of(message)) + images * IMAGE_TOKENS
+
+
+def _key(text: str) -> Key:
+    return hash(text), len(text)

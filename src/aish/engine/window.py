@@ -1,0 +1,52 @@
+"""What fits a window: how large a request may be, and what is cut of one too large. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aish.types.context import ContextRules
+from aish.types.messages import Message, Part, TextPart, ToolMessage, UserMessage
+
+# Left free for the answer where nobody says: a long one, but never most of a small window.
+DEFAULT_ROOM = 4096
+# Below this a message says nothing any more.
+_LEAST_CHARS = 200
+
+
+def budget_for(window: int | None, rules: ContextRules, max_answer: int | None) -> int | None:
+    """The most a request may be, None if nothing bounds it."""
+    if window is None:
+        return rules.token_budget
+    wanted = max_answer or rules.answer_room or min(window // 4, DEFAULT_ROOM)
+    budget = window - min(wanted, window // 2)
+    return min(budget, rules.token_budget) if rules.token_budget else budget
+
+
+def cut_largest(messages: Sequence[Message], sizes: Sequence[float], excess: float) -> list[Message] | None:
+    """With the largest message made smaller by about `excess` tokens; None if none can be."""
+    for place in sorted(range(len(messages)), key=lambda place: -sizes[place]):
+        message = messages[place]
+        if not isinstance(message, UserMessage | ToolMessage) or len(message.text) <= _LEAST_CHARS:
+            continue
+        share = max(0.0, 1 - (excess + 16) / max(sizes[place], 1))
+        chars = max(_LEAST_CHARS // 2, int(len(message.text) * share))
+        cut = [*messages]
+        cut[place] = _with_text(message, cut_text(message.text, chars))
+        return cut
+    return None
+
+
+def cut_text(text: str, chars: int) -> str:
+    """Head and tail, and how much is missing between."""
+    head = chars * 2 // 3
+    tail = chars - head
+    left_out = len(text) - chars
+    return f"{text[:head]}\n[aish: {left_out} characters left out, too large for the model]\n{text[len(text) - tail :]}"
+
+
+def _with_text(message: UserMessage | ToolMessage, text: str) -> Message:
+    others: tuple[Part, ...] = tuple(part for part in message.parts if not isinstance(part, TextPart))
+    parts = (TextPart(text), *others)
+    if isinstance(message, ToolMessage):
+        return ToolMessage(message.tool_call_id, message.name, parts)
+    return UserMessage(parts)
