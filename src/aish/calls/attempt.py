@@ -1,0 +1,170 @@
+"""One attempt at reading a call from where it may begin: the cursor that all forms share.
+
+A form reads on until it has calls, sees that this is none (`NotACall`), or has run out of text (`NeedMore`). What it
+decides never changes when more text comes, so that it does not matter how a text is cut into pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from aish.calls.envelope import Written, find_calls
+from aish.calls.near import find_near
+from aish.calls.span import Span
+from aish.calls.tolerant import Reader, Unreadable
+from aish.types.tools import JsonSchema, Repair, RepairKind
+
+_SPACE = re.compile(r"[\s\ufeff\u200b-\u200d\u2060]*")
+_NAME = re.compile(
+    r"[\"'“]?(?:name|tool|tool_name|function|function_name)[\"'”]?\s*[:=]\s*[\"'“]([^\"'“”\\]{1,128})[\"'”]"
+)
+
+
+class NotACall(Exception):
+    """`skip` characters are plain text; up to the mark `literal` what follows is, too."""
+
+    def __init__(self, skip: int = 1, literal: str = "") -> None:
+        super().__init__()
+        self.skip = skip
+        self.literal = literal
+
+
+class NeedMore(Exception):
+    """Looked at again when `span` ends or `mark` is seen, or with any more text if there is neither."""
+
+    def __init__(self, span: Span | None = None, mark: re.Pattern[str] | None = None) -> None:
+        super().__init__()
+        self.span = span
+        self.mark = mark
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Calls that take the text up to `end`."""
+
+    end: int
+    calls: tuple[Written, ...]
+
+
+class Tools:
+    """The names that count, and what is known of each."""
+
+    def __init__(self, schemas: Mapping[str, JsonSchema]) -> None:
+        self.schemas = schemas
+        self._meant: dict[str, str | None] = {}
+
+    def meant(self, name: str) -> str | None:
+        """The offered name that a written one means, if any."""
+        if name in self.schemas:
+            return name
+        if name not in self._meant:
+            if len(self._meant) > 256:
+                self._meant.clear()
+            self._meant[name] = find_near(name, self.schemas)
+        return self._meant[name]
+
+    def is_name(self, name: str) -> bool:
+        return self.meant(name) is not None
+
+
+class Attempt:
+    def __init__(self, text: str, tools: Tools, *, final: bool) -> None:
+        self.text = text
+        self.tools = tools
+        self.final = final
+        self.pos = 0
+        self.calls: list[Written] = []
+
+    def found(self) -> Found:
+        return Found(self.pos, tuple(self.calls))
+
+    def peek(self) -> str:
+        """The next character that is not space; "" at the very end."""
+        self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # it always matches
+        if self.pos < len(self.text):
+            return self.text[self.pos]
+        if not self.final:
+            raise NeedMore
+        return ""
+
+    def take(self, *marks: str) -> str:
+        """The mark that stands here, and past it; "" if none does."""
+        for mark in marks:
+            if self.text.startswith(mark, self.pos):
+                self.pos += len(mark)
+                return mark
+        rest = self.text[self.pos :]
+        if not self.final and any(mark.startswith(rest) for mark in marks):
+            raise NeedMore
+        return ""
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """A match that cannot grow any more."""
+        found = pattern.match(self.text, self.pos)
+        if found is not None and found.end() == len(self.text) and not self.final:
+            raise NeedMore
+        return found
+
+    def json(self, closers: tuple[str, ...] = ()) -> tuple[str, bool]:
+        """The text of the bracketed value here, and past it; and whether its end is sure though a bracket is missing.
+
+        One that is not closed ends where a mark says that the call does. A mark inside a string says nothing, unless
+        nothing else comes.
+        """
+        start, span = self.pos, Span()
+        if (length := span.feed(self.text[start:])) >= 0:
+            self.pos = start + length
+            return self.text[start : self.pos], False
+        mark = re.compile("|".join(map(re.escape, closers))) if closers else None
+        end = self._closed_by(mark, start) if mark else -1
+        if end < 0 and not self.final:
+            raise NeedMore(span, mark)
+        self.pos = end if end >= 0 else len(self.text)
+        return self.text[start : self.pos], end >= 0
+
+    def _closed_by(self, mark: re.Pattern[str], start: int) -> int:
+        first = -1
+        for found in mark.finditer(self.text, start):
+            span = Span()
+            span.feed(self.text[start : found.start()])
+            if not span.in_string:
+                return found.start()
+            first = first if first >= 0 else found.start()
+        return first if self.final else -1
+
+    def read_calls(self, text: str, *, sure: bool, tagged: bool) -> list[Written]:
+        """The calls that a JSON text is. One that is plainly a call but cannot be read is a call all the same, whose
+        arguments are the text: nobody can run it, and the model is told."""
+        value, repairs = self._read(text, sure=sure)
+        if value is _BROKEN:
+            named = _NAME.search(text)
+            if named is None or not (tagged or self.tools.is_name(named[1])):
+                raise NotACall
+            return [Written(named[1], text)]
+        calls = find_calls(value, self.tools.is_name, tagged=tagged)
+        if calls is None:
+            raise NotACall
+        return [msgspec.structs.replace(call, repairs=repairs) for call in calls]
+
+    def _read(self, text: str, *, sure: bool) -> tuple[Any, tuple[Repair, ...]]:
+        try:
+            return msgspec.json.decode(text), ()
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            pass
+        reader = Reader(text, whole=sure, outer_may_miss=True)
+        try:
+            value = reader.value()
+        except Unreadable:
+            return _BROKEN, ()
+        self.pos -= len(text) - reader.pos  # what follows a value that lacks its bracket is not part of it
+        return value, tuple(Repair(kind) for kind in reader.noted)
+
+    def nothing_here(self) -> NoReturn:
+        raise NotACall
+
+
+_BROKEN = object()
+LOST_BRACKET = Repair(RepairKind.BRACKET)

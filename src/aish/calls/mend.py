@@ -1,0 +1,173 @@
+"""From a call's text to arguments that fit its tool's schema, or to the reason why not.
+
+Strict JSON that fits is taken as it is. Otherwise the text is read with patience, wrappers are taken off and values are
+fitted; every change is recorded. What is cut or could mean two things is refused, never completed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.calls.coerce import Fitter, shown
+from aish.calls.tolerant import Cut, Reader, Unreadable
+from aish.calls.validate import schema_errors
+from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind
+
+_MAX_ENCODINGS = 3
+_WRAPPERS = frozenset({"arguments", "parameters", "args", "params", "input", "kwargs"})
+_BESIDE_WRAPPERS = frozenset({"name", "tool", "tool_name", "function", "id", "type"})
+_STRAY_CLOSERS = re.compile(r"[}\])\s`;]*")
+_STRUCTURE = re.compile(r"[{}\[\]\"':,]")
+_FENCE = re.compile(r"```\w*|~~~\w*")
+
+
+class BadArguments(Exception):
+    """The text is not one JSON object; the message says what it is."""
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """`errors` are what still does not fit the schema."""
+
+    arguments: Arguments
+    repairs: tuple[Repair, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def mend(text: str, schema: JsonSchema, *, whole: bool = False, repair: bool = True) -> Mended:
+    """`whole`: something else has said that the text is all there is, so that closing brackets may be missing."""
+    value, repairs = parse(text, whole=whole, repair=repair)
+    return fitted(value, schema, repairs, repair=repair)
+
+
+def fitted(value: Arguments, schema: JsonSchema, repairs: Sequence[Repair] = (), *, repair: bool = True) -> Mended:
+    """The arguments made to fit, if they do not already."""
+    lost_bracket = any(done.kind is RepairKind.BRACKET for done in repairs)
+    if lost_bracket and not _surely_placed(value, schema):
+        raise BadArguments("a closing bracket is missing and it is not sure where")
+    errors = schema_errors(schema, value)
+    if not repair:
+        return Mended(value, tuple(repairs), tuple(errors))
+    fitter = Fitter(schema)
+    if not errors and _knows_all(value, schema):
+        return Mended(value, tuple(repairs))
+    unwrapped = _unwrapped(value, schema, errors)
+    result = fitter.fit(unwrapped)
+    done = [*repairs, *_unwrapping(value, unwrapped), *fitter.repairs]
+    return Mended(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))
+
+
+def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Arguments, list[Repair]]:
+    """Nothing at all (empty or null) means no arguments: many models write that for a tool without parameters."""
+    if not text.strip():
+        return {}, []
+    repairs: list[Repair] = []
+    value = _decoded(text, repairs, whole=whole, repair=repair)
+    for _ in range(_MAX_ENCODINGS):
+        if not (repair and isinstance(value, str)):
+            break
+        repairs.append(Repair(RepairKind.ENCODING, "", shown(value)))
+        value = _decoded(value, repairs, whole=False, repair=repair)
+    if repair and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        repairs.append(Repair(RepairKind.WRAPPER, "", shown(value)))
+        value = value[0]
+    if value is None:
+        return {}, repairs
+    if not isinstance(value, dict):
+        raise BadArguments(f"the arguments must be one JSON object, not {_kind(value)}")
+    return value, repairs
+
+
+def _decoded(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except UnicodeEncodeError as exc:
+        raise BadArguments("the arguments hold characters that are not valid Unicode") from exc
+    except (msgspec.DecodeError, RecursionError) as exc:
+        if not repair:
+            raise BadArguments(f"the arguments are not valid JSON: {exc}") from exc
+        strict = exc
+    try:
+        return _read(text, repairs, whole=whole)
+    except Cut as exc:
+        raise BadArguments(f"the arguments are not complete: {exc}") from strict
+    except Unreadable as exc:
+        raise BadArguments(f"the arguments are not valid JSON: {exc}") from strict
+
+
+def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
+    start = _beginning(text)
+    reader = Reader(text, start, whole=whole)
+    value = reader.value()
+    rest = text[reader.pos :]
+    stray = _STRAY_CLOSERS.match(rest)
+    after = rest[stray.end() if stray else 0 :]
+    if _STRUCTURE.search(_FENCE.sub("", after)):
+        raise Unreadable("more than one value, or something after it that belongs to it")
+    if start or after.strip():
+        reader.noted[RepairKind.SURROUNDINGS] = None
+    if _STRUCTURE.search(rest[: stray.end() if stray else 0]):
+        reader.noted[RepairKind.BRACKET] = None
+    repairs += [Repair(kind, "", shown(text)) for kind in reader.noted]
+    return value
+
+
+def _beginning(text: str) -> int:
+    """Where the value begins: at its first bracket or quote, if what stands before it is prose."""
+    found = re.search(r"[{\[\"'“‘]", text)
+    if found is None or text[found.start()] == "{" or not text[: found.start()].strip(" \t\r\n\ufeff"):
+        return found.start() if found else 0
+    brace = text.find("{")
+    return brace if brace >= 0 and not _STRUCTURE.search(text[:brace].replace(":", "").replace(",", "")) else 0
+
+
+def _surely_placed(value: Any, schema: Any, outer: frozenset[str] = frozenset()) -> bool:
+    """With a lost bracket a member may have slid into its neighbour. Not so where the schema knows every member where
+    it is, and no outer object could have had it."""
+    if isinstance(value, list):
+        items = schema.get("items") if isinstance(schema, dict) else None
+        return not any(isinstance(item, list) for item in value) and all(
+            _surely_placed(item, items, outer) for item in value
+        )
+    if not isinstance(value, dict):
+        return True
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return not value and not outer
+    names = frozenset(properties)
+    placed = all(key in names and key not in outer for key in value)
+    return placed and all(_surely_placed(member, properties[key], outer | names) for key, member in value.items())
+
+
+def _knows_all(value: Arguments, schema: JsonSchema) -> bool:
+    """Whether all arguments are declared ones: then there is nothing to mend in their names."""
+    properties = schema.get("properties")
+    return not isinstance(properties, dict) or all(key in properties for key in value)
+
+
+def _unwrapped(value: Arguments, schema: JsonSchema, errors: Sequence[str]) -> Arguments:
+    """What lies in `{"arguments": {…}}`, where the schema knows no such argument."""
+    properties = schema.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    for _ in range(_MAX_ENCODINGS):
+        inner = [key for key in value if key in _WRAPPERS]
+        others = value.keys() - _WRAPPERS
+        if len(inner) != 1 or not others <= _BESIDE_WRAPPERS or value.keys() & known.keys():
+            break
+        content = value[inner[0]]
+        if not isinstance(content, dict) or not (errors or known):
+            break
+        value = content
+    return value
+
+
+def _unwrapping(before: Arguments, after: Arguments) -> list[Repair]:
+    return [] if before is after else [Repair(RepairKind.WRAPPER, "", shown(before), shown(after))]
+
+
+def _kind(value: object) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "something else")

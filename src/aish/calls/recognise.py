@@ -1,0 +1,223 @@
+"""Finds the calls in a model's text as it streams. What is no call passes byte for byte, and as soon as that is sure.
+
+Text without any character that could begin a call costs one search. Where one could begin, the text from there on is
+held until it is a call or cannot be one. Code passes as it is: inline code, and fenced code unless all that the fence
+holds is a call. What comes out does not depend on how the text was cut into pieces.
+
+A call that is not finished when the text ends comes out with its arguments as they stand. These are no JSON, so nobody
+can run it, and the model is told; without a name there is nothing to tell, and it is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from aish.calls.attempt import Attempt, Found, NeedMore, NotACall, Tools
+from aish.calls.bare import bare_list, bare_object, python_calls
+from aish.calls.envelope import Written
+from aish.calls.tagged import STARTS, function_tag, tagged
+from aish.types.tools import JsonSchema
+
+# Arguments may hold a whole file; a model in a loop must not hold everything.
+MAX_HELD_CHARS = 1024 * 1024
+_TAIL_CHARS = 64  # longer than any mark, which may lie across two pieces
+_TRIGGER = re.compile(r"[<\[{`]")
+_BACKTICKS = re.compile(r"`+")
+_FENCE_INFO = re.compile(r"[\w+.-]*")
+_JSON_FENCES = frozenset({
+    "", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool", "tools", "function", "function_call",
+    "functions", "xml", "text", "txt", "plaintext", "python", "py", "javascript", "js", "yaml", "action",
+})  # fmt: skip
+_PYTHON_FENCES = frozenset({"tool_code", "tool_call", "tool_calls"})
+_NOT_ONLY_CALLS = frozenset("{[\"',/#}")
+
+Piece = str | Written
+
+
+class Recogniser:
+    def __init__(self, schemas: Mapping[str, JsonSchema]) -> None:
+        self._tools = Tools(schemas)
+        self._held: list[str] = []
+        self._held_chars = 0
+        self._tail = ""
+        self._waits: NeedMore | None = None
+        self._literal = ""  # the mark that ends the code we are in
+
+    def passes(self, text: str) -> bool:
+        """Whether the text can be handed on as it is: nearly always, and without a call of `feed`."""
+        return self._waits is None and not self._literal and _TRIGGER.search(text) is None
+
+    def feed(self, text: str) -> list[Piece]:
+        if self._waits is None:
+            return self._scan(text, final=False)
+        self._held.append(text)
+        self._held_chars += len(text)
+        if self._held_chars > MAX_HELD_CHARS:
+            return self._scan(self._release(), final=True)
+        return self._scan(self._release(), final=False) if self._is_woken(text) else []
+
+    def finish(self) -> list[Piece]:
+        return self._scan(self._release(), final=True)
+
+    def _release(self) -> str:
+        text = "".join(self._held)
+        self._held, self._held_chars, self._waits, self._tail = [], 0, None, ""
+        return text
+
+    def _hold(self, text: str, waits: NeedMore) -> None:
+        self._held, self._held_chars, self._waits = [text], len(text), waits
+        self._tail = text[-_TAIL_CHARS:]
+
+    def _is_woken(self, piece: str) -> bool:
+        waits = self._waits
+        if waits is None or (waits.span is None and waits.mark is None):
+            return True
+        ended = waits.span is not None and waits.span.feed(piece) >= 0
+        seen = waits.mark is not None and waits.mark.search(self._tail + piece) is not None
+        self._tail = (self._tail + piece)[-_TAIL_CHARS:]
+        return ended or seen
+
+    def _scan(self, text: str, *, final: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        pos = 0
+        while pos < len(text):
+            if self._literal:
+                pos = self._pass_literal(text, pos, pieces, final=final)
+                continue
+            trigger = _TRIGGER.search(text, pos)
+            start = trigger.start() if trigger else len(text)
+            _add_text(pieces, text[pos:start])
+            if start == len(text):
+                break
+            pos = self._try(text, start, pieces, final=final)
+        return pieces
+
+    def _try(self, text: str, start: int, pieces: list[Piece], *, final: bool) -> int:
+        """Where to go on after what begins here."""
+        candidate = text[start:]
+        try:
+            found = _attempt(candidate, self._tools, final=final)
+        except NotACall as plain:
+            _add_text(pieces, candidate[: plain.skip])
+            self._literal = plain.literal
+            return start + plain.skip
+        except NeedMore as waits:
+            self._hold(candidate, waits)
+            return len(text)
+        pieces += found.calls
+        return start + found.end
+
+    def _pass_literal(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
+        """Code, up to its closing mark; inline code ends with its line at the latest."""
+        mark = self._literal
+        end = text.find(mark, pos)
+        line = text.find("\n", pos) if len(mark) < 3 else -1
+        if line >= 0 and (end < 0 or line < end):
+            end, mark = line, "\n"
+        if end < 0:
+            return self._pass_unclosed(text, pos, pieces, final=final)
+        self._literal = ""
+        _add_text(pieces, text[pos : end + len(mark)])
+        return end + len(mark)
+
+    def _pass_unclosed(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
+        """All of it is code, but for backticks at the very end: they may be the beginning of the mark."""
+        kept = len(text) if final else len(text.rstrip("`"))
+        kept = max(kept, pos)
+        _add_text(pieces, text[pos:kept])
+        if kept < len(text):
+            self._hold(text[kept:], NeedMore())
+        return len(text)
+
+
+def _add_text(pieces: list[Piece], text: str) -> None:
+    if not text:
+        return
+    if pieces and isinstance(pieces[-1], str):
+        pieces[-1] += text
+    else:
+        pieces.append(text)
+
+
+def _attempt(text: str, tools: Tools, *, final: bool) -> Found:
+    """Reads what begins at the start of the text. Raises NotACall or NeedMore."""
+    attempt = Attempt(text, tools, final=final)
+    if text[0] == "`":
+        return _fence(attempt)
+    if text[0] == "{":
+        bare_object(attempt)
+        return attempt.found()
+    if opener := attempt.take(*STARTS):
+        attempt.pos = 0
+        _tag(attempt, opener)
+    elif text[0] == "[":
+        bare_list(attempt)
+    else:
+        raise NotACall
+    return attempt.found()
+
+
+def _tag(attempt: Attempt, opener: str) -> None:
+    if opener == "<function=":
+        function_tag(attempt)
+    else:
+        tagged(attempt, opener)
+
+
+def _fence(attempt: Attempt) -> Found:
+    """Backticks: inline code, fenced code, or a fence around nothing but calls."""
+    ticks = attempt.match(_BACKTICKS)
+    assert ticks is not None
+    if len(ticks[0]) < 3:
+        raise NotACall(len(ticks[0]), ticks[0])
+    attempt.pos = ticks.end()
+    info = attempt.match(_FENCE_INFO)
+    name = info[0].lower() if info else ""
+    attempt.pos = info.end() if info else attempt.pos
+    code = NotACall(attempt.pos, ticks[0])
+    if name not in _JSON_FENCES | _PYTHON_FENCES:
+        raise code
+    try:
+        _fenced(attempt, ticks[0], name)
+    except NotACall:
+        raise code from None
+    return attempt.found()
+
+
+def _fenced(attempt: Attempt, ticks: str, info: str) -> None:
+    while True:
+        char = attempt.peek()
+        if attempt.take(ticks) or not char:
+            if not attempt.calls:
+                raise NotACall
+            return
+        if attempt.calls and char not in _NOT_ONLY_CALLS and char != "<" and info not in _PYTHON_FENCES:
+            return  # the closing fence is missing
+        _fenced_call(attempt, char, ticks, info)
+
+
+def _fenced_call(attempt: Attempt, char: str, ticks: str, info: str) -> None:
+    if char == "{":
+        bare_object(attempt)
+    elif opener := attempt.take(*STARTS):
+        attempt.pos -= len(opener)
+        _tag(attempt, opener)
+    elif char == "[":
+        bare_list(attempt)
+    elif info in _PYTHON_FENCES:
+        _python_fence(attempt, ticks)
+    else:
+        raise NotACall
+
+
+def _python_fence(attempt: Attempt, ticks: str) -> None:
+    end = attempt.text.find(ticks, attempt.pos)
+    if end < 0 and not attempt.final:
+        raise NeedMore(mark=re.compile(ticks))
+    end = end if end >= 0 else len(attempt.text)
+    calls = python_calls(attempt.text[attempt.pos : end])
+    if not all(attempt.tools.is_name(call.name) for call in calls):
+        raise NotACall
+    attempt.calls += calls
+    attempt.pos = end
