@@ -15,6 +15,7 @@ from aish import __version__
 
 COMMANDS = (
     "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
+    "eval",
 )  # fmt: skip
 
 _EPILOG = """exit codes:
@@ -34,6 +35,7 @@ commands (see `aish COMMAND --help`):
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
   aish safety              what the gate says of a command or a call, and why
+  aish eval                how well models call tools, measured
   aish doctor              what works here, and how to mend what does not
 """
 
@@ -226,6 +228,12 @@ def _init_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _eval_parser(prog: str) -> argparse.ArgumentParser:
+    from aish.faces.eval.options import eval_parser
+
+    return eval_parser(prog)
+
+
 def _keys_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Keys for `aish serve`.")
     actions = parser.add_subparsers(dest="action", metavar="create|list|revoke")
@@ -255,6 +263,7 @@ _PARSERS = {
     "suggest": _suggest_parser,
     "explain": _suggest_parser,
     "init": _init_parser,
+    "eval": _eval_parser,
 }
 
 _USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list"}
@@ -286,6 +295,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.shell import suggest
 
             return suggest.run(arguments, wiring.runtime(arguments.endpoint))
+        case "eval":
+            from aish.faces.eval import command
+
+            return command.run(arguments, wiring.runtime(arguments.endpoint))
         case "init":
             from aish.faces.shell import suggest
 

@@ -14,7 +14,7 @@ from aish.config.load import Loaded
 from aish.config.schema import Config
 from aish.engine.session import Engine
 from aish.errors import AishError
-from aish.ports import Provider, Store
+from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement
 from aish.types.live_shell import Completions, RunResult, WordKind
@@ -184,6 +184,10 @@ class Runtime(Protocol):
         bring their own words for the model, rather than for a person at a terminal. `shared`: other processes answer in
         the same sessions.
         """
+
+    def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
+        """An engine with the models and the store of `base`, whose local tools work in another folder, with more tools
+        beside them. It needs no closing: everything it holds is of `base`, or ends with each call."""
 
     def reloaded(self) -> Runtime:
         """The same anew, from what the configuration says now. ConfigError leaves this one as it is."""

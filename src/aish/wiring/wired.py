@@ -145,6 +145,22 @@ class Wired:
             await engine.aclose()
             await self.http.aclose()
 
+    def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
+        there = Wired(msgspec.structs.replace(self.surroundings, cwd=folder), self.loaded)
+        tools = there._local_tools()
+        for alias, source in more.items():
+            tools.add(alias, source)
+        return Engine(
+            router=base.router,
+            tools=tools,
+            gate=there._gate,
+            store=base.store,
+            clock=self._clock,
+            owners=ProcessOwners(),
+            redactor=self._redactor,
+            system=self.config.system,
+        )
+
     @property
     def mcp_servers(self) -> Mapping[str, McpServer]:
         return self._mcp.servers if self._mcp else {}

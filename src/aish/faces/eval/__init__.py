@@ -1,0 +1,1 @@
+"""`aish eval`: cases asked of models, graded, counted, shown side by side."""

@@ -1,0 +1,228 @@
+"""One case, asked once: through the engine like any other question, then graded.
+
+A case with tools of its own ends at the model's first calls, which nobody runs. A case with real tools runs to its end
+in a scratch folder of its own; there only commands that are proved to read are run, and only scratch tools may write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aish.engine.arguments import BadArguments, parse_arguments, schema_errors
+from aish.engine.session import Engine, flattened
+from aish.engine.transcript import Transcript
+from aish.errors import AishError
+from aish.faces.eval.cases import Case, Expectation
+from aish.faces.eval.matching import Grade, Made, grade_calls
+from aish.faces.eval.results import GotCall, Result, Setting
+from aish.faces.eval.scratch import Left, ScratchFiles, ScratchRecords, faults, lay_out
+from aish.ports import Toolset
+from aish.types.decisions import Answer, Choice, Question
+from aish.types.events import Event, Failed, StepStarted, TextDelta, ToolCallReady, ToolResult, TurnEnd, TurnFinished
+from aish.types.limits import Limits
+from aish.types.messages import Message, text_of, user
+from aish.types.requests import Sampling, TurnRequest
+from aish.types.tools import ResultStatus, ToolSpec
+from aish.types.usage import Usage
+
+EngineIn = Callable[[Path, Engine, Mapping[str, Toolset]], Engine]
+
+# A call and a short answer fit in this many times over; a small model that runs on is stopped.
+MAX_TOKENS = 512
+_MAX_KEPT_CHARS = 4000
+_MAX_KEPT_CALLS = 16
+_MENDABLE = (ResultStatus.BAD_ARGUMENTS, ResultStatus.SCHEMA, ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED)
+_BROKEN_ENDS = (TurnEnd.FAILED, TurnEnd.WALL_TIME, TurnEnd.CANCELLED)
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about the asking that is not the case."""
+
+    setting: Setting
+    repair: bool
+    seed: int
+    repeat: int
+    temperature: float | None
+    timeout_s: float
+
+
+class Heard:
+    """What a turn's events came to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.text: list[str] = []
+        self.rounds = self.repairs = self.retries = 0
+        self.usage = Usage()
+        self.error = ""
+
+    def hear(self, event: Event) -> None:
+        match event.body:
+            case TextDelta(text):
+                self.text.append(text)
+            case StepStarted():
+                self.rounds += 1
+                self.text = []  # the answer is what the last step says
+            case ToolCallReady(name, arguments, repairs):
+                self.calls.append((name, arguments))
+                self.repairs += len(repairs or ())
+            case ToolResult(status=status, repairs=repairs):
+                self.retries += status in _MENDABLE
+                self.repairs += len(repairs or ())
+            case Failed(kind=kind, message=message):
+                self.error = f"{kind}: {message}"
+            case TurnFinished(reason, usage, detail):
+                self.usage += usage
+                if reason in _BROKEN_ENDS:
+                    self.error = self.error or detail or str(reason)
+            case _:
+                pass
+
+    @property
+    def answer(self) -> str:
+        return "".join(self.text)
+
+
+async def attempt(case: Case, how: How, engine: Engine, engine_in: EngineIn) -> Result:
+    """Never raises for what the backend does: that is a result, too."""
+    heard, started = Heard(), time.monotonic()
+    grade = Grade(exact=False, right_tool=False)
+    try:
+        async with asyncio.timeout(how.timeout_s):
+            if case.expect.final is None:
+                await _ask(engine, _request(case, how, case.messages), heard)
+                grade = _grade(case.expect, heard)
+            else:
+                grade = await _in_scratch(case, how, engine, engine_in, heard)
+    except TimeoutError:
+        heard.error = f"no answer within {how.timeout_s:g} s"
+    except AishError as exc:
+        heard.error = f"{type(exc).__name__}: {exc.message}"
+    return _result(case, how, heard, grade, time.monotonic() - started)
+
+
+def _request(case: Case, how: How, messages: Sequence[Message]) -> TurnRequest:
+    sampling = Sampling(temperature=how.temperature, seed=how.seed + how.repeat, max_tokens=MAX_TOKENS)
+    return TurnRequest(
+        input=(messages[-1],),
+        context=tuple(messages[:-1]),
+        kept=False,
+        model=how.setting.model,
+        tools=case.offer,
+        client_tools=case.tools,
+        tool_mode=how.setting.mode,
+        repair=how.repair,
+        sampling=sampling,
+        limits=Limits(wall_s=how.timeout_s),
+    )
+
+
+async def _ask(engine: Engine, request: TurnRequest, heard: Heard) -> Transcript:
+    transcript = Transcript()
+    async with engine.turn(request, ask=_scratch_only) as batches, aclosing(flattened(batches)) as events:
+        async for event in events:
+            heard.hear(event)
+            transcript.apply(event)
+    return transcript
+
+
+async def _scratch_only(question: Question) -> Answer:
+    """Writing in the scratch folder is what a case is for; a command that is not proved to read is not."""
+    if question.tool.startswith(("files__", "records__")):
+        return Answer(Choice.YES)
+    return Answer(Choice.NO, note="only commands that read are run here; use the files tools to write")
+
+
+async def _in_scratch(case: Case, how: How, engine: Engine, engine_in: EngineIn, heard: Heard) -> Grade:
+    with tempfile.TemporaryDirectory(prefix="aish-eval-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        await asyncio.to_thread(lay_out, case.world, folder)
+        records = ScratchRecords(case.world.records)
+        there = engine_in(folder, engine, {"files": ScratchFiles(folder), "records": records})
+        messages = case.messages
+        for following in (*case.then, ""):
+            transcript = await _ask(there, _request(case, how, messages), heard)
+            messages = (*messages[:-1], *transcript.history("(no answer)"), user(following))
+            if heard.error:
+                break
+        left = Left(folder, records.tables, heard.answer, frozenset(name for name, _ in heard.calls))
+        found = await asyncio.to_thread(lambda: list(faults(case.expect.final, left)) if case.expect.final else [])
+    return Grade(exact=not found, right_tool=not found, reason="; ".join(found[:3]))
+
+
+def _grade(expect: Expectation, heard: Heard) -> Grade:
+    made = [_made(name, text) for name, text in heard.calls]
+    return grade_calls(expect.calls, made)
+
+
+def _made(name: str, text: str) -> Made:
+    try:
+        return Made(name, parse_arguments(text), text)
+    except BadArguments:
+        return Made(name, None, text)
+
+
+def _fault(name: str, text: str, tools: Mapping[str, ToolSpec]) -> str:
+    """Why this call could not be executed as it stands."""
+    if name not in tools:
+        return "no such tool"
+    try:
+        errors = schema_errors(tools[name].schema, parse_arguments(text))
+    except BadArguments as exc:
+        return str(exc)[:200]
+    return errors[0] if errors else ""
+
+
+def _result(case: Case, how: How, heard: Heard, grade: Grade, seconds: float) -> Result:
+    tools = {tool.name: tool for tool in case.tools}
+    judged = case.expect.final is None
+    calls = [
+        GotCall(name, text[:_MAX_KEPT_CHARS], _fault(name, text, tools) if judged else "")
+        for name, text in heard.calls[:_MAX_KEPT_CALLS]
+    ]
+    return Result(
+        case=case.id,
+        suite=case.suite,
+        model=how.setting.model,
+        mode=how.setting.mode,
+        digest=case.digest,
+        repeat=how.repeat,
+        outcome="error" if heard.error else "right" if grade.exact else "wrong",
+        wants_call=bool(case.expect.calls),
+        wants_none=case.expect.no_call,
+        right_tool=grade.right_tool and not heard.error,
+        calls=tuple(calls),
+        text=heard.answer[:_MAX_KEPT_CHARS],
+        reason="" if heard.error else grade.reason,
+        error=heard.error[:_MAX_KEPT_CHARS],
+        rounds=heard.rounds,
+        repairs=heard.repairs,
+        retries=heard.retries,
+        seconds=round(seconds, 3),
+        prompt_tokens=heard.usage.prompt_tokens,
+        completion_tokens=heard.usage.completion_tokens,
+        question=_question(case)[:_MAX_KEPT_CHARS],
+        expected=_expected(case.expect),
+    )
+
+
+def _question(case: Case) -> str:
+    parts = getattr(case.messages[-1], "parts", ())
+    return " ⏎ ".join([text_of(parts), *case.then])
+
+
+def _expected(expect: Expectation) -> str:
+    if expect.no_call:
+        return "no call"
+    if expect.final is not None:
+        return msgspec.json.encode(expect.final).decode()[:_MAX_KEPT_CHARS]
+    shown: list[Any] = [{call.name: call.arguments} for call in expect.calls]
+    return msgspec.json.encode(shown if len(shown) > 1 else shown[0]).decode()[:_MAX_KEPT_CHARS]

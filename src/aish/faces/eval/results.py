@@ -1,0 +1,77 @@
+"""What came of asking: one result for each case, model, mode and repetition, and the whole report of a run.
+
+The report is what `--json` writes and `--baseline` reads.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from aish.types.requests import ToolMode
+
+FORMAT = 1
+
+Outcome = Literal["right", "wrong", "error", "skipped"]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What is compared: a model in a mode. `model` "" is the configured default."""
+
+    model: str
+    mode: ToolMode
+
+    @property
+    def label(self) -> str:
+        return f"{self.model} · {self.mode}"
+
+
+class GotCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`fault` says why it could not be executed as it stands, "" if it could."""
+
+    name: str
+    arguments: str
+    fault: str = ""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`right_tool` and `wants_call` are about cases that expect calls; `error` is the backend's, never the model's."""
+
+    case: str
+    suite: str
+    model: str
+    mode: str
+    digest: str
+    repeat: int = 0
+    outcome: Outcome
+    wants_call: bool = False
+    wants_none: bool = False
+    right_tool: bool = False
+    calls: tuple[GotCall, ...] = ()
+    text: str = ""
+    reason: str = ""
+    error: str = ""
+    rounds: int = 0
+    repairs: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    question: str = ""
+    expected: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return (self.case, self.model, self.mode, self.repeat)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    format: int = FORMAT
+    aish: str
+    python: str
+    platform: str
+    started: str
+    options: dict[str, object]
+    complete: bool
+    results: tuple[Result, ...]
