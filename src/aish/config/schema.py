@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from aish.config.schema_context import ContextConfig, CostConfig, MemoryConfig, PriceConfig, RoutingConfig
 from aish.config.schema_serve import ServeConfig
 from aish.config.schema_shell import ShellConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
@@ -222,5 +223,10 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     network: NetworkConfig = NetworkConfig()
     mcp: McpConfig = McpConfig()
     safety: SafetyConfig = SafetyConfig()
+    context: ContextConfig = ContextConfig()
+    cost: CostConfig = CostConfig()
+    prices: dict[str, PriceConfig] = {}
+    memory: MemoryConfig = MemoryConfig()
+    routing: RoutingConfig = RoutingConfig()
     serve: ServeConfig = ServeConfig()
     shell: ShellConfig = ShellConfig()

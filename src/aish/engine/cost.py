@@ -7,6 +7,7 @@ takes its place. A call that never comes back keeps its place until its deadline
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -20,6 +21,9 @@ from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
 
 # What a process that died had set aside is free again when its call would have ended, and a little later.
 _GRACE_MS = 10_000
+_DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
+# Sessions and models that something was said of once; beyond this, it may be said again.
+_MAX_WARNED = 10_000
 
 
 class Caps(msgspec.Struct, frozen=True):
@@ -50,8 +54,10 @@ class Prices:
 
     def _look_up(self, name: str) -> Price | None:
         provider, _, model = name.partition(":")
+        undated = _DATE.sub("", model)
+        names = (name, model, f"{provider}:{undated}", undated, undated.rpartition("/")[2])
         for pattern, price in self._table.items():
-            if fnmatchcase(name, pattern) or fnmatchcase(model, pattern) or fnmatchcase(model.split("/")[-1], pattern):
+            if any(fnmatchcase(candidate, pattern) for candidate in names):
                 return price
         return Price(0.0, 0.0) if self._free(provider) else None
 
@@ -141,6 +147,8 @@ class Ledger:
         return ""
 
     def _first(self, kind: str, session: str) -> bool:
+        if len(self._warned) >= _MAX_WARNED:
+            self._warned.clear()
         is_first = (kind, session) not in self._warned
         self._warned.add((kind, session))
         return is_first

@@ -32,6 +32,7 @@ class Providers:
         self._redactor = redactor
         self._shelf = shelf
         self._only = only
+        self._discovered: set[str] = set()
 
     def all(self) -> dict[str, Provider]:
         """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
@@ -122,9 +123,18 @@ class Providers:
         scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
         return ScriptedProvider(name, scripts)
 
+    def is_free(self, provider: str) -> bool:
+        """What runs on this machine by itself. A configured address may be anybody's, and is not taken for free."""
+        configured = self._config.providers.get(provider)
+        if configured is not None:
+            return configured.kind in (EMBEDDED, SCRIPTED)
+        return provider in (EMBEDDED, SCRIPTED) or provider in self._discovered
+
     async def discover(self) -> Sequence[Provider]:
         if not self._config.discovery.enabled:
             return ()
         from aish.providers.discover import discover
 
-        return await discover(self._config.discovery, self._server)
+        found = await discover(self._config.discovery, self._server)
+        self._discovered.update(provider.name for provider in found)
+        return found

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aish.config.schema import Config
+from aish.engine.choose import Routing
+from aish.engine.cost import Caps
 from aish.errors import ConfigError, UsageError
 from aish.safety.rules import Rule, example_errors
 from aish.safety.secret_formats import looks_secret
+from aish.types.context import ContextRules
 from aish.types.decisions import Verdict
 from aish.types.models import Preset
 
@@ -75,6 +78,28 @@ def endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
             )
         providers[name] = {"kind": "openai", "url": url}
     return {"providers": providers} if providers else {}
+
+
+def context_rules(config: Config) -> ContextRules:
+    context = config.context
+    return ContextRules(
+        max_turns=context.max_turns,
+        token_budget=context.token_budget,
+        answer_room=context.answer_room,
+        oversized=context.oversized,
+        summarize=context.summarize_on_evict,
+        summary_model=context.summary_model,
+        summary_tokens=context.summary_tokens,
+    )
+
+
+def routing_of(config: Config) -> Routing:
+    return Routing(config.routing.auto, config.routing.classes(), config.routing.fallback)
+
+
+def caps_of(config: Config) -> Caps:
+    cost = config.cost
+    return Caps(cost.cap_per_session, cost.cap_per_day, cost.warn_at_dollars, cost.warn_at_tokens)
 
 
 def secrets_of(config: Config) -> list[str]:

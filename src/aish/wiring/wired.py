@@ -17,10 +17,12 @@ import msgspec
 from aish.config import paths
 from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.load import Loaded, load_config
+from aish.config.prices import price_table
 from aish.config.schema import Config
 from aish.engine.context import BASE, compose_system
+from aish.engine.cost import Prices
 from aish.engine.route import Router
-from aish.engine.session import Engine
+from aish.engine.session import Background, Engine
 from aish.errors import UsageError
 from aish.faces.runtime import CachedModel, Progress, Surroundings
 from aish.ports import Provider, Store, Toolset
@@ -33,12 +35,23 @@ from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.builtin.sandbox import Sandbox, make_sandbox
 from aish.tools.builtin.shell import QUIET_ENVIRONMENT, ShellTools
 from aish.tools.registry import Registry
+from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
 from aish.wiring.providers import Providers
-from aish.wiring.settings import endpoint_flags, mcp_server_of, presets_of, rules_of, secret_variables, secrets_of
+from aish.wiring.settings import (
+    caps_of,
+    context_rules,
+    endpoint_flags,
+    mcp_server_of,
+    presets_of,
+    routing_of,
+    rules_of,
+    secret_variables,
+    secrets_of,
+)
 
 if TYPE_CHECKING:
     from aish.providers.model_cache import ModelCache
@@ -243,6 +256,11 @@ class Wired:
             remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
         )
 
+    async def _background(self, request: TurnRequest) -> Background:
+        from aish.wiring.background import find_background
+
+        return await find_background(request, self.store, self.config, Path(self._where()))
+
     @cached_property
     def _providers(self) -> Providers:
         return Providers(self.loaded, self.http, self._redactor, lambda: self.shelf, self._only)
@@ -311,6 +329,11 @@ class Wired:
             owners=ProcessOwners(),
             redactor=self._redactor,
             system=self.config.system if serving else compose_system(BASE, self.config.system),
+            rules=context_rules(self.config),
+            routing=routing_of(self.config),
+            prices=Prices(price_table(self.config.prices), self._providers.is_free),
+            caps=caps_of(self.config),
+            background=self._background,
             write_through=not serving,
             shared=shared,
         )
