@@ -16,6 +16,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from aish.errors import ToolError
 from aish.safety.paths import BadPath, relative_path
@@ -29,6 +30,8 @@ _RESOLVE_BENEATH = 0x08
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
+
+Kind = Literal["file", "folder", "other"]
 
 
 class _OpenHow(ctypes.Structure):
@@ -66,6 +69,11 @@ class Workspace:
         with self._opened(path.parent, _FOLDER, name) as folder:
             mode = _replaceable_mode(folder, path.name, name)
             _replace(folder, path.name, content, mode, name)
+
+    def entries(self, name: str = ".") -> list[tuple[str, Kind]]:
+        """What is in a folder, sorted by name. A link is "other", wherever it leads."""
+        with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
+            return sorted((entry.name, _kind(entry)) for entry in found)
 
     def _relative(self, name: str) -> PurePosixPath:
         try:
@@ -121,6 +129,12 @@ def _has_openat2(folder: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _read_all(fd: int, max_bytes: int, name: str) -> bytes:

@@ -1,0 +1,115 @@
+"""The language servers of one workspace: one for each program, started when first asked, a few at once.
+
+Before a question a server hears of everything that changed on disk, and of the texts it has open. Knows processes and
+files, not what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import PurePosixPath
+
+from aish.errors import ToolError
+from aish.tools.ide.languages import Choice, Found, find_program, find_server, server_spec, table
+from aish.tools.ide.lsp.server import LanguageServer, Session
+from aish.tools.ide.lsp.spec import ServerLimits
+from aish.tools.ide.news import News
+from aish.tools.ide.source import Source, load
+from aish.tools.workspace import Workspace
+
+
+class Servers:
+    def __init__(self, space: Workspace, choice: Choice, limits: ServerLimits, *, max_servers: int = 4) -> None:
+        self.space = space
+        self.limits = limits
+        self._choice = choice
+        self._max_servers = max_servers
+        self._servers: dict[str, LanguageServer] = {}
+        self._told: dict[str, Session] = {}
+        self._news: News | None = None
+        self._starting = asyncio.Lock()
+
+    def find(self, language: str) -> Found | None:
+        return find_server(language, self.space.root, self._choice)
+
+    def find_formatter(self, language: str) -> Found | None:
+        name = table().language[language].formatter
+        return find_program(name, self.space.root, self._choice) if name else None
+
+    @asynccontextmanager
+    async def used(self, language: str, found: Found) -> AsyncIterator[Session]:
+        """A session that knows the disk as it is. Raises ToolError, and WireTimeout while it starts."""
+        async with self._starting:
+            if self._news is None:
+                self._news = await asyncio.to_thread(News, self.space.root, _is_watched)
+            server = await self._server(language, found)
+        async with server.used() as session:
+            async with session.turn:
+                await self._tell(found.server, session)
+            yield session
+
+    def has_news(self, server: str) -> bool:
+        """Whether something changed since the server was last told."""
+        return self._news is not None and self._news.has(server)
+
+    def states(self) -> dict[str, str]:
+        return {name: "running" if server.running else server.ended for name, server in self._servers.items()}
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
+        if self._news is not None:
+            self._news.close()
+
+    async def _server(self, language: str, found: Found) -> LanguageServer:
+        server = self._servers.pop(found.server, None)
+        if server is None:
+            await self._make_room()
+            server = LanguageServer(server_spec(language, found, self.space.root, self._choice, self.limits))
+        self._servers[found.server] = server  # last: the one used last
+        return server
+
+    async def _make_room(self) -> None:
+        """The one not used for longest goes."""
+        running = [name for name, server in self._servers.items() if server.running]
+        if len(running) >= self._max_servers:
+            await self._servers.pop(running[0]).aclose()
+
+    async def _tell(self, name: str, session: Session) -> None:
+        assert self._news is not None
+        if self._told.get(name) is not session:  # it has just started, and reads the disk by itself
+            self._told[name] = session
+            self._news.forget(name)
+            return
+        changes = self._news.take(name)
+        if changes:
+            await session.documents.tell_changes(changes.items())
+            for path in changes:
+                if session.documents.find(path) is not None:
+                    await self._resync(session, path)
+
+    async def _resync(self, session: Session, path: str) -> None:
+        try:
+            source = load(self.space, path)
+        except ToolError:
+            await session.documents.close(path)
+        else:
+            await session.documents.sync(source)
+
+
+def load_changed(space: Workspace, source: Source) -> Source:
+    """The same file as it is now; the one given if it cannot be read any more."""
+    try:
+        now = load(space, source.path)
+    except ToolError:
+        return source
+    return source if now.hash == source.hash else now
+
+
+def _is_watched(name: str) -> bool:
+    known = table()
+    suffix = PurePosixPath(name).suffix.lower()
+    return any(suffix in language.documents for language in known.language.values()) or any(
+        name in server.watched for server in known.server.values()
+    )

@@ -1,0 +1,1 @@
+"""Changing files: what is to be changed, and who carries it out."""

@@ -1,0 +1,53 @@
+"""Grammars of tree-sitter, one wheel a language, loaded when first needed. Nothing is fetched.
+
+Text goes in as ASCII with a mark for every other character: some scanners misbehave beyond it, and so one byte is one
+character. A parse has a limit: recovery from what is no code can take for ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from aish.errors import ToolError
+
+if TYPE_CHECKING:
+    import tree_sitter
+
+_MAX_PARSE_US = 500_000
+
+
+@functools.cache
+def find_grammar(name: str) -> tree_sitter.Language | None:
+    """None where its wheel is not installed, or is made for another tree-sitter."""
+    try:
+        import tree_sitter
+
+        wheel: Any = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
+        own = f"language_{name}"
+        return tree_sitter.Language(getattr(wheel, own)() if hasattr(wheel, own) else wheel.language())
+    except (ImportError, AttributeError, ValueError):
+        return None
+
+
+def parse(language: tree_sitter.Language, text: str) -> tree_sitter.Tree:
+    """Raises ToolError for a text that takes too long."""
+    try:
+        return _parser(language).parse(text.encode("ascii", "replace"))
+    except ValueError as exc:
+        _parser.cache_clear()
+        raise ToolError("the file cannot be parsed in time; it may be no code") from exc
+
+
+@functools.lru_cache(maxsize=16)
+def _parser(language: tree_sitter.Language) -> tree_sitter.Parser:
+    import tree_sitter
+
+    parser = tree_sitter.Parser(language)
+    with warnings.catch_warnings():
+        # Deprecated for `progress_callback`, which crashes the interpreter in 0.25.2.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        parser.timeout_micros = _MAX_PARSE_US  # type: ignore[misc]  # the stubs lag behind
+    return parser

@@ -1,0 +1,88 @@
+"""Which files a server has open, and with which text. Each change is a version; the whole text is sent.
+
+Files are closed when too many are open. A file that no server has open is the disk's: of its changes servers hear
+through `watched`.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aish.tools.ide.lsp.connection import Connection
+from aish.tools.ide.source import Source
+
+_MAX_EVENTS = 1000  # in one notification
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """`pushes` is how many pushes had come before this text was sent."""
+
+    version: int
+    hash: str
+    pushes: int
+
+
+class Documents:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open: dict[str, Opened] = {}
+
+    def uri(self, path: str) -> str:
+        return uri_of(self._connection.spec.root, path)
+
+    def find(self, path: str) -> Opened | None:
+        return self._open.get(path)
+
+    async def sync(self, source: Source) -> Opened:
+        """The server knows exactly this text from here on."""
+        known = self._open.pop(source.path, None)
+        if known is None:
+            await self._make_room()
+            document = {"languageId": self._connection.spec.language_id(source.path), "text": source.text}
+            known = await self._tell("didOpen", source, 1, document, {})
+        elif known.hash != source.hash:
+            change = {"contentChanges": [{"text": source.text}]}
+            known = await self._tell("didChange", source, known.version + 1, {}, change)
+        self._open[source.path] = known  # last: the one used last
+        return known
+
+    async def close(self, path: str) -> None:
+        if self._open.pop(path, None) is not None:
+            await self._connection.notify("textDocument/didClose", {"textDocument": {"uri": self.uri(path)}})
+
+    async def tell_changes(self, changes: Iterable[tuple[str, int]]) -> None:
+        """Files that changed on disk: 1 made, 2 changed, 3 removed."""
+        events = []
+        for path, kind in changes:
+            if self._connection.spec.wants(path):
+                events.append({"uri": self.uri(path), "type": kind})
+            if kind == 3:
+                await self.close(path)
+        for start in range(0, len(events), _MAX_EVENTS):
+            batch = {"changes": events[start : start + _MAX_EVENTS]}
+            await self._connection.notify("workspace/didChangeWatchedFiles", batch)
+
+    def stale(self) -> list[str]:
+        """Open paths, whose text on disk may be another by now."""
+        return list(self._open)
+
+    async def _tell(
+        self, method: str, source: Source, version: int, document: dict[str, Any], rest: dict[str, Any]
+    ) -> Opened:
+        opened = Opened(version, source.hash, self._connection.inbox.pushes)
+        identity = {"uri": self.uri(source.path), "version": version, **document}
+        await self._connection.notify(f"textDocument/{method}", {"textDocument": identity, **rest})
+        return opened
+
+    async def _make_room(self) -> None:
+        while len(self._open) >= self._connection.spec.limits.max_open:
+            await self.close(next(iter(self._open)))
+
+
+def uri_of(root: Path, path: str) -> str:
+    return "file://" + urllib.parse.quote(f"{root.as_posix().rstrip('/')}/{path}")

@@ -1,0 +1,90 @@
+"""Ignore files (`.gitignore`, `.ignore`): which paths a search passes over. Pure.
+
+The rules are git's: the last pattern that matches decides, `!` takes back, a pattern with a slash is about a place, one
+without about a name anywhere below, and a trailing slash is about folders.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+FILES = (".gitignore", ".ignore")
+MAX_PATTERNS = 2000
+# Never ignored by a file, never of interest.
+ALWAYS = frozenset({".git", ".hg", ".svn"})
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """`base` is the folder whose file says it, "" for the root."""
+
+    base: str
+    regex: str
+    takes_back: bool
+    folders_only: bool
+
+
+def read_patterns(text: str, base: str) -> list[Pattern]:
+    lines = [line.rstrip("\r\n") for line in text.split("\n")[:MAX_PATTERNS]]
+    return [pattern for line in lines if (pattern := _pattern(line, base)) is not None]
+
+
+def _pattern(line: str, base: str) -> Pattern | None:
+    line = re.sub(r"(?<!\\) +$", "", line)
+    if not line or line.startswith("#"):
+        return None
+    takes_back = line.startswith("!")
+    line = line.removeprefix("!").removeprefix("\\")
+    folders_only = line.endswith("/")
+    line = line.rstrip("/")
+    if not line:
+        return None
+    anchored = "/" in line
+    regex = _translated(line.lstrip("/"))
+    return Pattern(base, regex if anchored else f"(?:.*/)?{regex}", takes_back, folders_only)
+
+
+def _translated(glob: str) -> str:
+    """`*` stops at a slash, `**` does not."""
+    pieces, at = [], 0
+    while at < len(glob):
+        for mark, regex in (("**/", "(?:.*/)?"), ("/**", "/.*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
+            if glob.startswith(mark, at) and (mark != "/**" or at + 3 == len(glob)):
+                pieces.append(regex)
+                at += len(mark)
+                break
+        else:
+            piece, at = _literal(glob, at)
+            pieces.append(piece)
+    return "".join(pieces)
+
+
+def _literal(glob: str, at: int) -> tuple[str, int]:
+    if glob[at] == "[" and (end := glob.find("]", at + 2)) > 0:
+        inside = glob[at + 1 : end].replace("\\", "\\\\")
+        return f"[{'^' + inside[1:] if inside[0] in '!^' else inside}]", end + 1
+    if glob[at] == "\\" and at + 1 < len(glob):
+        return re.escape(glob[at + 1]), at + 2
+    return re.escape(glob[at]), at + 1
+
+
+def is_ignored(path: str, patterns: Sequence[Pattern], *, folder: bool) -> bool:
+    """By the patterns of the folders above it, outermost first."""
+    for pattern in reversed(patterns):
+        if pattern.folders_only and not folder:
+            continue
+        below = path.removeprefix(f"{pattern.base}/") if pattern.base else path
+        if _compiled(pattern.regex).fullmatch(below):
+            return not pattern.takes_back
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(regex: str) -> re.Pattern[str]:
+    try:
+        return re.compile(regex)
+    except re.error:  # a class such as [z-a]
+        return re.compile(r"(?!)")

@@ -1,0 +1,117 @@
+"""`search`: lines that hold a text, or match an expression, in the files that are not ignored. Bounded in every way.
+
+ripgrep reads by names, and a name can be made to lead elsewhere while it reads; so what it finds is read once more
+through the workspace, and only what is there is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.ide.answer import Place
+from aish.tools.ide.searching import ripgrep
+from aish.tools.ide.searching.walking import files, matches_glob
+from aish.tools.ide.source import is_binary, split_lines
+from aish.tools.workspace import Workspace
+from aish.types.tools import ResultStatus
+
+MAX_MATCHES = 5000  # counted; fewer are shown
+TIMEOUT_S = 20.0
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+_TEXT_CHARS = 240
+_LINE_CHARS = 10_000  # of a line are looked at; the rest of a longer one is no source
+
+Matcher = Callable[[str], bool]
+
+
+class Query(msgspec.Struct, frozen=True):
+    pattern: str
+    regex: bool = False
+    ignore_case: bool = False
+    glob: str = ""
+    below: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    places: tuple[Place, ...]
+    complete: bool  # False where a limit ended it
+    by: str
+
+
+async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
+    """Raises ToolError for an expression that is none."""
+    matches = matcher(query)
+    program = ripgrep.find(search_path)
+    if program:
+        found = await ripgrep.run(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
+        if found is not None:
+            lines, complete = found
+            wanted = [line for line in lines if matches_glob(line[0], query.glob)]  # of several globs it takes any
+            places = await asyncio.to_thread(_read_again, space, wanted, matches)
+            return Found(tuple(places), complete, "ripgrep")
+    stop = threading.Event()
+    try:
+        async with asyncio.timeout(TIMEOUT_S + 5):
+            return await asyncio.to_thread(_walk, space, query, matches, stop)
+    finally:
+        stop.set()
+
+
+def matcher(query: Query) -> Matcher:
+    """Linear in the line, whatever the expression: it may be anybody's."""
+    text = query.pattern
+    if not text or "\n" in text:
+        raise ToolError("the pattern must be one line of text", status=ResultStatus.BAD_ARGUMENTS)
+    if query.regex:
+        return _expression(f"(?i){text}" if query.ignore_case else text)
+    if query.ignore_case:
+        return lambda line: text.casefold() in line.casefold()
+    return lambda line: text in line
+
+
+def _expression(text: str) -> Matcher:
+    import jsonschema_rs  # whose expressions take linear time
+
+    try:
+        checker = jsonschema_rs.validator_for({"pattern": text}, pattern_options=jsonschema_rs.RegexOptions())
+    except (jsonschema_rs.ValidationError, ValueError) as exc:
+        hint = "escape ( [ { . * + ? \\ with a backslash, or leave `regex` out to search for the text itself"
+        raise ToolError(f"'{text}' is no regular expression; {hint}", status=ResultStatus.BAD_ARGUMENTS) from exc
+    return checker.is_valid
+
+
+def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> Found:
+    places: list[Place] = []
+    for path in files(space, below=query.below):
+        if stop.is_set() or len(places) >= MAX_MATCHES:
+            return Found(tuple(places[:MAX_MATCHES]), complete=False, by="aish")
+        if matches_glob(path, query.glob):
+            places += _in_file(space, path, matches)
+    return Found(tuple(places[:MAX_MATCHES]), complete=len(places) <= MAX_MATCHES, by="aish")
+
+
+def _read_again(space: Workspace, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
+    wanted: dict[str, set[int]] = {}
+    for path, number in lines:
+        wanted.setdefault(path, set()).add(number)
+    return [place for path in sorted(wanted) for place in _in_file(space, path, matches) if place.line in wanted[path]]
+
+
+def _in_file(space: Workspace, path: str, matches: Matcher) -> list[Place]:
+    try:
+        data = space.read(path, max_bytes=_MAX_FILE_BYTES)
+    except ToolError:  # too large, gone, or not for us to open
+        return []
+    if is_binary(data):
+        return []
+    lines = split_lines(data.decode("utf-8", "replace"))
+    return [
+        Place(path, number, number, line.strip()[:_TEXT_CHARS])
+        for number, line in enumerate(lines, 1)
+        if matches(line[:_LINE_CHARS].rstrip("\r\n"))
+    ]

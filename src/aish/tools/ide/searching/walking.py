@@ -1,0 +1,51 @@
+"""The files of a workspace that are not ignored, in order of their names. Links are not followed."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from aish.errors import ToolError
+from aish.tools.ide.searching.ignoring import ALWAYS, FILES, Pattern, is_ignored, read_patterns
+from aish.tools.workspace import Workspace
+
+MAX_FOLDERS = 20_000
+_IGNORE_FILE_BYTES = 256 * 1024
+
+
+def files(space: Workspace, *, below: str = "") -> Iterator[str]:
+    """Stops after MAX_FOLDERS."""
+    waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below.strip("/").removeprefix("./").removesuffix("."), ())]
+    seen = 0
+    while waiting and seen < MAX_FOLDERS:
+        folder, patterns = waiting.pop()
+        seen += 1
+        with suppress(ToolError):  # gone, or not for us to open
+            entries = space.entries(folder or ".")
+            patterns += tuple(_own_patterns(space, folder, [name for name, _ in entries]))
+            found = [(f"{folder}/{name}" if folder else name, name, kind) for name, kind in entries]
+            kept = [
+                (path, kind)
+                for path, name, kind in found
+                if name not in ALWAYS and not is_ignored(path, patterns, folder=kind == "folder")
+            ]
+            yield from (path for path, kind in kept if kind == "file")
+            waiting += [(path, patterns) for path, kind in reversed(kept) if kind == "folder"]
+
+
+def _own_patterns(space: Workspace, folder: str, names: Sequence[str]) -> Iterator[Pattern]:
+    for file in FILES:
+        if file in names:
+            with suppress(ToolError):
+                data = space.read(f"{folder}/{file}" if folder else file, max_bytes=_IGNORE_FILE_BYTES)
+                yield from read_patterns(data.decode("utf-8", "replace"), folder)
+
+
+def matches_glob(path: str, glob: str) -> bool:
+    """`*.py` is about the name, `src/**/*.py` about the path."""
+    if not glob:
+        return True
+    if "/" not in glob:
+        return fnmatch.fnmatchcase(path.rpartition("/")[2], glob)
+    return fnmatch.fnmatchcase(path, glob) or fnmatch.fnmatchcase(path, glob.replace("**/", ""))

@@ -1,0 +1,118 @@
+"""The twelve tools as a model sees them. Data only: this is loaded whenever tools are listed."""
+
+from __future__ import annotations
+
+from aish.types.tools import Effect, JsonSchema, ToolSpec
+
+_TEXT: JsonSchema = {"type": "string", "minLength": 1}
+_PATH: JsonSchema = {"type": "string", "minLength": 1, "description": "path below the workspace"}
+_LINE: JsonSchema = {"type": "integer", "minimum": 1, "description": "line number, from 1"}
+_SYMBOL: JsonSchema = {"type": "string", "minLength": 1, "description": "the symbol as it is written in that line"}
+_OFFSET: JsonSchema = {"type": "integer", "minimum": 0, "description": "to go on where the last answer ended"}
+_LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 500}
+_AT: JsonSchema = {"path": _PATH, "line": _LINE, "symbol": _SYMBOL}
+# The answers have deadlines of their own, which say more; this one is behind them.
+_TIMEOUT_S = 90.0
+
+
+def _object(properties: JsonSchema, *required: str) -> JsonSchema:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _tool(name: str, description: str, schema: JsonSchema, effect: Effect = Effect.READ) -> ToolSpec:
+    return ToolSpec(name, description, schema, effect, "ide", timeout_s=_TIMEOUT_S)
+
+
+_EDIT: JsonSchema = _object(
+    {
+        "path": _PATH,
+        "revision": {"type": "string", "description": "revision that read_file gave; 'new' makes a new file"},
+        "old": {"type": "string", "description": "exact text to replace; must occur once (or once near `line`)"},
+        "new": {"type": "string", "description": "text to put there; the whole text of a new file"},
+        "line": {**_LINE, "description": "where `old` is, if it occurs more than once"},
+        "start_line": {**_LINE, "description": "instead of `old`: first line to replace"},
+        "end_line": {**_LINE, "description": "instead of `old`: last line to replace"},
+    },
+    "path",
+    "revision",
+    "new",
+)
+
+SPECS: tuple[ToolSpec, ...] = (
+    _tool(
+        "read_file",
+        "Read a text file, or some of its lines. Lines are numbered. The revision is needed to edit it.",
+        _object({"path": _PATH, "start_line": _LINE, "end_line": _LINE}, "path"),
+    ),
+    _tool(
+        "search",
+        "Find lines that hold a text in the files of the workspace, except ignored ones.",
+        _object(
+            {
+                "pattern": {**_TEXT, "description": "the text to find, in one line"},
+                "regex": {"type": "boolean", "description": "the pattern is a regular expression"},
+                "ignore_case": {"type": "boolean"},
+                "glob": {"type": "string", "description": "only files such as *.py or src/**/*.ts"},
+                "path": {"type": "string", "description": "only below this folder"},
+                "limit": _LIMIT,
+                "offset": _OFFSET,
+            },
+            "pattern",
+        ),
+    ),
+    _tool("outline", "The classes, functions and other declarations of a file.", _object({"path": _PATH}, "path")),
+    _tool(
+        "symbols",
+        "Find declarations in the workspace by a part of their name.",
+        _object({"query": _TEXT, "limit": _LIMIT, "offset": _OFFSET}, "query"),
+    ),
+    _tool("hover", "The type and documentation of a symbol.", _object(_AT, "path", "symbol")),
+    _tool("definition", "Where a symbol is declared, with the code there.", _object(_AT, "path", "symbol")),
+    _tool(
+        "references",
+        "Every use of a symbol in the workspace, by file.",
+        _object({**_AT, "limit": _LIMIT, "offset": _OFFSET}, "path", "symbol"),
+    ),
+    _tool(
+        "diagnostics",
+        "Errors and warnings of a file; without a path, of the files edited so far. 'pending' means: not known yet.",
+        _object({"path": _PATH}),
+    ),
+    _tool(
+        "rename",
+        "Rename a symbol everywhere in the workspace: all files, or none.",
+        _object(
+            {
+                **_AT,
+                "new_name": _TEXT,
+                "preview": {"type": "boolean", "description": "only say what would change"},
+            },
+            "path",
+            "symbol",
+            "new_name",
+        ),
+        Effect.WRITE,
+    ),
+    _tool(
+        "edit",
+        "Edit files: replace exact text, or lines. All edits are applied, or none.",
+        _object({"edits": {"type": "array", "minItems": 1, "maxItems": 100, "items": _EDIT}}, "edits"),
+        Effect.WRITE,
+    ),
+    _tool("format", "Format a file.", _object({"path": _PATH}, "path"), Effect.WRITE),
+    _tool(
+        "code_action",
+        "List the fixes and refactorings offered at some lines; with `apply`, do one of them.",
+        _object(
+            {
+                "path": _PATH,
+                "line": _LINE,
+                "end_line": _LINE,
+                "apply": {**_TEXT, "description": "the id of one that was listed"},
+            },
+            "path",
+            "line",
+        ),
+        Effect.WRITE,
+    ),
+)

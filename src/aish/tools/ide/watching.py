@@ -1,0 +1,235 @@
+"""Which files of a workspace changed since it was last asked, whoever changed them.
+
+A server believes what it read once of a file that is not open; a command, a formatter or a person changes it and the
+server answers from the old text. On Linux the kernel notes every change as it happens (inotify), so asking costs one
+read and misses nothing. Elsewhere, and where the kernel has no watches left, the files are looked at again, at most
+every few seconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+MADE, CHANGED, REMOVED = 1, 2, 3  # as the language server protocol counts them
+# Never source, often huge.
+SKIPPED_FOLDERS = frozenset({
+    ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache",
+    ".pytest_cache", ".cache", "target", "dist", ".idea",
+})  # fmt: skip
+MAX_FOLDERS = 8192
+MAX_FILES = 100_000
+_LOOK_EVERY_S = 2.0
+_EVENT = struct.Struct("iIII")
+_READ_BYTES = 64 * 1024
+
+_CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
+_OVERFLOW, _IS_FOLDER, _IGNORED = 0x4000, 0x4000_0000, 0x8000
+_ONLY_FOLDERS, _NO_LINKS = 0x0100_0000, 0x0200_0000
+_MASK = _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NO_LINKS
+
+Changes = dict[str, int]
+Stamp = tuple[int, int]
+
+
+class Watch(Protocol):
+    def changes(self) -> Changes:
+        """What changed since the last call, by relative path; of several changes of one file the last.
+
+        Raises OSError where it can watch no longer: begin with another one, and take everything as changed.
+        """
+
+    def close(self) -> None: ...
+
+
+def watch(root: Path, wanted: Callable[[str], bool]) -> Watch:
+    """Of the files whose name is wanted."""
+    try:
+        return KernelWatch(root, wanted)
+    except OSError:
+        return LookingWatch(root, wanted)
+
+
+def walk(
+    root: Path, below: str = "", *, before: Callable[[str], None] = lambda folder: None
+) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+    """Folders (relative, "" is the root) with their files. Follows no links; stops at MAX_FOLDERS.
+
+    `before` is called with each folder before it is listed.
+    """
+    waiting, seen = [below], 0
+    while waiting and seen < MAX_FOLDERS:
+        folder, seen = waiting.pop(), seen + 1
+        before(folder)
+        try:
+            entries = list(os.scandir(root / folder))
+        except OSError:
+            continue
+        files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
+        folders = (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        waiting += [f"{folder}/{name}" if folder else name for name in folders if name not in SKIPPED_FOLDERS]
+        yield folder, files
+
+
+def note(changes: Changes, path: str, kind: int) -> None:
+    """One change after those already noted: made and then changed is made, removed and made again is changed."""
+    before = changes.get(path)
+    if kind == CHANGED and before == MADE:
+        return
+    changes[path] = CHANGED if kind == MADE and before == REMOVED else kind
+
+
+class LookingWatch:
+    """Compares times and sizes."""
+
+    def __init__(self, root: Path, wanted: Callable[[str], bool], every_s: float = _LOOK_EVERY_S) -> None:
+        self._root = root
+        self._wanted = wanted
+        self._every_s = every_s
+        self._known = self._look()
+        self._looked_s = time.monotonic()
+
+    def changes(self) -> Changes:
+        if time.monotonic() - self._looked_s < self._every_s:
+            return {}
+        before, self._known = self._known, self._look()
+        self._looked_s = time.monotonic()
+        return compare(before, self._known)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _look(self) -> dict[str, Stamp]:
+        return look(self._root, self._wanted)
+
+
+def look(root: Path, wanted: Callable[[str], bool]) -> dict[str, Stamp]:
+    found: dict[str, Stamp] = {}
+    for folder, files in walk(root):
+        for entry in files:
+            if not wanted(entry.name):
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            found[f"{folder}/{entry.name}" if folder else entry.name] = (status.st_mtime_ns, status.st_size)
+            if len(found) >= MAX_FILES:
+                return found
+    return found
+
+
+def compare(before: dict[str, Stamp], after: dict[str, Stamp]) -> Changes:
+    changes = {path: CHANGED if path in before else MADE for path in after if before.get(path) != after[path]}
+    return changes | {path: REMOVED for path in before if path not in after}
+
+
+class KernelWatch:
+    """inotify. Raises OSError where there is none, or where there are not enough watches for all folders."""
+
+    def __init__(self, root: Path, wanted: Callable[[str], bool]) -> None:
+        if not sys.platform.startswith("linux"):
+            raise OSError(errno.ENOSYS, "no inotify")
+        self._root = root
+        self._wanted = wanted
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1")
+        self._folders: dict[int, str] = {}
+        self._known: dict[str, Stamp] = {}
+        try:
+            self._watch_below("")
+        except OSError:
+            self.close()
+            raise
+
+    def changes(self) -> Changes:
+        found: Changes = {}
+        while data := self._read():
+            for folder, mask, name in self._events(data):
+                self._take(folder, mask, name, found)
+        return found
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._fd, _READ_BYTES)
+        except BlockingIOError:
+            return b""
+
+    def _events(self, data: bytes) -> Iterator[tuple[str | None, int, str]]:
+        at = 0
+        while at + _EVENT.size <= len(data):
+            number, mask, _, size = _EVENT.unpack_from(data, at)
+            name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + size].rstrip(b"\0"))
+            at += _EVENT.size + size
+            yield self._folders.get(number), mask, name
+            if mask & _IGNORED:
+                self._folders.pop(number, None)
+
+    def _take(self, folder: str | None, mask: int, name: str, found: Changes) -> None:
+        if mask & _OVERFLOW:
+            self._start_over(found)
+        elif folder is not None and name:
+            path = f"{folder}/{name}" if folder else name
+            if mask & _IS_FOLDER:
+                self._take_folder(path, mask, found)
+            elif self._wanted(name):
+                note(found, path, self._kind(path, mask))
+
+    def _kind(self, path: str, mask: int) -> int:
+        if mask & (_DELETE | _MOVED_FROM):
+            self._known.pop(path, None)
+            return REMOVED
+        kind = CHANGED if path in self._known else MADE
+        self._known[path] = (0, 0)
+        return kind
+
+    def _take_folder(self, path: str, mask: int, found: Changes) -> None:
+        if mask & (_CREATE | _MOVED_TO):
+            if path.rpartition("/")[2] not in SKIPPED_FOLDERS:
+                for made, kind in self._watch_below(path).items():
+                    note(found, made, kind)
+        elif mask & (_DELETE | _MOVED_FROM):
+            for known in [known for known in self._known if known.startswith(f"{path}/")]:
+                note(found, known, REMOVED)
+                del self._known[known]
+
+    def _watch_below(self, below: str) -> Changes:
+        """Watches first, then looks: what is made in between is seen twice rather than never."""
+        found: Changes = {}
+        for folder, files in walk(self._root, below, before=self._watch_folder):
+            for entry in files:
+                if self._wanted(entry.name) and len(self._known) < MAX_FILES:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    found[path] = CHANGED if path in self._known else MADE
+                    self._known[path] = (0, 0)
+        return found
+
+    def _watch_folder(self, folder: str) -> None:
+        number = self._libc.inotify_add_watch(self._fd, os.fsencode(self._root / folder), _MASK)
+        if number < 0 and ctypes.get_errno() in (errno.ENOSPC, errno.ENOMEM):
+            raise OSError(ctypes.get_errno(), "no watches left")
+        if number >= 0:
+            self._folders[number] = folder
+
+    def _start_over(self, found: Changes) -> None:
+        """The kernel gave up counting; everything may have changed."""
+        before = self._known
+        self._known = {}
+        found |= dict.fromkeys(before, CHANGED)
+        now = self._watch_below("")
+        found |= {path: CHANGED if path in before else MADE for path in now}
+        found |= {path: REMOVED for path in before if path not in now}
