@@ -224,17 +224,18 @@ def _check_calls(calls: Sequence[ExpectedCall], tools: Sequence[ToolSpec]) -> No
     for call in calls:
         if call.name not in by_name:
             raise ValueError(f"expects a call of {call.name}, which is not among its tools")
-        if empty := [key for key, allowed in call.arguments.items() if not allowed]:
-            raise ValueError(f"{call.name}: no value is allowed for {empty[0]}")
         if strange := [key for key in call.optional if key not in call.arguments]:
             raise ValueError(f"{call.name}: {strange[0]} is optional, but nothing says what it may be")
-        _check_values(call, by_name[call.name].schema)
+        for arguments in (call.arguments, *call.either):
+            if empty := [key for key, allowed in arguments.items() if not allowed]:
+                raise ValueError(f"{call.name}: no value is allowed for {empty[0]}")
+            _check_values(call, arguments, by_name[call.name].schema)
 
 
-def _check_values(call: ExpectedCall, schema: JsonSchema) -> None:
+def _check_values(call: ExpectedCall, arguments: dict[str, list[Any]], schema: JsonSchema) -> None:
     """Each allowed value must be one the schema allows: else the right answer could never be given."""
-    first = {key: sample(allowed[0]) for key, allowed in call.arguments.items()}
-    for key, allowed in call.arguments.items():
+    first = {key: sample(allowed[0]) for key, allowed in arguments.items()}
+    for key, allowed in arguments.items():
         for value in allowed:
             if errors := schema_errors(schema, {**first, key: sample(value)}):
                 raise ValueError(f"{call.name}: an expected call does not fit the schema: {errors[0]}")

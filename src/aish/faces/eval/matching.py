@@ -21,11 +21,15 @@ _MARKS = frozenset({"$any", "$exact", "$contains", "$unordered", "$object"})
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`arguments` lists what each may be; those in `optional` may be left out. Any other argument is wrong."""
+    """`arguments` lists what each may be; those in `optional` may be left out. Any other argument is wrong.
+
+    `either` are other whole sets of arguments that are as good: 2 + 3 is 3 + 2, but neither is 2 + 2.
+    """
 
     name: str
     arguments: dict[str, list[Any]] = {}
     optional: tuple[str, ...] = ()
+    either: tuple[dict[str, list[Any]], ...] = ()
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -122,6 +126,8 @@ def _call_accepts(expected: ExpectedCall, made: Made) -> bool:
 def _fault(expected: ExpectedCall, made: Made) -> str:
     if made.arguments is None:
         return "its arguments are no JSON object"
+    if any(not _argument_fault(each, expected.optional, made.arguments) for each in expected.either):
+        return ""
     return _argument_fault(expected.arguments, expected.optional, made.arguments)
 
 
