@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.arguments import BadArguments, parse_arguments, schema_errors
+from aish.calls.validate import schema_errors
 from aish.engine.session import Engine, flattened
 from aish.engine.transcript import Transcript
 from aish.errors import AishError
@@ -159,25 +159,26 @@ async def _in_scratch(case: Case, how: How, engine: Engine, engine_in: EngineIn,
 
 
 def _grade(expect: Expectation, heard: Heard) -> Grade:
-    made = [_made(name, text) for name, text in heard.calls]
-    return grade_calls(expect.calls, made)
+    return grade_calls(expect.calls, [Made(name, read_arguments(text), text) for name, text in heard.calls])
 
 
-def _made(name: str, text: str) -> Made:
+def read_arguments(text: str) -> dict[str, Any] | None:
+    """Strictly: whatever needed mending was mended before, or not at all. No text means no arguments."""
     try:
-        return Made(name, parse_arguments(text), text)
-    except BadArguments:
-        return Made(name, None, text)
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _fault(name: str, text: str, tools: Mapping[str, ToolSpec]) -> str:
     """Why this call could not be executed as it stands."""
     if name not in tools:
         return "no such tool"
-    try:
-        errors = schema_errors(tools[name].schema, parse_arguments(text))
-    except BadArguments as exc:
-        return str(exc)[:200]
+    arguments = read_arguments(text)
+    if arguments is None:
+        return "the arguments are no JSON object"
+    errors = schema_errors(tools[name].schema, arguments)
     return errors[0] if errors else ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.arguments import schema_errors
+from aish.calls.validate import schema_errors
 from aish.errors import UsageError
 from aish.faces.eval.matching import sample
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from aish.engine.arguments import schema_errors
+from aish.calls.validate import schema_errors
 from aish.errors import UsageError
 from aish.faces.eval.matching import ExpectedCall, sample
 from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
