@@ -11,7 +11,7 @@ from aish.safety.redact import Redactor
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage
-from aish.types.tools import Effect, ResultStatus, ToolOutput
+from aish.types.tools import Effect, Repair, RepairKind, ResultStatus, ToolOutput
 from support.engines import Bench, Tools, bodies, call, finish, policy_gate, results, said
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
@@ -44,11 +44,15 @@ async def one_result(step, toolset, **run):
         ("", ResultStatus.SCHEMA, "n"),
         ("null", ResultStatus.SCHEMA, "n"),
         ("[1]", ResultStatus.BAD_ARGUMENTS, "an array"),
-        ('"3"', ResultStatus.BAD_ARGUMENTS, "a string"),
+        ('"3"', ResultStatus.BAD_ARGUMENTS, "a number"),
+        ('"three"', ResultStatus.BAD_ARGUMENTS, "not complete"),
         ("3", ResultStatus.BAD_ARGUMENTS, "a number"),
         ("true", ResultStatus.BAD_ARGUMENTS, "a boolean"),
-        ("{broken", ResultStatus.BAD_ARGUMENTS, "not valid JSON"),
-        ('{"n": "3"}', ResultStatus.SCHEMA, "n:"),
+        ("{broken", ResultStatus.BAD_ARGUMENTS, "not complete"),
+        ('{"n": 3', ResultStatus.BAD_ARGUMENTS, "not complete"),
+        ("{'n': 3,}", ResultStatus.OK, ""),
+        ('{"n": "3"}', ResultStatus.OK, ""),
+        ('{"n": "three"}', ResultStatus.SCHEMA, "n:"),
         ('{"n": 3, "m": 1}', ResultStatus.SCHEMA, "m"),
         ('{"n": 3}' + " " * 1_000_000, ResultStatus.OK, ""),
         ("[" * 50_000, ResultStatus.BAD_ARGUMENTS, "not valid JSON"),
@@ -64,9 +68,29 @@ async def test_arguments_are_parsed_and_checked_before_anything_runs(arguments, 
 
 
 async def test_an_unknown_tool_names_the_near_ones():
-    result, _ = await one_result([call("runtime__ad")], Tools().add("runtime__add"))
+    result, _ = await one_result([call("runtime__ad")], Tools().add("runtime__add").add("runtime__adx"))
     assert result.status is ResultStatus.UNKNOWN_TOOL
     assert "runtime__add" in result.parts[0].text
+
+
+async def test_a_misspelt_tool_with_one_near_name_is_run_and_the_repair_is_recorded():
+    tools = Tools().add("runtime__add")
+    result, _ = await one_result([call("runtime__ad")], tools)
+    assert (result.status, [name for name, _ in tools.calls]) == (ResultStatus.OK, ["runtime__add"])
+    assert result.repairs == (Repair(RepairKind.TOOL_NAME, "", "runtime__ad", "runtime__add"),)
+
+
+async def test_what_was_mended_in_the_arguments_is_recorded_with_the_result():
+    tools = Tools().add("t__x", schema=NUMBER)
+    result, _ = await one_result([call("t__x", '{"n": "3",}')], tools)
+    assert tools.calls == [("t__x", {"n": 3})]
+    assert [repair.kind for repair in result.repairs] == [RepairKind.COMMA, RepairKind.TYPE]
+
+
+async def test_without_repair_a_call_is_taken_as_it_is_written():
+    tools = Tools().add("t__x", schema=NUMBER)
+    result, _ = await one_result([call("t__x", '{"n": "3"}')], tools, repair=False)
+    assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])
 
 
 async def test_a_known_tool_outside_the_requests_allowlist_is_not_allowed():

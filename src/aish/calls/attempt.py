@@ -15,10 +15,10 @@ import msgspec
 from aish.calls.envelope import Written, find_calls
 from aish.calls.near import find_near
 from aish.calls.span import Span
-from aish.calls.tolerant import Reader, Unreadable
+from aish.calls.tolerant import INVISIBLE, Reader, Unreadable, read_strictly
 from aish.types.tools import JsonSchema, Repair, RepairKind
 
-_SPACE = re.compile(r"[\s\ufeff\u200b-\u200d\u2060]*")
+_SPACE = re.compile(rf"[\s{INVISIBLE}]*")
 _NAME = re.compile(
     r"[\"'“]?(?:name|tool|tool_name|function|function_name)[\"'”]?\s*[:=]\s*[\"'“]([^\"'“”\\]{1,128})[\"'”]"
 )
@@ -71,10 +71,13 @@ class Tools:
 
 
 class Attempt:
-    def __init__(self, text: str, tools: Tools, *, final: bool) -> None:
+    """`final`: no more text comes. `whole`: and what there is was ended by the model itself, not cut off."""
+
+    def __init__(self, text: str, tools: Tools, *, final: bool, whole: bool = False) -> None:
         self.text = text
         self.tools = tools
         self.final = final
+        self.whole = whole
         self.pos = 0
         self.calls: list[Written] = []
 
@@ -123,7 +126,7 @@ class Attempt:
         if end < 0 and not self.final:
             raise NeedMore(span, mark)
         self.pos = end if end >= 0 else len(self.text)
-        return self.text[start : self.pos], end >= 0
+        return self.text[start : self.pos], end >= 0 or self.whole
 
     def _closed_by(self, mark: re.Pattern[str], start: int) -> int:
         first = -1
@@ -151,8 +154,8 @@ class Attempt:
 
     def _read(self, text: str, *, sure: bool) -> tuple[Any, tuple[Repair, ...]]:
         try:
-            return msgspec.json.decode(text), ()
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return read_strictly(text), ()
+        except Unreadable:
             pass
         reader = Reader(text, whole=sure, outer_may_miss=True)
         try:

@@ -10,13 +10,13 @@ import re
 
 from aish.calls.attempt import Attempt, NeedMore, NotACall
 from aish.calls.envelope import ARGUMENT_KEYS, BESIDE_KEYS, CALL_KEYS, CALL_TYPES, NAME_KEYS, Written
-from aish.calls.tolerant import Reader, Unreadable
+from aish.calls.tolerant import COMMAS, INVISIBLE, QUOTES, Reader, Unreadable
 
 _MAX_KEY_CHARS = 40
 _MAX_NAME_CHARS = 160
 _MAX_PAIRS = 6
-_SPACE = re.compile(r"[\s\ufeff\u200b-\u200d\u2060]*")
-_CLOSING = {'"': '"', "'": "'", "“": "”“", "‘": "’‘"}
+_SPACE = re.compile(rf"(?:[\s{INVISIBLE}]+|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*", re.S)
+_OPEN_COMMENT = re.compile(r"(?:#|//)[^\n]*\Z|/\*(?:(?!\*/).)*\Z|/\Z", re.S)
 _WORD = re.compile(r"[^\W\d]\w*")
 _SCALAR = re.compile(r"[\w.+-]+")
 _CALLEE = re.compile(r"[^\W\d][\w.]*")
@@ -26,8 +26,8 @@ _MORE_OF_IT = frozenset("\"'“")
 def bare_object(attempt: Attempt) -> None:
     _Head(attempt.text, attempt.pos, attempt).check()
     start = attempt.pos
-    text, _ = attempt.json()
-    attempt.calls += attempt.read_calls(text, sure=False, tagged=False)
+    text, sure = attempt.json()
+    attempt.calls += attempt.read_calls(text, sure=sure, tagged=False)
     _settle_end(attempt, text, start)
 
 
@@ -39,8 +39,8 @@ def bare_list(attempt: Attempt) -> None:
     if char == "{":
         _Head(attempt.text, attempt.pos, attempt).check()
         attempt.pos = start
-        text, _ = attempt.json()
-        attempt.calls += attempt.read_calls(text, sure=False, tagged=False)
+        text, sure = attempt.json()
+        attempt.calls += attempt.read_calls(text, sure=sure, tagged=False)
         _settle_end(attempt, text, start)
     elif char and (callee := attempt.match(_CALLEE)) and attempt.tools.is_name(callee[0]):
         if attempt.text[callee.end() : callee.end() + 1] != "(":
@@ -81,7 +81,7 @@ def _settle_end(attempt: Attempt, text: str, start: int) -> None:
     while attempt.peek() in ("}", "]") and attempt.peek():
         attempt.pos += 1
         before = attempt.pos
-    if attempt.peek() in (",", ";") and attempt.peek():
+    if (char := attempt.peek()) and char in COMMAS:
         attempt.pos += 1
         following = attempt.peek()
         if following == "{":
@@ -115,12 +115,13 @@ class _Head:
             if key in ARGUMENT_KEYS:
                 return
             self._check_value(key, char)
-            if self._next() != ",":
+            if self._next() not in COMMAS:
                 return
-            self._pos += 1
+            while self._next() in COMMAS:
+                self._pos += 1
 
     def _check_value(self, key: str, char: str) -> None:
-        value = self._word(_MAX_NAME_CHARS) if char in _CLOSING else self._scalar()
+        value = self._word(_MAX_NAME_CHARS) if char in QUOTES else self._scalar()
         if key == "type":
             if value not in CALL_TYPES:
                 raise NotACall
@@ -132,15 +133,15 @@ class _Head:
 
     def _next(self) -> str:
         self._pos = _SPACE.match(self._text, self._pos).end()  # type: ignore[union-attr]  # it always matches
-        if self._pos >= len(self._text):
+        if self._pos >= len(self._text) or _OPEN_COMMENT.match(self._text, self._pos):
             self._run_out()
         return self._text[self._pos]
 
     def _word(self, max_chars: int) -> str:
         char = self._next()
-        if char not in _CLOSING:
+        if char not in QUOTES:
             return self._scalar(_WORD)
-        ends = [at for mark in _CLOSING[char] if (at := self._text.find(mark, self._pos + 1)) >= 0]
+        ends = [at for mark in QUOTES[char] if (at := self._text.find(mark, self._pos + 1)) >= 0]
         length = min(ends) - self._pos - 1 if ends else len(self._text) - self._pos
         if length > max_chars:
             raise NotACall
@@ -161,10 +162,10 @@ class _Head:
 
     def _separator(self) -> None:
         char = self._next()
-        if char not in (":", "="):
+        if char not in ":=：":
             raise NotACall
         self._pos += 1
-        if self._text.startswith(">", self._pos):
+        if self._text[self._pos : self._pos + 1] in (">", "="):
             self._pos += 1
 
     def _run_out(self) -> None:

@@ -19,8 +19,8 @@ from aish.types.tools import JsonSchema, Repair, RepairKind
 
 MAX_DEPTH = 32
 _SHOWN_CHARS = 60
-_INTEGER = re.compile(r"[+-]?\d{1,18}(?:\.0+)?")
-_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
+_INTEGER = re.compile(r"[+-]?\d{1,300}(?:\.0+)?")
+_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?")
 _TRUTHS = {"true": True, "false": False}
 _TYPES: dict[type, tuple[str, ...]] = {
     bool: ("boolean",), int: ("integer", "number"), float: ("number",), str: ("string",),
@@ -124,7 +124,7 @@ class Fitter:
             yield RepairKind.TYPE, str(value)
         if isinstance(value, list) and len(value) == 1 and "array" not in types:
             yield RepairKind.LIST, self._if_valid(value[0], schema, path, depth)
-        if "array" in types and not isinstance(value, list) and value is not None and not _looks_encoded(value):
+        if "array" in types and not isinstance(value, list) and value is not None and not _looks_like_several(value):
             yield RepairKind.LIST, self._if_valid([value], schema, path, depth)
 
     def _if_valid(self, value: Any, schema: JsonSchema, path: str, depth: int) -> Any:
@@ -248,9 +248,9 @@ def _from_json(text: str, types: tuple[str, ...]) -> Any:
     return value if isinstance(value, wanted) else _NONE
 
 
-def _looks_encoded(value: Any) -> bool:
-    """Such a text is no lone value: it is a list or an object that could not be read."""
-    return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+def _looks_like_several(value: Any) -> bool:
+    """Such a text is no lone value: a list in words, or one that could not be read."""
+    return isinstance(value, str) and (value.lstrip()[:1] in ("{", "[") or bool(re.search(r"[,;\n，、；]", value)))
 
 
 def _read_all(text: str) -> Any:

@@ -14,8 +14,8 @@ import msgspec
 from aish.types.tools import Repair
 
 MAX_CALLS = 64
-NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "recipient_name")
-ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "kwargs")
+NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "recipient_name", "action")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "action_input", "kwargs")
 LIST_KEYS = ("tool_calls", "calls", "function_calls")
 INNER_KEYS = ("tool_call", "function_call", "function", "call", "tool_use")
 BESIDE_KEYS = ("id", "type", "index", "call_id", "tool_call_id")

@@ -13,15 +13,16 @@ from typing import Any
 import msgspec
 
 from aish.calls.coerce import Fitter, shown
-from aish.calls.tolerant import Cut, Reader, Unreadable
+from aish.calls.tolerant import Cut, Reader, Twice, Unreadable, read_strictly
 from aish.calls.validate import schema_errors
-from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind
+from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind, ToolSpec
 
 _MAX_ENCODINGS = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "params", "input", "kwargs"})
 _BESIDE_WRAPPERS = frozenset({"name", "tool", "tool_name", "function", "id", "type"})
 _STRAY_CLOSERS = re.compile(r"[}\])\s`;]*")
-_STRUCTURE = re.compile(r"[{}\[\]\"':,]")
+_STRUCTURE = re.compile(r"[{}\[\]\"]|^\s*[,:;]")
+_ESCAPED = re.compile(r"\s*[{\[]\s*[{\[]*\s*\\\"")
 _FENCE = re.compile(r"```\w*|~~~\w*")
 
 
@@ -37,14 +38,15 @@ class Mended(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
 
-def mend(text: str, schema: JsonSchema, *, whole: bool = False, repair: bool = True) -> Mended:
-    """`whole`: something else has said that the text is all there is, so that closing brackets may be missing."""
+def mend(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) -> Mended:
+    """`whole`: the model ended the text by its own will, so that closing brackets may be missing."""
     value, repairs = parse(text, whole=whole, repair=repair)
-    return fitted(value, schema, repairs, repair=repair)
+    return fitted(value, spec, repairs, repair=repair)
 
 
-def fitted(value: Arguments, schema: JsonSchema, repairs: Sequence[Repair] = (), *, repair: bool = True) -> Mended:
+def fitted(value: Arguments, spec: ToolSpec, repairs: Sequence[Repair] = (), *, repair: bool = True) -> Mended:
     """The arguments made to fit, if they do not already."""
+    schema = spec.schema
     lost_bracket = any(done.kind is RepairKind.BRACKET for done in repairs)
     if lost_bracket and not _surely_placed(value, schema):
         raise BadArguments("a closing bracket is missing and it is not sure where")
@@ -54,7 +56,7 @@ def fitted(value: Arguments, schema: JsonSchema, repairs: Sequence[Repair] = (),
     fitter = Fitter(schema)
     if not errors and _knows_all(value, schema):
         return Mended(value, tuple(repairs))
-    unwrapped = _unwrapped(value, schema, errors)
+    unwrapped = _unwrapped(value, schema, _WRAPPERS | {spec.name}, errors)
     result = fitter.fit(unwrapped)
     done = [*repairs, *_unwrapping(value, unwrapped), *fitter.repairs]
     return Mended(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))
@@ -70,6 +72,8 @@ def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Argum
         if not (repair and isinstance(value, str)):
             break
         repairs.append(Repair(RepairKind.ENCODING, "", shown(value)))
+        if not value.strip():
+            return {}, repairs
         value = _decoded(value, repairs, whole=False, repair=repair)
     if repair and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         repairs.append(Repair(RepairKind.WRAPPER, "", shown(value)))
@@ -83,19 +87,31 @@ def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Argum
 
 def _decoded(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except UnicodeEncodeError as exc:
-        raise BadArguments("the arguments hold characters that are not valid Unicode") from exc
-    except (msgspec.DecodeError, RecursionError) as exc:
-        if not repair:
+        return read_strictly(text)
+    except Unreadable as exc:
+        if "surrogates not allowed" in str(exc):
+            raise BadArguments("the arguments hold characters that are not valid Unicode") from exc
+        if not repair or isinstance(exc, Twice):
             raise BadArguments(f"the arguments are not valid JSON: {exc}") from exc
         strict = exc
     try:
-        return _read(text, repairs, whole=whole)
+        return _read(_once_decoded(text, repairs), repairs, whole=whole)
     except Cut as exc:
         raise BadArguments(f"the arguments are not complete: {exc}") from strict
     except Unreadable as exc:
         raise BadArguments(f"the arguments are not valid JSON: {exc}") from strict
+
+
+def _once_decoded(text: str, repairs: list[Repair]) -> str:
+    """`{\\"a\\": 1}` is what stands within a JSON string, without the quotes around it."""
+    if not _ESCAPED.match(text):
+        return text
+    try:
+        decoded = msgspec.json.decode(f'"{text}"', type=str)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+    repairs.append(Repair(RepairKind.ENCODING, "", shown(text)))
+    return decoded
 
 
 def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
@@ -107,21 +123,16 @@ def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
     after = rest[stray.end() if stray else 0 :]
     if _STRUCTURE.search(_FENCE.sub("", after)):
         raise Unreadable("more than one value, or something after it that belongs to it")
-    if start or after.strip():
+    if start or rest.strip():
         reader.noted[RepairKind.SURROUNDINGS] = None
-    if _STRUCTURE.search(rest[: stray.end() if stray else 0]):
-        reader.noted[RepairKind.BRACKET] = None
     repairs += [Repair(kind, "", shown(text)) for kind in reader.noted]
     return value
 
 
 def _beginning(text: str) -> int:
-    """Where the value begins: at its first bracket or quote, if what stands before it is prose."""
-    found = re.search(r"[{\[\"'“‘]", text)
-    if found is None or text[found.start()] == "{" or not text[: found.start()].strip(" \t\r\n\ufeff"):
-        return found.start() if found else 0
+    """Where the value begins: at its first bracket, if what stands before it is prose."""
     brace = text.find("{")
-    return brace if brace >= 0 and not _STRUCTURE.search(text[:brace].replace(":", "").replace(",", "")) else 0
+    return brace if brace > 0 and not _STRUCTURE.search(text[:brace]) else 0
 
 
 def _surely_placed(value: Any, schema: Any, outer: frozenset[str] = frozenset()) -> bool:
@@ -148,13 +159,13 @@ def _knows_all(value: Arguments, schema: JsonSchema) -> bool:
     return not isinstance(properties, dict) or all(key in properties for key in value)
 
 
-def _unwrapped(value: Arguments, schema: JsonSchema, errors: Sequence[str]) -> Arguments:
-    """What lies in `{"arguments": {…}}`, where the schema knows no such argument."""
+def _unwrapped(value: Arguments, schema: JsonSchema, wrappers: frozenset[str], errors: Sequence[str]) -> Arguments:
+    """What lies in `{"arguments": {…}}` or `{"tool": {…}}`, where the schema knows no such argument."""
     properties = schema.get("properties")
     known = properties if isinstance(properties, dict) else {}
     for _ in range(_MAX_ENCODINGS):
-        inner = [key for key in value if key in _WRAPPERS]
-        others = value.keys() - _WRAPPERS
+        inner = [key for key in value if key in wrappers]
+        others = value.keys() - wrappers
         if len(inner) != 1 or not others <= _BESIDE_WRAPPERS or value.keys() & known.keys():
             break
         content = value[inner[0]]

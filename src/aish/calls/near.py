@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from aish.calls.tolerant import INVISIBLE
+
 _MIN_CHARS = 4  # shorter names are all near to each other
 _LONG_CHARS = 12
 _SEPARATORS = re.compile(r"[^\w]+|_+", re.UNICODE)
-_INVISIBLE = re.compile(r"[\ufeff\u200b-\u200d\u2060]")
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Spaces of names that some chat templates put before a function.
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "api.")
@@ -82,7 +84,7 @@ def _is_near(written: str, known: str) -> bool:
     one, other = "".join(ours), "".join(theirs)
     if one == other:
         return True
-    if min(len(one), len(other)) < _MIN_CHARS or abs(len(one) - len(other)) > 2:
+    if len(other) < _MIN_CHARS or len(one) < _MIN_CHARS - 1 or abs(len(one) - len(other)) > 2:
         return False
     if _digits(one) != _digits(other) or any(word in _VERBS for word in set(ours) - set(theirs)):
         return False

@@ -6,6 +6,8 @@ model.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from aish.calls.envelope import Written
@@ -20,7 +22,8 @@ class Ready(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
 
 
-def make_ready(written: Written, tools: dict[str, ToolSpec], *, repair: bool = True) -> Ready:
+def make_ready(written: Written, tools: Mapping[str, ToolSpec], *, whole: bool, repair: bool = True) -> Ready:
+    """`whole`: the text it stood in has not been cut off."""
     name = find_near(written.name, tools) if repair else written.name
     spec = tools.get(name or "")
     if spec is None:
@@ -30,9 +33,9 @@ def make_ready(written: Written, tools: dict[str, ToolSpec], *, repair: bool = T
         return Ready(written.name, _text(written.arguments))
     try:
         if isinstance(written.arguments, str):
-            mended = mend(written.arguments, spec.schema)
+            mended = mend(written.arguments, spec, whole=whole)
         else:
-            mended = fitted(written.arguments, spec.schema, written.repairs)
+            mended = fitted(written.arguments, spec, written.repairs)
     except BadArguments:
         return Ready(spec.name, _unfinished(written), renamed)
     if mended.errors:

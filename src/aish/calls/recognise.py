@@ -43,6 +43,7 @@ class Recogniser:
         self._tail = ""
         self._waits: NeedMore | None = None
         self._literal = ""  # the mark that ends the code we are in
+        self._whole = False
 
     def passes(self, text: str) -> bool:
         """Whether the text can be handed on as it is: nearly always, and without a call of `feed`."""
@@ -57,7 +58,9 @@ class Recogniser:
             return self._scan(self._release(), final=True)
         return self._scan(self._release(), final=False) if self._is_woken(text) else []
 
-    def finish(self) -> list[Piece]:
+    def finish(self, *, whole: bool) -> list[Piece]:
+        """The text has ended: by the model's own will if `whole`, else it was cut off."""
+        self._whole = whole
         return self._scan(self._release(), final=True)
 
     def _release(self) -> str:
@@ -97,7 +100,7 @@ class Recogniser:
         """Where to go on after what begins here."""
         candidate = text[start:]
         try:
-            found = _attempt(candidate, self._tools, final=final)
+            found = _attempt(Attempt(candidate, self._tools, final=final, whole=self._whole))
         except NotACall as plain:
             _add_text(pieces, candidate[: plain.skip])
             self._literal = plain.literal
@@ -140,9 +143,9 @@ def _add_text(pieces: list[Piece], text: str) -> None:
         pieces.append(text)
 
 
-def _attempt(text: str, tools: Tools, *, final: bool) -> Found:
+def _attempt(attempt: Attempt) -> Found:
     """Reads what begins at the start of the text. Raises NotACall or NeedMore."""
-    attempt = Attempt(text, tools, final=final)
+    text = attempt.text
     if text[0] == "`":
         return _fence(attempt)
     if text[0] == "{":

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 
-_STEP = re.compile(r"[\"'“‘{}\[\]()]")
-_IN_STRING = {
-    '"': re.compile(r'["\\]'),
-    "'": re.compile(r"['\\]"),
-    "“": re.compile(r"[“”\\]"),
-    "‘": re.compile(r"[‘’\\]"),
-}
+from aish.calls.tolerant import QUOTES
+
+_STEP = re.compile(f"[{''.join(QUOTES)}{{}}\\[\\]()]")
+_IN_STRING = {opening: re.compile(rf"[{closing}\\]") for opening, closing in QUOTES.items()}
 _OPENERS = {"}": "{", "]": "[", ")": "("}
-_BEFORE_STRING = frozenset("{[(,:=")  # elsewhere a single quote is an apostrophe
+_BEFORE_STRING = frozenset("{[(,:=;")  # elsewhere a quote that is not a double one is a mark within words
 
 
 class Span:
@@ -55,7 +52,7 @@ class Span:
         return pos + 1
 
     def _begin_string(self, char: str, before: str) -> None:
-        if char != "'" or (before.rstrip()[-1:] or self._last) in _BEFORE_STRING:
+        if char == '"' or (before.rstrip()[-1:] or self._last) in _BEFORE_STRING:
             self._quote = char
 
     def _bracket(self, char: str) -> bool:

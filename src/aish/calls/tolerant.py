@@ -6,6 +6,7 @@ in two ways, is never completed: that is Unreadable. Knows no schemas and no too
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -15,24 +16,34 @@ from aish.types.tools import RepairKind
 
 MAX_DEPTH = 64
 
-_SPACE = re.compile(r"[\s\ufeff\u200b-\u200d\u2060]*")
-_INVISIBLE = re.compile(r"[\ufeff\u200b-\u200d\u2060]")
+INVISIBLE = r"\ufeff\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
+_SPACE = re.compile(rf"[\s{INVISIBLE}]*")
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _COMMENT = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?\*/", re.S)
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
+# Each opening quote with those that close it.
+QUOTES = {
+    '"': '"', "'": "'", "`": "`", "“": "”“", "”": "”", "„": "“”", "‘": "’‘", "’": "’", "«": "»", "‹": "›",
+    "「": "」", "＂": "＂",
+}  # fmt: skip
+COMMAS = ",;，；"
 _STRINGS = {
-    '"': re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.S),
-    "'": re.compile(r"'([^'\\]*(?:\\.[^'\\]*)*)'", re.S),
-    "“": re.compile(r"“([^“”\\]*(?:\\.[^“”\\]*)*)[“”]", re.S),
-    "‘": re.compile(r"‘([^‘’\\]*(?:\\.[^‘’\\]*)*)[‘’]", re.S),
+    opening: re.compile(rf"{opening}([^{closing}\\]*(?:\\.[^{closing}\\]*)*)[{closing}]", re.S)
+    for opening, closing in QUOTES.items()
 }
 _TRIPLE = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.S)
-_WORD = re.compile(r"[^\s,:;{}\[\]()\"'=“”‘’\ufeff\u200b-\u200d\u2060]+")
+_WORD = re.compile(rf"[^\s:：{COMMAS}{{}}\[\]()\"'`=“”„‘’«»‹›「」＂{INVISIBLE}]+")
 _IDENTIFIER = re.compile(r"[^\W\d][\w$.-]*")
 _NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*(?:_\d{3})*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_SEPARATOR = re.compile(r":|=>|=")
+_SEPARATOR = re.compile(r":=|:|=>|=|：")
+_BARE_KEY = re.compile(r"[^\W\d][\w$.-]*\s*[:=]")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]{1,64}")
+_KNOWN_ESCAPES = frozenset('"\\/bfnrtu')
+_DOUBTFUL_ESCAPES = _KNOWN_ESCAPES - {'"'}
 _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _CONTROL = re.compile(r"[\x00-\x1f]")
+_ESCAPE = re.compile(r"\\(.)", re.S)
 _ESCAPED_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\[\x00-\x1f]")
 
 
@@ -42,6 +53,31 @@ class Unreadable(Exception):
 
 class Cut(Unreadable):
     """It ends in the middle."""
+
+
+class Twice(Unreadable):
+    """One key with two values."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key[:40]!r} is given twice")
+
+
+def read_strictly(text: str) -> Any:
+    """JSON as the standard has it, except that no key may be given two values: nobody knows which was meant."""
+    try:
+        value = msgspec.json.decode(text)
+        if text.count(":") > 1:
+            json.loads(text, object_pairs_hook=_checked)
+    except (msgspec.DecodeError, RecursionError, ValueError) as exc:
+        raise Unreadable(str(exc)) from exc
+    return value
+
+
+def _checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs) and any(members[key] != value for key, value in pairs):
+        raise Twice(next(key for key, value in pairs if members[key] != value))
+    return members
 
 
 class Reader:
@@ -103,7 +139,7 @@ class Reader:
             key = read_key()
             value = self.value()
             if key in members and members[key] != value:
-                raise Unreadable(f"{key!r} is given twice")
+                raise Twice(key)
             members[key] = value
             if self._ends_after(opener, value):
                 break
@@ -113,7 +149,7 @@ class Reader:
         """After a member: whether nothing more follows. Between members the comma may be missing where a quoted key
         follows, since nothing else can begin there."""
         char = self._peek()
-        if char == ",":
+        if char and char in COMMAS:
             self._comma(opener)
         elif self._closed(opener):
             return True
@@ -121,15 +157,27 @@ class Reader:
             self._note(RepairKind.BRACKET)
             self._open.pop()
             return True
-        elif opener == "{" and char in _STRINGS:
+        elif opener == "{" and (char in _STRINGS or self._on_new_line()):
             self._note(RepairKind.COMMA)
         else:
             raise self._unexpected()
         return False
 
+    def _on_new_line(self) -> bool:
+        """Whether a key without quotes begins a line here."""
+        line = self.text.rfind("\n", 0, self.pos)
+        begins = line >= 0 and not self.text[line : self.pos].strip()
+        return begins and _BARE_KEY.match(self.text, self.pos) is not None
+
     def _comma(self, opener: str) -> None:
+        """One, or by mistake several, or a semicolon instead. Python may have one before the closing bracket."""
+        if self.text[self.pos] != ",":
+            self._note(RepairKind.COMMA)
         self.pos += 1
-        if self._peek() == _CLOSERS[opener] and opener != "(":
+        while (char := self._peek()) and char in COMMAS:
+            self._note(RepairKind.COMMA)
+            self.pos += 1
+        if char == _CLOSERS[opener] and opener != "(":
             self._note(RepairKind.COMMA)
 
     def _list(self) -> list[Any]:
@@ -139,11 +187,13 @@ class Reader:
         commas = 0
         while not self._closed(opener):
             items.append(self.value())
-            if self._peek() == ",":
+            if (char := self._peek()) and char in COMMAS:
                 commas += 1
                 self._comma(opener)
             elif self._closed(opener):
                 break
+            elif opener == "[" and self._parted():
+                self._note(RepairKind.COMMA)
             else:
                 raise self._unexpected()
         if opener == "(":
@@ -151,6 +201,11 @@ class Reader:
                 raise Unreadable("one value in parentheses may be a value or a list")
             self._note(RepairKind.LITERAL)
         return items
+
+    def _parted(self) -> bool:
+        """Whether another item begins here though its comma is missing: space lies between, or brackets do."""
+        before, here = self.text[self.pos - 1], self.text[self.pos]
+        return before.isspace() or (before in "}]" and here in "{[")
 
     def _enter(self, opener: str) -> None:
         if len(self._open) >= MAX_DEPTH:
@@ -217,6 +272,8 @@ class Reader:
         self.pos = found.end()
         if quote != '"':
             self._note(RepairKind.QUOTES)
+        if quote == "`" and "\\" in found[1]:
+            raise Unreadable("a text in backticks has escapes")
         return self._decoded(found[1], quote)
 
     def _triple(self, found: re.Match[str]) -> str:
@@ -236,6 +293,7 @@ class Reader:
         if "\\'" in content:
             content = _unescaped(content, "'")
             self._note(RepairKind.QUOTES)
+        content = self._with_raw_backslashes(content)
         if quote != '"':
             content = re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', content, flags=re.S)
         try:
@@ -244,12 +302,23 @@ class Reader:
             raise Unreadable("a text in it has an escape that JSON does not know") from None
         return decoded
 
+    def _with_raw_backslashes(self, content: str) -> str:
+        """A backslash before what JSON does not escape is one that was not escaped. Beside escapes that JSON does
+        know, which of them were meant is anybody's guess."""
+        escapes = set(_ESCAPE.findall(content))
+        if escapes <= _KNOWN_ESCAPES:
+            return content
+        if escapes & _DOUBTFUL_ESCAPES:
+            raise Unreadable("a text in it has backslashes that are not escaped; write \\\\ for one")
+        self._note(RepairKind.QUOTES)
+        return _ESCAPE.sub(lambda found: found[0] if found[1] in _KNOWN_ESCAPES else f"\\{found[0]}", content)
+
     def _word(self) -> Any:
         found = _WORD.match(self.text, self.pos)
         if found is None:
             raise self._unexpected()
         self.pos = found.end()
-        if self.pos == len(self.text) and not self._whole:
+        if self.pos == len(self.text) and not (self._whole and found[0] in _LITERALS):
             raise Cut("the text ends in the middle of a value")
         return self._meant(found[0])
 
@@ -260,6 +329,9 @@ class Reader:
             return _LITERALS[word]
         if _NUMBER.fullmatch(word):
             return self._number(word)
+        if _HEX.fullmatch(word):
+            self._note(RepairKind.LITERAL)
+            return int(word, 16)
         if _IDENTIFIER.fullmatch(word):
             self._note(RepairKind.BARE_WORD)
             return word

@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 import msgspec
 
-from aish.engine.arguments import BadArguments, parse_arguments, schema_errors
+from aish.calls.mend import BadArguments, mend
+from aish.calls.validate import schema_errors
 from aish.engine.execute import Executor, Outcome, aish_says
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
@@ -23,7 +24,7 @@ from aish.ports import Ask, Gate
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
-from aish.types.tools import Arguments, Effect, ResultStatus, ToolSpec
+from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, Repair, RepairKind, ResultStatus, ToolSpec
 
 # Failures of the way to a tool rather than of the tool: the user is told as well as the model.
 _SHOWN_TO_USER = frozenset({
@@ -35,6 +36,7 @@ class Prepared(msgspec.Struct, frozen=True):
     call: ToolCall
     spec: ToolSpec
     arguments: Arguments
+    repairs: tuple[Repair, ...] = ()
     edited: bool = False  # by the person who allowed it
 
 
@@ -65,6 +67,7 @@ class Dispatcher:
         scribe: Scribe,
         ask: Ask | None,
         ask_about: Sequence[str] = (),
+        repair: bool = True,
     ) -> None:
         self._offer = offer
         self._gate = gate
@@ -72,6 +75,7 @@ class Dispatcher:
         self._meter = meter
         self._ask = ask
         self._ask_about = tuple(ask_about)
+        self._repair = repair
         self._pump = Pump(scribe)
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
@@ -114,18 +118,25 @@ class Dispatcher:
         if call.id == self._cut:
             text = "the call was cut off at the token limit. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
-        spec = self._offer.find(call.name)
+        spec = self._offer.find(call.name) or (self._offer.find_meant(call.name) if self._repair else None)
         if spec is None:
             return self._reject(call, self._no_such_tool(call.name))
+        return self._with_arguments(call, spec)
+
+    def _with_arguments(self, call: ToolCall, spec: ToolSpec) -> Item:
+        """Read and mended. What cannot be is told to the model item by item, so that it can do better."""
         try:
-            arguments = parse_arguments(call.arguments)
+            mended = mend(call.arguments, spec, repair=self._repair)
         except BadArguments as exc:
             text = f"{exc}. Send one JSON object and try again."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
-        if errors := schema_errors(spec.schema, arguments):
-            text = f"the arguments do not fit the schema of {spec.name}: {'; '.join(errors)}"
+        if mended.errors:
+            text = f"the arguments do not fit the schema of {spec.name}: {'; '.join(mended.errors)}"
             return self._reject(call, aish_says(ResultStatus.SCHEMA, text))
-        return Prepared(call, spec, arguments)
+        repairs = mended.repairs
+        if spec.name != call.name:
+            repairs = (Repair(RepairKind.TOOL_NAME, "", call.name[:MAX_NAME_CHARS], spec.name), *repairs)
+        return Prepared(call, spec, mended.arguments, repairs)
 
     def _no_such_tool(self, name: str) -> Outcome:
         if self._offer.is_known(name):
@@ -254,7 +265,8 @@ class Dispatcher:
         outcome = self._outcomes[call.id].truncated(self._meter.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
             self._pump.murmur(Status(f"{call.name}: {outcome.text}"), call.id)
-        await self._pump.say(result_event(call, outcome, effect), call.id)
+        repairs = item.repairs if isinstance(item, Prepared) else ()
+        await self._pump.say(result_event(call, outcome, effect, repairs), call.id)
 
     def _leave(self, item: Item) -> None:
         """Calls of the asker's tools come first: it cannot act on anything else before it has run them."""
@@ -266,8 +278,18 @@ def _edited_note(item: Prepared) -> str:
     return f"the user ran this with other arguments: {msgspec.json.encode(item.arguments).decode()}"
 
 
-def result_event(call: ToolCall, outcome: Outcome, effect: Effect | None = None) -> ToolResult:
-    return ToolResult(call.name, outcome.status, outcome.parts, effect, outcome.duration_ms, outcome.truncated_chars)
+def result_event(
+    call: ToolCall, outcome: Outcome, effect: Effect | None = None, repairs: tuple[Repair, ...] = ()
+) -> ToolResult:
+    return ToolResult(
+        call.name,
+        outcome.status,
+        outcome.parts,
+        effect,
+        outcome.duration_ms,
+        outcome.truncated_chars,
+        repairs or msgspec.UNSET,
+    )
 
 
 def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:

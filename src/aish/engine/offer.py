@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from aish.calls.near import find_near
 from aish.types.tools import ToolSpec, wire_name
 
 
@@ -30,6 +31,13 @@ class Offer:
 
     def find(self, name: str) -> ToolSpec | None:
         return self._offered.get(name)
+
+    def find_meant(self, name: str) -> ToolSpec | None:
+        """The one tool of ours that a misspelt name means. One that exists is never taken for another, and the
+        asker's own are not for us to guess: it sees the name as it was written."""
+        if name in self._known:
+            return None
+        return self._offered.get(find_near(name, [*self._offered, *self._clients]) or "")
 
     def is_known(self, name: str) -> bool:
         return name in self._known

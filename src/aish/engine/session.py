@@ -274,7 +274,7 @@ class Engine:
             past=conversation.past,
             request=request,
             offer=offer,
-            dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request.ask_about),
+            dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request),
             meter=meter,
             scribe=scribe,
         )
@@ -290,7 +290,7 @@ class Engine:
         return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
 
     def _dispatcher(
-        self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None, ask_about: Sequence[str] = ()
+        self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None, request: TurnRequest | None = None
     ) -> Dispatcher:
         executor = Executor(
             tools=self.tools,
@@ -307,7 +307,8 @@ class Engine:
             meter=meter,
             scribe=scribe,
             ask=ask,
-            ask_about=ask_about,
+            ask_about=request.ask_about if request else (),
+            repair=request is None or request.repair,
         )
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
