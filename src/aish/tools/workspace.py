@@ -75,6 +75,10 @@ class Workspace:
         with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
+    def relative(self, name: str) -> str:
+        """The one name that a file has here, for a path or a `file:` URI; ToolError for one outside."""
+        return str(self._relative(name))
+
     def _relative(self, name: str) -> PurePosixPath:
         try:
             return relative_path(name, PurePosixPath(self.root))

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 
 class Status(StrEnum):

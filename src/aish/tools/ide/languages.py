@@ -37,6 +37,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watched: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    loaded_log: str = ""
     complete_with: tuple[str, ...] = ()
     because: str = ""
 
@@ -154,6 +155,7 @@ def server_spec(language: str, found: Found, root: Path, choice: Choice, limits:
         watched=server.watched,
         settings=_settings(server.settings, root, choice),
         options=server.options,
+        loaded_log=server.loaded_log,
         note="" if complete else server.because,
         limits=limits,
     )

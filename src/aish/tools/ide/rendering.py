@@ -96,8 +96,8 @@ def problem_summary(answer: Answer[tuple[Problem, ...]]) -> str:
 
 def numbered(source: Source, start: int, end: int) -> tuple[str, int]:
     """Lines with their numbers, as many as fit; and the last that is there."""
-    lines, used = [], 0
-    last = start - 1
+    lines: list[str] = []
+    used, last = 0, start - 1
     for number in range(start, min(end, start + MAX_READ_LINES - 1) + 1):
         line = source.line(number)
         shown = f"{number}\t{line if len(line) <= LINE_CHARS else _cut(line)}"

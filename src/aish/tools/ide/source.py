@@ -72,6 +72,7 @@ def is_binary(data: bytes) -> bool:
 
 def load(space: Workspace, path: str) -> Source:
     """Raises ToolError for what is no text in UTF-8, or too much of it."""
+    path = space.relative(path)
     return decode(path, space.read(path, max_bytes=MAX_SOURCE_BYTES))
 
 

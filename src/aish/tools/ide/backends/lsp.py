@@ -34,6 +34,8 @@ Question = Callable[[Session], Awaitable[T]]
 
 # A question about one place is worth a short wait for a server that is busy; one about the whole project a longer one.
 _QUICK_WAIT_S = 3.0
+_REPEATS = 8
+_REPEAT_AFTER_S = 0.15
 
 
 class LspBackend:
@@ -148,13 +150,16 @@ class LspBackend:
 
     async def _settled(self, session: Session, source: Source | None, ask: Question[T], *, quick: bool) -> Answer[T]:
         """Asks, and asks again if the server was busy while it answered."""
-        wait_s = _QUICK_WAIT_S if quick else self._servers.limits.answer_timeout_s
+        inbox = session.connection.inbox
         value = await ask(session)
-        if session.connection.inbox.busy:
-            await _quiet(session, wait_s)
+        if inbox.busy:
+            await _quiet(session, _QUICK_WAIT_S if quick else self._servers.limits.answer_timeout_s)
             value = await ask(session)
-        if busy := session.connection.inbox.busy:
-            return Answer(value, self.name, Status.PARTIAL, f"{self.name} is still at work ({busy}); ask again later")
+        if not quick and not session.settled:
+            value = await _repeated(session, ask, value)
+        if inbox.busy:
+            note = f"{self.name} is still at work ({inbox.busy}); ask again later"
+            return Answer(value, self.name, Status.PARTIAL, note)
         known = session.documents.find(source.path) if source is not None else None
         if source is not None and known is not None and known.hash != source.hash:
             return Answer(value, self.name, Status.STALE, f"{source.path} changed meanwhile")
@@ -209,6 +214,18 @@ class LspBackend:
         if found:
             return Answer(found, self.name, Status.STALE, f"{self.name} has not looked at the present text yet")
         return Answer(found, self.name, Status.PENDING, f"{self.name} has not answered yet; ask again")
+
+
+async def _repeated(session: Session, ask: Question[T], value: T) -> T:
+    """The first answer about a whole project counts once it was given twice: not every server says that it loads."""
+    for _ in range(_REPEATS):
+        await _quiet(session, _QUICK_WAIT_S)
+        await asyncio.sleep(_REPEAT_AFTER_S)
+        before, value = value, await ask(session)
+        if before == value:
+            session.settled = True
+            break
+    return value
 
 
 async def _quiet(session: Session, wait_s: float) -> None:

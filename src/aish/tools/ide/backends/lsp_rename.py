@@ -22,6 +22,8 @@ from aish.tools.ide.lsp.server import Session
 from aish.tools.ide.source import Source
 from aish.wire.jsonrpc import RpcError
 
+# How clangd says it, and how it said it before.
+_TOO_MANY = ("affected files exceeds the max limit", "too many files")
 _QUOTES = "\"'`"
 
 
@@ -35,7 +37,7 @@ async def rename_edits(
         raw = await connection.request("textDocument/rename", {**where, "newName": new_name})
         edit = answers.decoded(raw, object)
     except RpcError as exc:
-        if "too many files" not in exc.message:
+        if not any(phrase in exc.message for phrase in _TOO_MANY):
             raise
         edit = await _from_references(session, where, new_name)
     if not edit:

@@ -17,6 +17,9 @@ Edits = tuple[FileEdit, ...]
 
 
 class CodeBackend(Protocol):
+    @property
+    def name(self) -> str: ...
+
     async def hover(self, source: Source, spot: Spot) -> Answer[str]: ...
 
     async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]: ...

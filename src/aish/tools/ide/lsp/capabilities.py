@@ -9,6 +9,7 @@ from typing import Any
 from aish import __version__
 from aish.tools.ide.lsp.positions import ENCODINGS
 
+# Only where it is needed: what a server registers comes later than our first question.
 _DYNAMIC = {"dynamicRegistration": True}
 
 CLIENT: Mapping[str, Any] = {
@@ -24,21 +25,20 @@ CLIENT: Mapping[str, Any] = {
         },
         "didChangeConfiguration": _DYNAMIC,
         "didChangeWatchedFiles": _DYNAMIC,
-        "symbol": _DYNAMIC,
+        "symbol": {},
         "diagnostics": {"refreshSupport": True},
     },
     "textDocument": {
-        "synchronization": _DYNAMIC,
-        "hover": {**_DYNAMIC, "contentFormat": ["markdown", "plaintext"]},
-        "definition": {**_DYNAMIC, "linkSupport": True},
-        "references": _DYNAMIC,
-        "documentSymbol": {**_DYNAMIC, "hierarchicalDocumentSymbolSupport": True},
-        "rename": {**_DYNAMIC, "prepareSupport": False},
-        "formatting": _DYNAMIC,
+        "synchronization": {},
+        "hover": {"contentFormat": ["markdown", "plaintext"]},
+        "definition": {"linkSupport": True},
+        "references": {},
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+        "rename": {"prepareSupport": False},
+        "formatting": {},
         "diagnostic": {**_DYNAMIC, "relatedDocumentSupport": False},
         "publishDiagnostics": {"versionSupport": True, "relatedInformation": False},
         "codeAction": {
-            **_DYNAMIC,
             "isPreferredSupport": True,
             "dataSupport": True,
             "resolveSupport": {"properties": ["edit"]},

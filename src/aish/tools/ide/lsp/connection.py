@@ -36,7 +36,7 @@ class Connection:
         self.pid = child.pid
         self.encoding: Encoding = "utf-16"
         self._folder = {"uri": spec.root.as_uri(), "name": spec.root.name or "/"}
-        self.inbox = Inbox(self._folder, spec.settings)
+        self.inbox = Inbox(self._folder, spec.settings, loaded_log=spec.loaded_log)
         self._child = child
         self._capabilities: dict[str, Any] = {}
         self._gone: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
@@ -106,8 +106,6 @@ class Connection:
         chosen = self._capabilities.get("positionEncoding") or answer.get("offsetEncoding")
         self.encoding = next((known for known in ENCODINGS if known == chosen), "utf-16")
         await self._peer.notify("initialized", {})
-        # Some servers ask for their settings only when they hear that there are any.
-        await self._peer.notify("workspace/didChangeConfiguration", {"settings": dict(self.spec.settings)})
 
     async def _say_goodbye(self) -> None:
         with suppress(AishError):

@@ -44,7 +44,9 @@ class Pushed(msgspec.Struct, frozen=True):
 class Inbox:
     """The handler of one connection."""
 
-    def __init__(self, folder: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Mapping[str, str], settings: Mapping[str, Any], *, loaded_log: str = "") -> None:
+        self._loaded_log = loaded_log
+        self._loaded = not loaded_log
         self.pushes = 0
         self.log: deque[str] = deque(maxlen=_LOG_LINES)
         self._folder = folder
@@ -64,7 +66,7 @@ class Inbox:
     @property
     def busy(self) -> str:
         """What the server says it is doing, "" when nothing."""
-        return next(iter(self._busy.values()), "")
+        return next(iter(self._busy.values()), "") if self._loaded else "loading the project"
 
     async def changed(self) -> None:
         """Until anything is pushed, registered or reported."""
@@ -114,7 +116,7 @@ class Inbox:
                 case "$/progress":
                     self._progress(_table(params))
                 case "window/logMessage" | "window/showMessage":
-                    self.log.append(str(_table(params).get("message", ""))[:_LOG_CHARS])
+                    self._note(str(_table(params).get("message", ""))[:_LOG_CHARS])
 
     def _register(self, items: object) -> None:
         for item in items if isinstance(items, list) else []:
@@ -155,6 +157,12 @@ class Inbox:
             self._busy[token] = str(value.get("title", "") or "working")[:100]
             self._tell()
         elif kind == "end" and self._busy.pop(token, None) is not None:
+            self._tell()
+
+    def _note(self, line: str) -> None:
+        self.log.append(line)
+        if not self._loaded and self._loaded_log in line:
+            self._loaded = True
             self._tell()
 
     def _tell(self) -> None:

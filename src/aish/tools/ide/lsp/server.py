@@ -27,6 +27,7 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.documents = Documents(connection)
+        self.settled = False  # whether it was seen to answer about the whole project twice alike
         self.turn = asyncio.Lock()  # what was told and what is asked must not interleave with another's
 
 

@@ -34,6 +34,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
+    loaded_log: str = ""  # what its log says once it knows all files of the project; "" where it does not say
     note: str = ""  # why its answers may be incomplete in this project
     limits: ServerLimits = ServerLimits()
 

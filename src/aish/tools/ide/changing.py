@@ -1,0 +1,140 @@
+"""The tools that change code: rename, format, code actions, edits. Each computes edits and hands them to the applier.
+
+Nothing is written unless every file is still what it was read as. What is not fresh is not applied: a rename of what a
+server knows so far would leave the rest behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aish.errors import ToolError
+from aish.tools.ide.addressing import resolve
+from aish.tools.ide.answer import Answer, Status
+from aish.tools.ide.backends.owner import Backends
+from aish.tools.ide.backends.port import CodeBackend, Edits
+from aish.tools.ide.edits.port import EditApplier, FileEdit, Outcome
+from aish.tools.ide.edits.texts import model_edits
+from aish.tools.ide.rendering import envelope, joined
+from aish.tools.ide.source import REVISION_CHARS, Source, content_hash, load
+from aish.tools.ide.understanding import Understanding
+from aish.tools.workspace import Workspace
+from aish.types.tools import Arguments, ResultStatus
+
+_DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
+_FILES_NAMED = 40
+
+
+class Changing:
+    def __init__(
+        self,
+        space: Workspace,
+        backends: Backends,
+        understanding: Understanding,
+        applier: EditApplier,
+        *,
+        format_on_edit: bool = False,
+    ) -> None:
+        self.edited: list[str] = []
+        self._space = space
+        self._backends = backends
+        self._understanding = understanding
+        self._applier = applier
+        self._format_on_edit = format_on_edit
+
+    async def rename(self, arguments: Arguments) -> str:
+        source = await self._load(arguments)
+        spot, new_name = resolve(source, arguments.get("line"), str(arguments["symbol"])), str(arguments["new_name"])
+        answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
+        title = f"rename {spot.symbol} to {new_name}"
+        if arguments.get("preview"):
+            return joined(envelope(answer, f"files={len(answer.value)}"), "would change:", *_named(answer.value))
+        return await self._carry_out(answer, title, first=source.path)
+
+    async def format(self, arguments: Arguments) -> str:
+        source = await self._load(arguments)
+        answer = await self._backends.for_style(source.path).format(source)
+        return await self._carry_out(answer, f"format {source.path}", nothing="it is formatted already")
+
+    async def code_action(self, arguments: Arguments) -> str:
+        source, line = await self._load(arguments), int(arguments["line"])
+        end_line = max(line, int(arguments.get("end_line", line)))
+        if end_line > len(source.lines):
+            raise ToolError(f"{source.path} has {len(source.lines)} lines", status=ResultStatus.BAD_ARGUMENTS)
+        if key := str(arguments.get("apply", "")):
+            return await self._act(source, line, end_line, key)
+        return await self._offered(source, line, end_line)
+
+    async def edit(self, arguments: Arguments) -> str:
+        edits = await asyncio.to_thread(model_edits, self._space, arguments["edits"])
+        if self._format_on_edit:
+            edits = [await self._formatted(edit) for edit in edits]
+        return await self._carry_out(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
+
+    async def _offered(self, source: Source, line: int, end_line: int) -> str:
+        blocks = []
+        for backend in self._actors(source.path):
+            answer = await backend.fixes(source, line, end_line)
+            listed = [f"{fix.key}: {fix.title}{' (preferred)' if fix.preferred else ''}" for fix in answer.value]
+            head = envelope(answer, f"total={len(listed)}", revision=source.revision)
+            blocks.append(joined(head, *(listed or ["nothing is offered here"])))
+        return joined(*blocks)
+
+    async def _act(self, source: Source, line: int, end_line: int, key: str) -> str:
+        for backend in self._actors(source.path):
+            answer = await backend.fixes(source, line, end_line)
+            fix = next((fix for fix in answer.value if fix.key == key), None)
+            if fix is not None:
+                return await self._carry_out(await backend.fix(source, line, end_line, key), fix.title)
+        raise ToolError(f"nothing with the id {key} is offered here now; list the actions again")
+
+    def _actors(self, path: str) -> Sequence[CodeBackend]:
+        style, main = self._backends.for_style(path), self._backends.for_file(path)
+        return [main] if style.name == main.name else [main, style]
+
+    async def _carry_out(
+        self, answer: Answer[Edits], title: str, *, first: str = "", nothing: str = "nothing changes"
+    ) -> str:
+        if answer.status is not Status.FRESH:
+            return joined(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
+        if not answer.value:
+            return joined(envelope(answer, "files=0"), nothing)
+        outcome = await self._applier.apply(answer.value, title=title)
+        if outcome.conflicts:
+            reasons = "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
+            raise ToolError(f"nothing was changed: {reasons}. Read the file again and repeat the edit.")
+        self._note(outcome)
+        files = sorted(outcome.applied, key=lambda path: (path != first, path))
+        diagnosed = await self._understanding.diagnosed(files[:_DIAGNOSED_AFTER])
+        left = len(files) - _DIAGNOSED_AFTER
+        rest = f"({left} more files were not looked at)" if left > 0 else ""
+        undo = f"undo={outcome.undo}" if outcome.undo else ""
+        head = envelope(answer, f"files={len(files)}", undo)
+        return joined(head, f"done: {title}", *_named(answer.value), "problems now:", diagnosed, rest)
+
+    def _note(self, outcome: Outcome) -> None:
+        self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
+
+    async def _formatted(self, edit: FileEdit) -> FileEdit:
+        """As its formatter would have it, where there is one that takes it."""
+        if edit.content is None:
+            return edit
+        source = Source(edit.path, edit.content, edit.content.decode("utf-8"))
+        answer = await self._backends.for_style(edit.path).format(source)
+        if answer.status is Status.FRESH and len(answer.value) == 1:
+            return FileEdit(edit.path, edit.base, answer.value[0].content)
+        return edit
+
+    async def _load(self, arguments: Arguments) -> Source:
+        return await asyncio.to_thread(load, self._space, str(arguments["path"]))
+
+
+def _named(edits: Edits) -> list[str]:
+    shown = [f"  {edit.path} revision={_revision(edit)}" for edit in edits[:_FILES_NAMED]]
+    left = len(edits) - len(shown)
+    return [*shown, f"  and {left} more files"] if left else shown
+
+
+def _revision(edit: FileEdit) -> str:
+    return content_hash(edit.content)[:REVISION_CHARS] if edit.content is not None else "gone"

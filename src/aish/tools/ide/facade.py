@@ -1,0 +1,77 @@
+"""The IDE facade of one workspace: twelve tools in, text out. Owns the workspace, the servers and the applier.
+
+Made at the first call of a tool, because most conversations never make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from aish.tools.ide.backends.owner import Backends, FindIde
+from aish.tools.ide.changing import Changing
+from aish.tools.ide.edits.inplace import InPlace
+from aish.tools.ide.edits.port import EditApplier
+from aish.tools.ide.languages import Choice
+from aish.tools.ide.lsp.spec import ServerLimits
+from aish.tools.ide.reading import read_file, search_files
+from aish.tools.ide.understanding import Understanding
+from aish.tools.workspace import Workspace
+from aish.types.tools import Arguments
+
+Tool = Callable[[Arguments], Awaitable[str]]
+
+
+class IdeSettings(msgspec.Struct, frozen=True):
+    choice: Choice = Choice()
+    limits: ServerLimits = ServerLimits()
+    max_servers: int = 4
+    diagnostics_wait_s: float = 10.0
+    format_on_edit: bool = False
+
+
+class Ide:
+    def __init__(
+        self,
+        root: Path,
+        settings: IdeSettings,
+        *,
+        make_applier: Callable[[Workspace], EditApplier] = InPlace,
+        find_ide: FindIde = lambda tree: None,
+    ) -> None:
+        self.space = Workspace(root)
+        self.backends = Backends(
+            self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=find_ide
+        )
+        self._search_path = settings.choice.search_path
+        self._applier = make_applier(self.space)
+        self._understanding = Understanding(self.space, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
+        self._changing = Changing(
+            self.space, self.backends, self._understanding, self._applier, format_on_edit=settings.format_on_edit
+        )
+        reads, writes = self._understanding, self._changing
+        self._tools: dict[str, Tool] = {
+            "read_file": lambda arguments: read_file(self.space, arguments),
+            "search": lambda arguments: search_files(self.space, arguments, search_path=self._search_path),
+            "outline": reads.outline,
+            "symbols": reads.symbols,
+            "hover": reads.hover,
+            "definition": reads.definition,
+            "references": reads.references,
+            "diagnostics": lambda arguments: reads.diagnostics(arguments, writes.edited),
+            "rename": writes.rename,
+            "edit": writes.edit,
+            "format": writes.format,
+            "code_action": writes.code_action,
+        }
+
+    async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None]) -> str:
+        """Raises ToolError."""
+        return await self._tools[name](arguments)
+
+    async def aclose(self) -> None:
+        await self.backends.aclose()
+        await self._applier.aclose()
+        self.space.close()
