@@ -15,6 +15,7 @@ from aish import __version__
 
 COMMANDS = (
     "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
+    "cost", "memory",
     "eval",
 )  # fmt: skip
 
@@ -34,6 +35,8 @@ commands (see `aish COMMAND --help`):
   aish sessions            list, show, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
+  aish cost                what calls came to, by day, model and category
+  aish memory              what outlives a session: list, add, forget, import, export
   aish safety              what the gate says of a command or a call, and why
   aish eval                how well models call tools, measured
   aish doctor              what works here, and how to mend what does not
@@ -54,13 +57,22 @@ def run(words: Sequence[str]) -> int:
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """`aish models …` is a subcommand; anything else is a question for `aish ask`."""
     words = list(words)
-    command = words[0] if words and words[0] in COMMANDS else ""
+    command = words[0] if words and words[0] in COMMANDS and not _is_question(words) else ""
     if not command:
         return _ask_parser("aish").parse_args(words, argparse.Namespace(command="ask"))
     arguments = _PARSERS[command](f"aish {command}").parse_args(words[1:], argparse.Namespace(command=command))
     arguments.action = getattr(arguments, "action", None) or _USUAL_ACTIONS.get(command, "")
     arguments.words = words
     return arguments
+
+
+# Words that also begin a question: they are commands only before one of these, or an option, or nothing.
+_ACTIONS = {"cost": (), "memory": ("list", "add", "forget", "import", "export")}
+
+
+def _is_question(words: Sequence[str]) -> bool:
+    actions = _ACTIONS.get(words[0])
+    return actions is not None and len(words) > 1 and not words[1].startswith("-") and words[1] not in actions
 
 
 def _ask_parser(prog: str) -> argparse.ArgumentParser:
@@ -97,6 +109,30 @@ def _models_parser(prog: str) -> argparse.ArgumentParser:
     pull = actions.add_parser("pull", help="fetch a model of the catalogue, or a .gguf by its URL")
     pull.add_argument("name", nargs="?", default="smollm2")
     actions.add_parser("rm", help="remove a fetched model").add_argument("name")
+    return parser
+
+
+def _cost_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="What calls came to, over all sessions.")
+    parser.add_argument("--by", default="day,model,category", metavar="FIELDS", help="of day, model, category")
+    parser.add_argument("--since", default="", metavar="WHEN", help="7d, 12h, today, or a date")
+    parser.add_argument("--session", default="", metavar="ID", help="of this session only")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each row")
+    return parser
+
+
+def _memory_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="What outlives a session.")
+    parser.set_defaults(words_=[])
+    actions = parser.add_subparsers(dest="action", metavar="list|add|forget|import|export")
+    listing = actions.add_parser("list", help="everything, or what holds these words (the default)")
+    listing.add_argument("words_", nargs="*", metavar="WORD")
+    adding = actions.add_parser("add", help="remember something; words with # are tags")
+    adding.add_argument("--kind", choices=("fact", "preference", "context"), default="fact")
+    adding.add_argument("text", nargs="+")
+    actions.add_parser("forget", help="forget one").add_argument("id", help="an id, or the end of one")
+    actions.add_parser("import", help="from lines of JSON").add_argument("file", help="a file, or - for stdin")
+    actions.add_parser("export", help="as lines of JSON, to stdout")
     return parser
 
 
@@ -264,6 +300,8 @@ _PARSERS = {
     "explain": _suggest_parser,
     "init": _init_parser,
     "eval": _eval_parser,
+    "cost": _cost_parser,
+    "memory": _memory_parser,
 }
 
 _USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list"}
@@ -285,6 +323,14 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.admin import sessions
 
             return sessions.run(arguments, wiring.runtime([]))
+        case "cost":
+            from aish.faces.admin import cost
+
+            return cost.run(arguments, wiring.runtime([]))
+        case "memory":
+            from aish.faces.admin import memory
+
+            return memory.run(arguments, wiring.runtime([]))
         case "serve":
             from aish.faces.http import serve as http_serve
             from aish.faces.mcp.http import mcp_mount

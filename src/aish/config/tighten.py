@@ -34,7 +34,7 @@ def tighten(base: Config, project: Mapping[str, Any]) -> tuple[dict[str, Any], l
 def _rule(path: KeyPath) -> Rule | None:
     if len(path) != 2:
         return None
-    if path[0] == "limits":
+    if path[0] == "limits" or path in (("cost", "cap_per_session"), ("cost", "cap_per_day")):
         return _lower
     if path[0] == "gate" and path[1] in _EFFECTS:
         return _stricter

@@ -51,6 +51,8 @@ async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
         await runtime.mcp_settled(runtime.config.mcp.wait_s)
         for name, server in runtime.mcp_servers.items():
             yield _mcp(name, server)
+    for language, served, text in runtime.describe_languages():
+        yield "✓" if served else "·", "language", f"{language}: {text}"
     yield "·", "sandbox", await runtime.describe_sandbox()
     yield "✓", "terminal", "interactive" if sys.stdin.isatty() and sys.stdout.isatty() else "not a terminal"
 

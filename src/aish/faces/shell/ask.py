@@ -6,8 +6,11 @@ import argparse
 import select
 import sys
 
+import msgspec
+
 from aish.engine.session import Engine
 from aish.errors import UsageError
+from aish.faces.mentions import Places, expand
 from aish.faces.runtime import Runtime
 from aish.faces.shell.answer import answer
 from aish.faces.shell.chat import chat
@@ -51,6 +54,8 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         if not question:
             return await _interact(arguments, engine, runtime, request, output, lines)
         await await_tools(runtime, output)
+        mentioned = await expand(question, Places(runtime.surroundings.cwd, runtime.mcp_servers))
+        request = msgspec.structs.replace(request, input=(mentioned,))
         narrator = JsonNarrator(output) if arguments.json else _narrator(output, look_for(output.out, env))
         await answer(engine, request, narrator, _ask(arguments, output, lines))
         return narrator.exit_code
@@ -103,6 +108,7 @@ async def _request(arguments: argparse.Namespace, runtime: Runtime, question: st
         system=arguments.system,
         tools=_tools(arguments, runtime),
         limits=_limits(arguments, runtime),
+        background=runtime.config.memory.inject or runtime.config.context.project_tree,
     )
 
 

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 from aish.types.live_shell import RunEnd, RunResult
 
-_MAX_RUNS = 20
+_MAX_PIECES = 20
 
 
 class Attached:
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
-        self._runs: list[RunResult] = []
+        self._pieces: list[RunResult | str] = []
 
     def add(self, run: RunResult) -> None:
-        self._runs = [*self._runs[1 - _MAX_RUNS :], run]
+        self._pieces = [*self._pieces[1 - _MAX_PIECES :], run]
+
+    def tell(self, text: str) -> None:
+        """Something else the model should know, such as what another one answered."""
+        self._pieces = [*self._pieces[1 - _MAX_PIECES :], text]
 
     @property
     def last(self) -> RunResult | None:
-        return self._runs[-1] if self._runs else None
+        return next((piece for piece in reversed(self._pieces) if isinstance(piece, RunResult)), None)
 
     def clear(self) -> None:
-        self._runs = []
+        self._pieces = []
 
-    def take(self) -> str:
+    def peek(self) -> str:
         """For the model; "" if nothing was run since. The newest gets the most room."""
-        runs, self._runs = self._runs, []
         left = self._max_chars
         told: list[str] = []
-        for run in reversed(runs):
+        for piece in reversed(self._pieces):
             if left <= 0:
-                told.append(f"[earlier: {len(runs) - len(told)} more commands]")
+                told.append(f"[earlier: {len(self._pieces) - len(told)} more commands]")
                 break
-            text = describe(run, left)
+            text = _cut(piece, left) if isinstance(piece, str) else describe(piece, left)
             left -= len(text)
             told.append(text)
         return "\n\n".join(reversed(told))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.types.events import Event, StepStarted, TextDelta, TurnFinished, TurnStarted, UsageReported
+from aish.types.events import Event, StepStarted, TextDelta, TurnEnd, TurnFinished, TurnStarted, UsageReported
 from aish.types.usage import Usage
 
 
@@ -14,6 +14,7 @@ class Heard:
         self.model = ""
         self.usage = Usage()
         self.context_tokens = 0
+        self.failed = False
         self._said: list[str] = []
 
     @property
@@ -31,7 +32,8 @@ class Heard:
                     self.session, self.model = event.session, model
                 case UsageReported(usage=usage):
                     self.context_tokens = usage.total_tokens
-                case TurnFinished(usage=usage):
+                case TurnFinished(reason, usage):
                     self.usage = usage
+                    self.failed = reason in (TurnEnd.FAILED, TurnEnd.COST) and not self._said
                 case _:
                     pass

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from aish.errors import AishError
-from aish.faces.shell import meta_mcp, meta_records, meta_talk
+from aish.faces.shell import meta_context, meta_mcp, meta_memory, meta_records, meta_talk
 from aish.faces.shell.state import Shell
 
 Run = Callable[[Shell, str], Awaitable[None]]
@@ -74,12 +74,12 @@ COMMANDS: dict[str, Command] = {
     "ask": Command("Talk", "ask the model, whatever it looks like", meta_talk.ask, A.TEXT),
     "model": Command("Talk", "show or switch the model", meta_talk.model, A.MODEL),
     "models": Command("Talk", "the models there are", meta_talk.models),
-    "context": Command("Talk", "what the model will see", meta_talk.context),
-    "cost": Command("Talk", "tokens and money spent here", meta_talk.cost),
+    "context": Command("Talk", "what the model will see", meta_context.context, A.TEXT),
+    "cost": Command("Talk", "tokens and money spent here", meta_context.cost, words=("detail", "reset")),
     "reasoning": Command("Talk", "what is shown of thinking", meta_talk.reasoning, words=("fold", "show", "hide")),
     "highlight": Command("Talk", "colour code in answers", meta_talk.highlight, A.SWITCH),
-    "delegate": Command("Talk", "ask another model", _later("delegation"), A.MODEL),
-    "route": Command("Talk", "which model a question would go to", _later("routing"), words=("check",)),
+    "delegate": Command("Talk", "ask another model", meta_context.delegate, A.MODEL),
+    "route": Command("Talk", "which model a question would go to", meta_context.route, words=("check", "on", "off")),
     "exec": Command("Shell", "run a command, whatever it looks like", meta_talk.exec_, A.TEXT),
     "diff": Command("Shell", "give the model the git diff", meta_talk.diff, A.TEXT),
     "tree": Command("Shell", "give the model the files of this folder", meta_talk.tree, A.PATH),
@@ -93,8 +93,11 @@ COMMANDS: dict[str, Command] = {
         "Tools", "MCP servers", meta_mcp.mcp, A.SERVER,
         words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),
     ),
-    "memory": Command("Tools", "what outlives a session", _later("memory"), words=("list", "add", "forget")),
-    "remember": Command("Tools", "keep a fact", _later("memory"), A.TEXT),
+    "memory": Command(
+        "Tools", "what outlives a session", meta_memory.memory,
+        words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
+    ),
+    "remember": Command("Tools", "keep a fact", meta_memory.remember, A.TEXT),
     "norris": Command("Work", "work towards a goal", _later("autonomy"), A.TEXT),
     "plan": Command("Work", "plan first, then work", _later("the planner"), A.TEXT),
     "config": Command("aish", "the settings that hold", meta_records.config, words=("show", "path")),

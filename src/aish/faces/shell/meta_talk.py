@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
+from aish.faces.file_tree import tree_lines
 from aish.faces.shell.state import Shell
 from aish.faces.shell.verdicts import verdict_lines
 from aish.types.live_shell import RunResult
-from aish.types.messages import AssistantMessage
 
 _MOST_FILES = 400
-_TREE_DEPTH = 4
-_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "target", "dist", "build", ".cache"})
 
 
 async def ask(shell: Shell, rest: str) -> None:
@@ -51,30 +48,6 @@ async def models(shell: Shell, rest: str) -> None:
         shell.output.note("no model answers here; `aish doctor` says why")
 
 
-async def context(shell: Shell, rest: str) -> None:
-    """Parts and their size, by characters; the last request as the backend counted it."""
-    history = await shell.engine.history(shell.request.session) if shell.request.session else ()
-    said = sum(len(message.text) for message in history)
-    tools = shell.engine.offered(shell.request.tools, interactive=True)
-    parts = {"system": len(shell.request.system), "conversation": said, "tools": sum(len(str(t.schema)) for t in tools)}
-    total = sum(parts.values()) or 1
-    for name, chars in parts.items():
-        bar = "█" * round(30 * chars / total)
-        shell.output.note(f"{name:<13} ~{chars // 4:>6} tokens  {bar}")
-    turns = sum(isinstance(message, AssistantMessage) for message in history)
-    window = shell.window or "?"
-    shell.output.note(f"{turns} answers so far; the last request had {shell.context_tokens} of {window} tokens")
-    if shell.attached.last is not None:
-        shell.output.note("what you ran since goes along with your next question")
-
-
-async def cost(shell: Shell, rest: str) -> None:
-    usage = shell.usage
-    money = "cost unknown" if usage.cost is None else f"${usage.cost:.4f}"
-    about = " (estimated)" if usage.estimated else ""
-    shell.output.note(f"{usage.prompt_tokens} tokens in, {usage.completion_tokens} out{about}; {money}")
-
-
 async def reasoning(shell: Shell, rest: str) -> None:
     match rest:
         case "fold" | "show" | "hide":
@@ -105,12 +78,9 @@ async def diff(shell: Shell, rest: str) -> None:
 
 async def tree(shell: Shell, rest: str) -> None:
     root = Path(shell.cwd) / (rest or ".")
-    lines = await asyncio.to_thread(lambda: list(_lines(root, _TREE_DEPTH)))
-    text = "\n".join(lines[:_MOST_FILES])
-    if len(lines) > _MOST_FILES:
-        text += f"\n… {len(lines) - _MOST_FILES} more"
-    shell.attached.add(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, text))
-    shell.output.note(f"{min(len(lines), _MOST_FILES)} entries go along with your next question")
+    lines = await asyncio.to_thread(tree_lines, root, _MOST_FILES)
+    shell.attached.add(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, "\n".join(lines)))
+    shell.output.note(f"{len(lines)} entries go along with your next question")
 
 
 async def clear(shell: Shell, rest: str) -> None:
@@ -119,17 +89,3 @@ async def clear(shell: Shell, rest: str) -> None:
 
 async def quit_(shell: Shell, rest: str) -> None:
     shell.leaving = True
-
-
-def _lines(folder: Path, depth: int, indent: str = "") -> Iterator[str]:
-    try:
-        entries = sorted(folder.iterdir(), key=lambda entry: (entry.is_file(), entry.name))
-    except OSError:
-        return
-    for entry in entries[:_MOST_FILES]:
-        if entry.name in _SKIPPED or entry.is_symlink():
-            continue
-        is_folder = entry.is_dir()
-        yield f"{indent}{entry.name}{'/' if is_folder else ''}"
-        if is_folder and depth > 1:
-            yield from _lines(entry, depth - 1, indent + "  ")

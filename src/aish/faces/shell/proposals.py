@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _COMMAND = re.compile(r" {0,3}(?:[-*] )?CMD:[ \t]*(\S.*)")
@@ -17,7 +18,12 @@ CONTRACT = (
 
 
 def proposals(reply: str) -> list[str]:
-    found: list[str] = []
+    found = [_bare(match[1]) for line in lines_of_prose(reply) if (match := _COMMAND.fullmatch(line))]
+    return list(dict.fromkeys(filter(None, found)))[:MAX_PROPOSALS]
+
+
+def lines_of_prose(reply: str) -> Iterator[str]:
+    """Those outside of code fences."""
     fence = ""
     for line in reply.splitlines():
         if opened := _FENCE.match(line):
@@ -26,9 +32,8 @@ def proposals(reply: str) -> list[str]:
                 fence = mark
             elif mark[0] == fence[0] and len(mark) >= len(fence) and not line.strip().strip(mark[0]):
                 fence = ""
-        elif not fence and (command := _COMMAND.fullmatch(line)):
-            found.append(_bare(command[1]))
-    return list(dict.fromkeys(filter(None, found)))[:MAX_PROPOSALS]
+        elif not fence:
+            yield line
 
 
 def _bare(command: str) -> str:

@@ -17,9 +17,11 @@ import msgspec
 
 from aish.engine.session import Engine
 from aish.errors import AishError, ProcessError
+from aish.faces.mentions import Places, expand
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.carrying_out import carry_out
+from aish.faces.shell.delegating import carry_out_delegations, contract, delegations
 from aish.faces.shell.heard import Heard
 from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.lines import unechoed
@@ -33,7 +35,7 @@ from aish.faces.shell.state import Shell, nothing
 from aish.faces.terminal import Output
 from aish.ports import Ask
 from aish.types.live_shell import RunEnd, RunResult
-from aish.types.messages import user
+from aish.types.messages import TextPart, UserMessage
 from aish.types.requests import TurnRequest
 
 _NOT_FOUND = 127
@@ -56,12 +58,17 @@ async def run_shell(
             await _open_live(stack, runtime, notices),
             output,
             _not_yet,
-            msgspec.structs.replace(request, system="\n\n".join(filter(None, (CONTRACT, request.system)))),
+            msgspec.structs.replace(request, system=_told(runtime, request)),
             Attached(config.attach_max_chars if config.attach_output else 0),
             highlight=config.highlight,
             reasoning=config.reasoning,
         )
         return await _Repl(shell, ask, view, notices).loop()
+
+
+def _told(runtime: Runtime, request: TurnRequest) -> str:
+    others = contract(list(runtime.config.presets))
+    return "\n\n".join(filter(None, (CONTRACT, others, request.system)))
 
 
 async def _not_yet(question: str, typed: str) -> str | None:
@@ -117,6 +124,7 @@ class _Repl:
         shell.ask = self._prompt.ask
         shell.talk = self.talk
         shell.run = self.run
+        shell.show = self.show
         self._naming = asyncio.create_task(self._name_model())
 
     async def loop(self) -> int:
@@ -218,11 +226,10 @@ class _Repl:
         shell = self._shell
         while True:
             said = await self._ask(text)
-            commands = proposals(said)
-            if not commands:
-                return
-            ran = await carry_out(shell, commands)
-            if not ran or not await self._goes_on():
+            commands, others = proposals(said), delegations(said)
+            ran = await carry_out(shell, commands) if commands else False
+            answered = await carry_out_delegations(shell, others) if others else False
+            if not (answered or (ran and await self._goes_on())):
                 return
             text = "Go on."
 
@@ -240,10 +247,24 @@ class _Repl:
         """What the model said, "" if it was stopped: Ctrl-C does, and what was said so far is kept, but half a command
         is no proposal."""
         shell = self._shell
-        attached = shell.attached.take()
-        question = f"{text}\n\n{attached}" if attached else text  # the first line names the session
+        question = await expand(text, Places(Path(shell.cwd), shell.runtime.mcp_servers))
         heard = Heard()
-        asking = asyncio.ensure_future(self._answer(question, heard))
+        # Its first line names the session, so what was run comes last.
+        attached = tuple(TextPart(f"\n\n{ran}") for ran in [shell.attached.peek()] if ran)
+        request = msgspec.structs.replace(shell.request, input=(UserMessage((*question.parts, *attached)),))
+        stopped = await self._show(request, heard)
+        self._keep(heard)
+        if not heard.failed:  # else it goes along with the next try
+            shell.attached.clear()
+        return "" if stopped else heard.said
+
+    async def show(self, request: TurnRequest, heard: Heard) -> None:
+        await self._show(request, heard)
+
+    async def _show(self, request: TurnRequest, heard: Heard) -> bool:
+        """Whether it was stopped."""
+        shell = self._shell
+        asking = asyncio.ensure_future(self._answer(request, heard))
         shell.stop = asking.cancel
         with unechoed(), on_interrupt(asking.cancel):
             try:
@@ -254,13 +275,11 @@ class _Repl:
                 shell.output.note("stopped")
             finally:
                 shell.stop = nothing
-        self._keep(heard)
-        return "" if asking.cancelled() else heard.said
+        return asking.cancelled()
 
-    async def _answer(self, question: str, heard: Heard) -> None:
+    async def _answer(self, request: TurnRequest, heard: Heard) -> None:
         shell = self._shell
         view = self._make_view(shell)
-        request = msgspec.structs.replace(shell.request, input=(user(question),))
         async with (
             view.waiting(f"waiting for {shell.model or 'a model'}"),
             shell.engine.turn(request, ask=self._make_ask(shell)) as batches,

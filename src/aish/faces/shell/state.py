@@ -11,6 +11,7 @@ import msgspec
 from aish.engine.session import Engine
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
+from aish.faces.shell.heard import Heard
 from aish.faces.shell.styles import Reasoning
 from aish.faces.terminal import Output
 from aish.types.requests import TurnRequest
@@ -31,9 +32,14 @@ async def _nowhere(line: str, *, attach: bool = False) -> None:
     raise AssertionError("the shell is not open yet")
 
 
+async def _unshown(request: TurnRequest, heard: Heard) -> None:
+    raise AssertionError("the shell is not open yet")
+
+
 @dataclass
 class Shell:
-    """`talk` asks the model, `run` runs a line of the person's: set by whoever drives it."""
+    """`talk` asks the model, `show` shows a turn as it comes, `run` runs a line of the person's: set by whoever drives
+    it."""
 
     engine: Engine
     runtime: Runtime
@@ -46,12 +52,14 @@ class Shell:
     window: int | None = None
     context_tokens: int = 0  # of the last request
     usage: Usage = field(default_factory=Usage)
+    cost_since_ms: int = 0  # what `:cost` counts from
     highlight: bool = True
     reasoning: Reasoning = "fold"
     status: str = ""
     leaving: bool = False
     stop: Callable[[], object] = nothing  # the answer that is being given
     talk: Callable[[str], Awaitable[None]] = _nowhere
+    show: Callable[[TurnRequest, Heard], Awaitable[None]] = _unshown
     run: Run = _nowhere
 
     @property

@@ -1,0 +1,99 @@
+"""What is remembered, as a person handles it: added, listed, found by the start of an id, imported, exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.errors import AishError, UsageError
+from aish.ports import Store
+from aish.types.facts import Fact, FactKind
+from aish.types.ids import new_id
+
+# A fact is a sentence or two; a page belongs in a file.
+MAX_CHARS = 2000
+MAX_TAGS = 20
+# So many are read for one export, and written at a time by one import.
+MAX_FACTS = 1_000_000
+_BATCH = 1000
+
+
+class FactsBook:
+    def __init__(self, store: Store, now_ms: int) -> None:
+        self._store = store
+        self._now_ms = now_ms
+
+    async def add(self, text: str, kind: FactKind = FactKind.FACT, *, source: str = "user") -> Fact:
+        """Words that begin with # are tags."""
+        words = text.split(" ")
+        tags = tuple(dict.fromkeys(word[1:] for word in words if word.startswith("#") and len(word) > 1))[:MAX_TAGS]
+        plain = " ".join(word for word in words if not (word.startswith("#") and len(word) > 1)).strip()
+        fact = Fact(new_id("fact"), _checked(plain), self._now_ms, self._now_ms, kind, tags, source)
+        await self._store.put_facts([fact])
+        return fact
+
+    async def edit(self, id: str, text: str) -> Fact:
+        fact = await self.get(id)
+        changed = msgspec.structs.replace(fact, text=_checked(text), updated_ms=self._now_ms)
+        await self._store.put_facts([changed])
+        return changed
+
+    async def forget(self, id: str) -> Fact:
+        fact = await self.get(id)
+        await self._store.delete_fact(fact.id)
+        return fact
+
+    async def get(self, id: str) -> Fact:
+        """By its id, or by an end of one that only it has."""
+        if not id:
+            raise UsageError("which one?", hint="`:memory list` shows their ids")
+        if found := await self._store.find_fact(id):
+            return found
+        matching = [fact for fact in await self._store.list_facts(limit=MAX_FACTS) if fact.id.endswith(id)]
+        if len(matching) == 1:
+            return matching[0]
+        problem = f"nothing remembered has the id {id}" if not matching else f"{len(matching)} ids end in {id}"
+        raise UsageError(problem, hint="`:memory list` shows their ids")
+
+    async def load(self, lines: Iterable[bytes], *, source: str = "import") -> int:
+        """Lines of JSON; all of them are read before any is kept."""
+        facts = [self._read(number, line, source) for number, line in enumerate(lines, 1) if line.strip()]
+        for start in range(0, len(facts), _BATCH):
+            await self._store.put_facts(facts[start : start + _BATCH])
+        return len(facts)
+
+    async def dump(self) -> Sequence[bytes]:
+        facts = await self._store.list_facts(limit=MAX_FACTS)
+        return [msgspec.json.encode(fact) + b"\n" for fact in reversed(facts)]
+
+    def _read(self, number: int, line: bytes, source: str) -> Fact:
+        """An export of ours, or lines of `text` alone."""
+        try:
+            given: Any = msgspec.json.decode(line)
+            given = {"text": given} if isinstance(given, str) else given
+            defaults = {"id": new_id("fact"), "created_ms": self._now_ms, "updated_ms": self._now_ms, "source": source}
+            fact = msgspec.convert({**defaults, **given}, Fact)
+            _checked(fact.text)
+        except (msgspec.MsgspecError, TypeError, UsageError, RecursionError) as exc:
+            reason = exc.message if isinstance(exc, AishError) else str(exc)
+            raise UsageError(
+                f"line {number} is no fact: {reason}; nothing was imported",
+                hint='each line is a JSON object such as {"text": "prefers tabs", "kind": "preference"}',
+            ) from exc
+        return fact
+
+
+def short_id(fact: Fact) -> str:
+    """Enough to tell it from the others of a person."""
+    return fact.id[-6:]
+
+
+def _checked(text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise UsageError("there is nothing to remember", hint=":remember TEXT")
+    if len(text) > MAX_CHARS:
+        raise UsageError(f"{len(text)} characters are too many to remember", hint=f"at most {MAX_CHARS}")
+    return text
