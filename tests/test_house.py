@@ -97,6 +97,7 @@ def test_nothing_that_must_work_on_windows_imports_posix_at_the_top():
     ("imports", "absent"),
     [
         ("aish.cli", {"asyncio", "msgspec", "ssl"}),
+        ("aish.wiring", {"aish.tools.ide.facade", "aish.tools.ide.lsp", "aish.tools.ide.backends", "tree_sitter"}),
         ("aish.wiring", {"xllamacpp", "gguf", "numpy", "aiohttp", "sqlite3", "jsonschema"}),
     ],
 )
@@ -137,6 +138,8 @@ def test_processes_are_started_only_by_those_who_own_one():
     owners = {
         "providers/embedded_engine.py",  # llama.cpp
         "providers/model_wheel.py",  # pip
+        "tools/ide/lsp/connection.py",  # language servers, found or configured
+        "tools/ide/searching/ripgrep.py",
         "tools/builtin/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
         "tools/livebash/shell.py",  # the live shell, on a pty

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from aish.config.schema_context import ContextConfig, CostConfig, MemoryConfig, PriceConfig, RoutingConfig
+from aish.config.schema_ide import IdeConfig
 from aish.config.schema_serve import ServeConfig
 from aish.config.schema_shell import ShellConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
@@ -230,3 +231,4 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     routing: RoutingConfig = RoutingConfig()
     serve: ServeConfig = ServeConfig()
     shell: ShellConfig = ShellConfig()
+    ide: IdeConfig = IdeConfig()

@@ -33,10 +33,19 @@ _EXAMPLES = {
     "mcp.servers.NAME.command": '"npx"',
     "mcp.servers.NAME.args": '["-y", "@modelcontextprotocol/server-filesystem", "."]',
     "mcp.servers.NAME.env": '{"TOKEN" = "…"}',
+    "ide.languages.NAME.server": '"ty"',
+    "ide.servers.NAME.command": '["/opt/llvm/bin/clangd", "--background-index"]',
     "network.http_proxy": '"http://proxy:3128"',
     "network.https_proxy": '"http://proxy:3128"',
 }
-_NAMES = {"providers": "local", "presets": "fast", "servers": "files"}
+_NAMES = {
+    "providers": "local",
+    "presets": "fast",
+    "prices": "my-model",
+    "mcp.servers": "files",
+    "ide.languages": "python",
+    "ide.servers": "clangd",
+}
 
 
 def starter_text() -> str:
@@ -66,7 +75,7 @@ def _lines(table: Table, path: str) -> Iterator[str]:
     # Last: a key uncommented without its table then stands in a table where it is an error, not another setting.
     for name, child in table.children.items():
         if isinstance(child, Named) and isinstance(child.item, Table):
-            header = f"#[{path}{name}.{_NAMES[name]}]"
+            header = f"#[{path}{name}.{_NAMES[path + name]}]"
             yield from ("", f"# {child.description}", header, *_lines(child.item, f"{path}{name}.NAME."))
 
 

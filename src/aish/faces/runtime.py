@@ -165,6 +165,9 @@ class Runtime(Protocol):
     async def describe_sandbox(self) -> str:
         """What fences in the commands of a model here."""
 
+    def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
+        """For each language: whether a server answers for it here, and where that is or how to get one."""
+
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
         """What the gate would say of a call."""
 

@@ -40,6 +40,7 @@ from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
+from aish.wiring.ide import find_ide_tools, language_lines
 from aish.wiring.providers import Providers
 from aish.wiring.settings import (
     caps_of,
@@ -55,6 +56,7 @@ from aish.wiring.settings import (
 
 if TYPE_CHECKING:
     from aish.providers.model_cache import ModelCache
+    from aish.tools.ide.toolset import IdeTools
     from aish.tools.livebash.shell import LiveBash
     from aish.tools.mcp.server import McpServer
     from aish.tools.mcp.servers import McpServers
@@ -238,8 +240,14 @@ class Wired:
     async def describe_sandbox(self) -> str:
         return await self._sandbox.describe()
 
+    def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
+        return language_lines(self.config.ide, self.surroundings) if self.config.ide.enabled != "never" else ()
+
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
-        specs = {spec.name: spec for spec in self._local_tools().specs()}
+        tools = self._local_tools()
+        if (ide := self._ide_tools()) is not None:
+            tools.add("ide", ide)
+        specs = {spec.name: spec for spec in tools.specs()}
         name = wire_name(tool)
         spec = specs.get(name) or ToolSpec(name, "", {}, Effect.EXEC, name.partition("__")[0])
         return self._gate.judge(spec, arguments)
@@ -278,6 +286,8 @@ class Wired:
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
         for alias, source in self._local_sources().items():
             tools.add(alias, source)
+        if (ide := self._ide_tools()) is not None:
+            tools.add("ide", ide)
         configured = self.config.mcp.servers.items()
         servers = {name: server for name, server in configured if (server.enabled if mcp is None else name in mcp)}
         if servers:
@@ -286,6 +296,9 @@ class Wired:
             self._mcp = McpServers(tools, self.http)
             for name, server in servers.items():
                 self._mcp.connect(*mcp_server_of(name, server))
+
+    def _ide_tools(self) -> IdeTools | None:
+        return find_ide_tools(self.config.ide, self.surroundings, lambda: self.mcp_servers)
 
     def _local_tools(self) -> Registry:
         tools = Registry()

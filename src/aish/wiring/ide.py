@@ -1,0 +1,88 @@
+"""The IDE tools out of the configuration. What does the work is imported when a tool is first called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aish.config.schema_ide import IdeConfig
+from aish.faces.runtime import Surroundings
+from aish.tools.ide.toolset import IdeTools
+
+if TYPE_CHECKING:
+    from aish.tools.ide.facade import Ide, IdeSettings
+    from aish.tools.ide.languages import Choice, Found
+    from aish.tools.mcp.server import McpServer
+
+# One of these in a folder makes it a project.
+_MARKS = (
+    ".git", ".hg", "pyproject.toml", "setup.py", "package.json", "tsconfig.json", "compile_commands.json",
+    "CMakeLists.txt", "Makefile", "Cargo.toml", "go.mod",
+)  # fmt: skip
+
+McpOfNow = Callable[[], Mapping[str, "McpServer"]]
+
+
+def find_ide_tools(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> IdeTools | None:
+    """None where they are not wanted."""
+    if config.enabled == "never" or (config.enabled == "auto" and not _is_project(here.cwd)):
+        return None
+    return IdeTools(lambda: _make(config, here, mcp))
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / mark).exists() for mark in _MARKS)
+
+
+def _make(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> Ide:
+    from aish.tools.ide.facade import Ide
+
+    return Ide(here.cwd, settings_of(config, here.env))
+
+
+def settings_of(config: IdeConfig, env: Mapping[str, str]) -> IdeSettings:
+    from aish.tools.ide.facade import IdeSettings
+    from aish.tools.ide.lsp.spec import ServerLimits
+
+    limits = ServerLimits(
+        start_timeout_s=config.start_timeout_s,
+        answer_timeout_s=config.wait_s,
+        idle_stop_s=config.idle_stop_s,
+        max_memory_mb=config.max_memory_mb,
+    )
+    return IdeSettings(
+        choice=choice_of(config, env),
+        limits=limits,
+        max_servers=config.max_servers,
+        diagnostics_wait_s=config.wait_s,
+        format_on_edit=config.format_on_edit,
+    )
+
+
+def choice_of(config: IdeConfig, env: Mapping[str, str]) -> Choice:
+    from aish.tools.ide.languages import Choice
+
+    return Choice(
+        use={name: language.server for name, language in config.languages.items() if language.server},
+        commands={name: server.command for name, server in config.servers.items() if server.command},
+        project_programs=config.project_programs,
+        search_path=env.get("PATH", ""),
+    )
+
+
+def language_lines(config: IdeConfig, here: Surroundings) -> list[tuple[str, bool, str]]:
+    """For `aish doctor`: each language, whether a server answers for it, and where it is or how to get it."""
+    from aish.tools.ide.languages import find_server, table
+
+    choice = choice_of(config, here.env)
+    found = [(name, find_server(name, here.cwd, choice)) for name in table().language]
+    return [
+        (name, bool(one.command), f"{one.server}: {one.command[0]} ({one.where})" if one.command else _missing(one))
+        for name, one in found
+        if one is not None
+    ]
+
+
+def _missing(found: Found) -> str:
+    return f"{found.server}: {found.missing}"
