@@ -113,6 +113,10 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_closed_and_full_streams*",
     ),
     "§21 doctor says what is wrong and how to mend it": ("e2e/test_command_line.py::test_doctor*",),
+    "§21 eval measures tool calls, compares modes and models, and fails on a regression": (
+        "e2e/test_eval.py::*",
+        "faces/eval/test_eval_*.py::*",
+    ),
     "§23 configuration: layered, checked, trusted": (
         "config/*::*",
         "e2e/test_command_line.py::test_a_wrong_config*",
