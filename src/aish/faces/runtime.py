@@ -190,7 +190,8 @@ class Runtime(Protocol):
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         """An engine with the models and the store of `base`, whose local tools work in another folder, with more tools
-        beside them. It needs no closing: everything it holds is of `base`, or ends with each call."""
+        beside them. It asks the model it is told to and no other, and adds nothing known of the user or the project.
+        It needs no closing: everything it holds is of `base`, or ends with each call."""
 
     def reloaded(self) -> Runtime:
         """The same anew, from what the configuration says now. ConfigError leaves this one as it is."""

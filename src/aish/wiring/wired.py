@@ -174,6 +174,9 @@ class Wired:
             owners=ProcessOwners(),
             redactor=self._redactor,
             system=self.config.system,
+            rules=context_rules(self.config),
+            prices=Prices(price_table(self.config.prices), self._providers.is_free),
+            caps=caps_of(self.config),
         )
 
     @property

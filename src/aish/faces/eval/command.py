@@ -73,7 +73,8 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: Plan, befo
             settings = tuple(Setting(model, mode) for model in models for mode in arguments.mode or ["auto"])
             plan = msgspec.structs.replace(plan, settings=settings)
             with Watch(output, plan) as watch:
-                await run_plan(plan, engine, runtime.engine_in, watch.heard(results))
+                plain = runtime.engine_in(runtime.surroundings.cwd, engine, {})
+                await run_plan(plan, plain, runtime.engine_in, watch.heard(results))
         complete = True
     except asyncio.CancelledError:
         if not results:
