@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run install test check lint format fresh-install conformance bench-mcp bench-gateway docs clean
+.PHONY: run install test check lint format fresh-install conformance bench-mcp bench-gateway eval eval-slice docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -48,6 +48,19 @@ bench-mcp: $(VENV)/.installed-dev
 # The server beside LiteLLM and beside no gateway at all, held to its bars. Needs Linux and cc; LiteLLM goes under .cache.
 bench-gateway: $(VENV)/.installed-dev
 	$(BIN)/python bench/gateway.py
+
+# How well the embedded model calls tools: every case that ships, in each mode. A quarter of an hour on two cores.
+eval: $(VENV)/.installed
+	@$(BIN)/aish models pull smollm2 >/dev/null
+	@mkdir -p .cache
+	$(BIN)/aish eval --model embedded:smollm2 --mode constrained --mode prompted --mode prompted-raw \
+		--json .cache/eval.json --html .cache/eval.html
+	@echo "the page is at .cache/eval.html"
+
+# The same in half a minute, for a run of the checks.
+eval-slice: $(VENV)/.installed
+	@$(BIN)/aish models pull smollm2 >/dev/null
+	$(BIN)/aish eval --model embedded:smollm2 --mode constrained --limit 3
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -31,7 +31,7 @@ from support.engines import Bench, Owners, TickingClock, call, policy_gate
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 ADD = ToolSpec("add", "Add.", SCHEMA, Effect.READ, "case")
 WANTS_ONE = Expectation(calls=(ExpectedCall("add", {"a": [1]}),))
-HOW = How(setting=Setting("scripted:model", "native"), repair=False, seed=7, repeat=2, temperature=0.0, timeout_s=20.0)
+HOW = How(setting=Setting("scripted:model", "native", repair=False), seed=7, repeat=2, temperature=0.0, timeout_s=20.0)
 
 
 def case(expect: Expectation = WANTS_ONE, **fields: Any) -> Case:

@@ -47,7 +47,6 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about the asking that is not the case."""
 
     setting: Setting
-    repair: bool
     seed: int
     repeat: int
     temperature: float | None
@@ -119,7 +118,7 @@ def _request(case: Case, how: How, messages: Sequence[Message]) -> TurnRequest:
         tools=case.offer,
         client_tools=case.tools,
         tool_mode=how.setting.mode,
-        repair=how.repair,
+        repair=how.setting.repair,
         sampling=sampling,
         limits=Limits(wall_s=how.timeout_s),
     )
@@ -193,7 +192,7 @@ def _result(case: Case, how: How, heard: Heard, grade: Grade, seconds: float) ->
         case=case.id,
         suite=case.suite,
         model=how.setting.model,
-        mode=how.setting.mode,
+        mode=how.setting.mode_name,
         digest=case.digest,
         repeat=how.repeat,
         outcome="error" if heard.error else "right" if grade.exact else "wrong",

@@ -15,9 +15,9 @@ from aish.errors import UsageError
 from aish.faces.eval.baseline import compare, describe, load_report
 from aish.faces.eval.cases import load_suites
 from aish.faces.eval.figures import rows
-from aish.faces.eval.options import check, parse_slice
+from aish.faces.eval.options import check, parse_settings, parse_slice
 from aish.faces.eval.progress import Watch
-from aish.faces.eval.results import Report, Result, Setting
+from aish.faces.eval.results import Report, Result
 from aish.faces.eval.runner import Plan, run_plan, select
 from aish.faces.eval.table import table
 from aish.faces.runtime import Runtime
@@ -44,7 +44,6 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
         repeat=arguments.repeat,
         seed=arguments.seed,
         concurrency=arguments.concurrency,
-        repair=not arguments.no_repair,
         timeout_s=arguments.timeout,
     )
     return run_until_done(_run(arguments, runtime, plan, before))
@@ -70,7 +69,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: Plan, befo
     try:
         async with runtime.engine(mcp=(), serving=True) as engine:
             models = [(await engine.router.resolve(model)).name for model in arguments.model or [""]]
-            settings = tuple(Setting(model, mode) for model in models for mode in arguments.mode or ["auto"])
+            settings = parse_settings(models, arguments.mode, repair=not arguments.no_repair)
             plan = msgspec.structs.replace(plan, settings=settings)
             with Watch(output, plan) as watch:
                 plain = runtime.engine_in(runtime.surroundings.cwd, engine, {})
@@ -88,8 +87,8 @@ def _report(
     arguments: argparse.Namespace, plan: Plan, results: list[Result], started: str, *, complete: bool
 ) -> Report:
     order = {case.id: at for at, case in enumerate(plan.cases)}
-    settings = {(setting.model, setting.mode): at for at, setting in enumerate(plan.settings)}
-    results.sort(key=lambda one: (settings[one.model, one.mode], one.repeat, order[one.case]))  # type: ignore[index]
+    settings = {(setting.model, setting.mode_name): at for at, setting in enumerate(plan.settings)}
+    results.sort(key=lambda one: (settings[one.model, one.mode], one.repeat, order[one.case]))
     options = {name: value for name, value in vars(arguments).items() if name not in _UNSAID}
     return Report(
         aish=__version__,

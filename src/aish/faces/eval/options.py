@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+import msgspec
+
 from aish.errors import UsageError
 from aish.faces.eval.cases import SHIPPED
+from aish.faces.eval.results import RAW, Setting
 from aish.types.requests import ToolMode
 
 MAX_CONCURRENCY = 64
@@ -34,8 +38,11 @@ def eval_parser(prog: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("suites", nargs="*", metavar="SUITE", help="a shipped suite or a .jsonl file; none means all that ship")
     add("--model", "-m", action="append", default=[], help="provider:model, a preset or a name (repeatable)")
-    add("--mode", action="append", default=[], choices=get_args(ToolMode), help="how tools are offered (repeatable)")
-    add("--no-repair", action="store_true", help="take calls as the model wrote them")
+    modes = [word + end for end in ("", RAW) for word in get_args(ToolMode)]
+    add(
+        "--mode", action="append", default=[], choices=modes, help="how tools are offered (repeatable); -raw: no repair"
+    )
+    add("--no-repair", action="store_true", help="take calls as the model wrote them, in every mode")
     add("--repeat", type=int, default=1, metavar="N", help="ask each case N times, each with another seed")
     add("--seed", type=int, default=1, metavar="N")
     add("--concurrency", type=int, default=1, metavar="N", help="cases asked at once")
@@ -69,6 +76,16 @@ def check(arguments: argparse.Namespace) -> None:
         if file is not None and (not file.absolute().parent.is_dir() or file.is_dir()):
             raise UsageError(f"--{option} {file}: there is no folder to write that file in")
     parse_slice(arguments.slice)
+
+
+def parse_settings(models: Sequence[str], modes: Sequence[str], *, repair: bool) -> tuple[Setting, ...]:
+    """Each model in each mode; none named means auto."""
+    settings = [
+        Setting(model, msgspec.convert(mode.removesuffix(RAW), ToolMode), repair and not mode.endswith(RAW))
+        for model in models
+        for mode in modes or ["auto"]
+    ]
+    return tuple(dict.fromkeys(settings))
 
 
 def parse_slice(text: str) -> tuple[int, int]:

@@ -16,15 +16,19 @@ FORMAT = 1
 Outcome = Literal["right", "wrong", "error", "skipped"]
 
 
+RAW = "-raw"
+
+
 class Setting(msgspec.Struct, frozen=True):
-    """What is compared: a model in a mode. `model` "" is the configured default."""
+    """What is compared: a model in a mode. `repair` False: calls as the model wrote them."""
 
     model: str
     mode: ToolMode
+    repair: bool = True
 
     @property
-    def label(self) -> str:
-        return f"{self.model} · {self.mode}"
+    def mode_name(self) -> str:
+        return self.mode if self.repair else self.mode + RAW
 
 
 class GotCall(msgspec.Struct, frozen=True, omit_defaults=True):

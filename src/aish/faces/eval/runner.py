@@ -26,7 +26,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 1
     seed: int = 1
     concurrency: int = 1
-    repair: bool = True
     timeout_s: float = 120.0
 
     @property
@@ -68,7 +67,6 @@ def _jobs(plan: Plan, setting: Setting) -> Iterator[tuple[Case, How]]:
                 case,
                 How(
                     setting=setting,
-                    repair=plan.repair,
                     seed=plan.seed,
                     repeat=repeat,
                     # The same answer every time where one is asked for; else the model's own spread of answers.
@@ -83,7 +81,7 @@ def _skipped(case: Case, how: How) -> Result:
         case=case.id,
         suite=case.suite,
         model=how.setting.model,
-        mode=how.setting.mode,
+        mode=how.setting.mode_name,
         digest=case.digest,
         repeat=how.repeat,
         outcome="skipped",
