@@ -65,7 +65,7 @@ class Provider(Tokenizer, Protocol):
 
     def prepared(self, request: StepRequest) -> StepRequest:
         """The request as it will be sent, as far as is known now: tools are written into the messages where the
-        backend takes none. Pure; sending what it returns changes nothing more."""
+        backend takes none. Pure, and for counting: what is read back depends on the request as it was."""
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
 

@@ -49,6 +49,11 @@ class Recogniser:
         """Whether the text can be handed on as it is: nearly always, and without a call of `feed`."""
         return self._waits is None and not self._literal and _TRIGGER.search(text) is None
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether text is held back because it may be a call."""
+        return self._waits is not None
+
     def feed(self, text: str) -> list[Piece]:
         if self._waits is None:
             return self._scan(text, final=False)

@@ -43,7 +43,7 @@ class Providers:
             providers[EMBEDDED] = self._embedded(EMBEDDED)
         if SCRIPTED not in providers:
             providers[SCRIPTED] = self._scripted(SCRIPTED, "")
-        return providers
+        return {name: _calling_tools(provider) for name, provider in providers.items()}
 
     async def candidates(self, providers: dict[str, Provider]) -> Sequence[Provider]:
         """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
@@ -135,6 +135,13 @@ class Providers:
             return ()
         from aish.providers.discover import discover
 
-        found = await discover(self._config.discovery, self._server)
+        found = [_calling_tools(provider) for provider in await discover(self._config.discovery, self._server)]
         self._discovered.update(provider.name for provider in found)
         return found
+
+
+def _calling_tools(provider: Provider) -> Provider:
+    """Outermost: the prompts it writes are scrubbed like all else."""
+    from aish.providers.toolmode.provider import ToolModeProvider
+
+    return ToolModeProvider(provider)

@@ -1,0 +1,1 @@
+"""Tool calls on models and backends that have none of their own: three modes, one wrapper."""

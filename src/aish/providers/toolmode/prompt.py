@@ -1,0 +1,188 @@
+"""How tools are put to models that have no words of their own for them, and how past calls and results are.
+
+This is the one place for it: adapters are trained on exactly these words. A tool is one line, each argument another;
+texts are shortened, the more the less room there is, because a small model's window is small. An example:
+
+    Tools:
+    get_weather: The weather of a city.
+    - city: string. Name of the city.
+    - unit: celsius|fahrenheit, optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from aish.types.messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from aish.types.requests import ToolChoice
+from aish.types.tools import JsonSchema, ToolSpec
+
+Manner = Literal["constrained", "prompted"]
+
+# Characters of a tool's and of an argument's description: taken from the top until the whole fits.
+_LEVELS = ((240, 100), (120, 60), (80, 0), (40, 0))
+_DEFAULT_ROOM_CHARS = 12_000  # about 3 000 tokens, where nobody says how large the window is
+_CHARS_A_TOKEN = 3  # names and JSON words take more tokens than prose
+_MAX_TYPE_CHARS = 160
+_MAX_DEPTH = 3
+
+_CONSTRAINED = (
+    'Reply with one JSON object: {"name": "<tool>", "arguments": {...}} to call a tool, '
+    'or {"answer": "<text>"} to answer the user.'
+)
+_CONSTRAINED_CALL = 'Reply with one JSON object, a call: {"name": "<tool>", "arguments": {...}}.'
+_PROMPTED = (
+    'To call a tool, reply with <tool_call>{"name": "<tool>", "arguments": {...}}</tool_call> and nothing else. '
+    "You get its result in the next message. If no tool is needed, answer in plain text."
+)
+_PROMPTED_CALL = 'Call a tool now: reply with <tool_call>{"name": "<tool>", "arguments": {...}}</tool_call> only.'
+
+
+def room_for_tools(context_size: int | None) -> int:
+    """Characters that the tools may take: a third of the window."""
+    return _DEFAULT_ROOM_CHARS if context_size is None else max(1200, context_size * _CHARS_A_TOKEN // 3)
+
+
+def instructions(
+    tools: Sequence[ToolSpec], manner: Manner, choice: ToolChoice, *, room_chars: int, answer: JsonSchema | None = None
+) -> str:
+    """What the system message says of the tools. `answer` is the schema that an answer has to follow."""
+    must = choice.mode == "required"
+    if manner == "constrained":
+        how = _CONSTRAINED_CALL if must else _CONSTRAINED
+    else:
+        how = _PROMPTED_CALL if must else _PROMPTED
+    lines = ["Tools:", describe_tools(tools, room_chars), "", how]
+    if answer is not None and not must:
+        lines.append(f"The answer has to be JSON of this schema: {_json(answer)}")
+    return "\n".join(lines)
+
+
+def describe_tools(tools: Sequence[ToolSpec], room_chars: int) -> str:
+    for tool_chars, argument_chars in _LEVELS:
+        text = "\n".join(_described(tool, tool_chars, argument_chars) for tool in tools)
+        if len(text) <= room_chars:
+            return text
+    signatures = "\n".join(f"{tool.name}({', '.join(_required_first(tool.schema))})" for tool in tools)
+    return signatures if len(signatures) <= room_chars else "\n".join(tool.name for tool in tools)
+
+
+def rendered(messages: Iterable[Message], manner: Manner) -> tuple[Message, ...]:
+    """The conversation without calls and results of its own kind: both become text, in turns of user and assistant."""
+    result: list[Message] = []
+    for message in messages:
+        plain = _plain(message, manner)
+        previous = result[-1] if result else None
+        if isinstance(plain, UserMessage) and isinstance(previous, UserMessage):
+            result[-1] = UserMessage((*previous.parts, TextPart("\n\n"), *plain.parts))
+        elif isinstance(plain, AssistantMessage) and isinstance(previous, AssistantMessage):
+            result[-1] = AssistantMessage(f"{previous.text}\n{plain.text}")
+        else:
+            result.append(plain)
+    return tuple(result)
+
+
+def with_instructions(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
+    """Added to the first system message; there is one from now on."""
+    if messages and isinstance(messages[0], SystemMessage):
+        return (SystemMessage(f"{messages[0].text}\n\n{text}"), *messages[1:])
+    return (SystemMessage(text), *messages)
+
+
+def call_text(name: str, arguments: str) -> str:
+    """A call as the model is to write it."""
+    return f'{{"name": {_json(name)}, "arguments": {arguments.strip() or "{}"}}}'
+
+
+def answer_text(text: str) -> str:
+    return f'{{"answer": {_json(text)}}}'
+
+
+def _plain(message: Message, manner: Manner) -> SystemMessage | UserMessage | AssistantMessage:
+    if isinstance(message, ToolMessage):
+        heading: Part = TextPart(f"Result of {message.name}:\n")
+        return UserMessage((heading, *message.parts))
+    if not isinstance(message, AssistantMessage):
+        return message
+    if message.tool_calls:
+        return AssistantMessage("\n".join(_call(call, manner) for call in message.tool_calls))
+    return AssistantMessage(answer_text(message.text)) if manner == "constrained" else AssistantMessage(message.text)
+
+
+def _call(call: ToolCall, manner: Manner) -> str:
+    text = call_text(call.name, call.arguments)
+    return text if manner == "constrained" else f"<tool_call>{text}</tool_call>"
+
+
+def _described(tool: ToolSpec, tool_chars: int, argument_chars: int) -> str:
+    lines = [f"{tool.name}: {_short(tool.description, tool_chars)}".rstrip(": ")]
+    schema = tool.schema
+    properties = schema.get("properties")
+    required = schema.get("required") or ()
+    for name in _required_first(schema):
+        inner = properties[name] if isinstance(properties, dict) else {}
+        optional = "" if name in required else ", optional"
+        said = inner.get("description") if isinstance(inner, dict) else ""
+        text = _short(said, argument_chars) if isinstance(said, str) else ""
+        lines.append(f"- {name}: {_type(inner)[:_MAX_TYPE_CHARS]}{optional}.{f' {text}' if text else ''}")
+    return "\n".join(lines)
+
+
+def _required_first(schema: JsonSchema) -> list[str]:
+    properties = schema.get("properties")
+    names = list(properties) if isinstance(properties, dict) else []
+    required = schema.get("required") or ()
+    return [*(name for name in names if name in required), *(name for name in names if name not in required)]
+
+
+def _type(schema: Any, depth: int = 0) -> str:
+    """A type in few words: `string`, `a|b`, `list of integer`, `{lat: number, lon: number}`."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return "any"
+    if isinstance(choices := schema.get("enum"), list):
+        return "|".join(_choice(choice) for choice in choices)
+    if "const" in schema:
+        return _choice(schema["const"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(branches := schema.get(key), list):
+            return "|".join(dict.fromkeys(_type(branch, depth + 1) for branch in branches))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return "|".join(str(name) for name in kind)
+    if kind == "array" or "items" in schema:
+        return f"list of {_type(schema.get('items'), depth + 1)}"
+    if isinstance(properties := schema.get("properties"), dict) and properties:
+        return "{" + ", ".join(f"{name}: {_type(inner, depth + 1)}" for name, inner in properties.items()) + "}"
+    return str(kind) if isinstance(kind, str) else "any"
+
+
+def _choice(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _short(text: str, max_chars: int) -> str:
+    """The first sentence or so, on one line."""
+    line = " ".join(text.split())
+    if len(line) <= max_chars:
+        return line
+    cut = line[:max_chars]
+    sentence = cut.rfind(". ")
+    if sentence > max_chars // 3:
+        return cut[: sentence + 1]
+    return cut.rpartition(" ")[0].rstrip(",;:") + "…" if max_chars >= 20 else ""
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,169 @@
+"""A provider whose models all call tools, in one of three ways: natively, constrained by a schema, or by a prompt.
+
+Wraps any other. Which way a model goes is in `ways`; what it is told is in `prompt`; what comes back is in `reading`.
+Calls that a model writes as text are found in every way. A request without tools goes straight through.
+
+It stands outside of redaction: the prompt it writes is scrubbed like all else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+
+import msgspec
+
+from aish.calls.schema import PLAIN, TOOLS, simplified_tools
+from aish.errors import ProviderError
+from aish.ports import Provider
+from aish.providers.toolmode.prompt import Manner, instructions, rendered, room_for_tools, with_instructions
+from aish.providers.toolmode.reading import Reading
+from aish.providers.toolmode.union import answer_or_call, chosen
+from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
+from aish.types.chunks import Batch
+from aish.types.events import Status
+from aish.types.models import ModelInfo
+from aish.types.requests import Sampling, StepRequest
+from aish.types.tools import JsonSchema, ToolSpec
+
+_LOOKUP_S = 10.0  # to ask what a model can, where nobody has asked yet
+_MAX_TRIES = 5  # more than there are ways
+_NATIVE_WAYS = (Way.NATIVE, Way.PLAIN)
+
+
+class ToolModeProvider:
+    def __init__(self, inner: Provider) -> None:
+        self._inner = inner
+        self._ways = Ways()
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        return await self._inner.list_models()
+
+    async def describe(self, model: str) -> ModelInfo:
+        info = await self._inner.describe(model)
+        self._ways.know(model, info)
+        return info
+
+    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        if self._goes_through(request):
+            return self._inner.stream(request)
+        return aclosing(self._batches(request))
+
+    def prepared(self, request: StepRequest) -> StepRequest:
+        if self._goes_through(request):
+            return self._inner.prepared(request)
+        return self._inner.prepared(self._sent(request, self._ways.choose(request)))
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        return await self._inner.count_tokens(model, text)
+
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return await self._inner.count_prompt(self.prepared(request))
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return await self._inner.embed(model, texts)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+        """One attempt, and another for each way that the backend turns out not to take."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + request.deadline_s
+        await self._know(request)
+        way = self._ways.choose(request)
+        for _ in range(_MAX_TRIES):
+            begun = False
+            left = msgspec.structs.replace(request, deadline_s=due_s - loop.time())
+            try:
+                async with aclosing(self._answer(left, way)) as batches:
+                    async for batch in batches:
+                        begun = begun or not all(isinstance(chunk, Status) for chunk in batch)
+                        yield batch
+                return
+            except ProviderError as exc:
+                other = None if begun else self._ways.find_other(request, way, exc)
+                if other is None:
+                    raise
+                way = other
+            yield [Status(saying(f"{self.name}:{request.model}", way))]
+
+    async def _answer(self, request: StepRequest, way: Way) -> AsyncGenerator[Batch, None]:
+        tools = _callable(request)
+        constrained = way is Way.CONSTRAINED and bool(tools)
+        reading = Reading(tools, constrained=constrained, repair=request.repair)
+        async with self._inner.stream(self._sent(request, way)) as batches:
+            async for batch in batches:
+                if not tools or reading.passes(batch):
+                    yield batch
+                elif read := reading.read(batch):
+                    yield read
+        if way is Way.NATIVE and request.tool_choice.mode == "required" and not reading.has_called:
+            self._note_ignored(request)
+
+    def _note_ignored(self, request: StepRequest) -> None:
+        """The backend takes tools and a demand to call one, and then heeds neither: next time another way is taken."""
+        info = self._ways.info(request.model)
+        if request.tool_mode == "auto" and info is not None and info.capabilities.constrained:
+            self._ways.learn(request.model, Way.CONSTRAINED)
+
+    async def _know(self, request: StepRequest) -> None:
+        """Asks what the model can, once. If nobody can say, its own tools are tried."""
+        if request.tool_mode == "auto" and self._ways.info(request.model) is None:
+            with suppress(ProviderError, TimeoutError):
+                async with asyncio.timeout(max(0.0, min(_LOOKUP_S, request.deadline_s))):
+                    await self.describe(request.model)
+
+    def _goes_through(self, request: StepRequest) -> bool:
+        """Whether there is nothing to do for us."""
+        if request.tools:
+            return False
+        return not has_calls(request) or self._ways.choose(request) in _NATIVE_WAYS
+
+    def _sent(self, request: StepRequest, way: Way) -> StepRequest:
+        if way in _NATIVE_WAYS:
+            tools = simplified_tools(_named(request.tools), TOOLS if way is Way.NATIVE else PLAIN)
+            return request if tools is request.tools else msgspec.structs.replace(request, tools=tools)
+        sent = msgspec.structs.replace(request, tools=(), parallel_calls=None)
+        if not (tools := tuple(_callable(request))):
+            return msgspec.structs.replace(sent, messages=rendered(request.messages, "prompted"))
+        manner: Manner = "constrained" if way is Way.CONSTRAINED else "prompted"
+        return self._told(sent, tools, manner)
+
+    def _told(self, request: StepRequest, tools: Sequence[ToolSpec], manner: Manner) -> StepRequest:
+        """With the tools written into the prompt, and into the schema of the answer where that is constrained. Where
+        it is not, the asker's own schema would keep the model from calling: it is told in words instead."""
+        choice, answer = request.tool_choice, _answer_schema(request.sampling)
+        info = self._ways.info(request.model)
+        said = instructions(
+            tools,
+            manner,
+            choice,
+            room_chars=room_for_tools(info.context_size if info else None),
+            answer=answer if manner == "prompted" else None,
+        )
+        union = answer_or_call(tools, choice, answer) if manner == "constrained" else None
+        return msgspec.structs.replace(
+            request,
+            messages=with_instructions(rendered(request.messages, manner), said),
+            sampling=msgspec.structs.replace(request.sampling, json_schema=union, json_object=False),
+        )
+
+
+def _answer_schema(sampling: Sampling) -> JsonSchema | None:
+    """What the asker wants an answer to be, besides the calls that lead to it."""
+    return sampling.json_schema or ({"type": "object"} if sampling.json_object else None)
+
+
+def _named(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    """Without those that have no name: nobody could call them, and one alone makes a backend refuse them all."""
+    return tools if all(tool.name.strip() for tool in tools) else tuple(tool for tool in tools if tool.name.strip())
+
+
+def _callable(request: StepRequest) -> list[ToolSpec]:
+    return chosen(_named(request.tools), request.tool_choice)

@@ -1,0 +1,93 @@
+"""From a backend's chunks to chunks in which every call is a call, whichever way the model wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aish.calls.envelope import Written
+from aish.calls.ready import make_ready
+from aish.calls.recognise import Recogniser
+from aish.providers.toolmode.answers import ConstrainedReader
+from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
+from aish.types.events import TextDelta
+from aish.types.tools import ToolSpec
+
+# Calls found in text are numbered from here where the backend also makes its own, which are numbered from 0.
+_OWN_NUMBERS = 1000
+_ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
+
+
+class Reading:
+    """Reads one answer. `constrained`: it was asked to be one object of our schema."""
+
+    def __init__(self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool) -> None:
+        self._reader: ConstrainedReader | FreeReader = FreeReader(tools, self._new_index, repair=repair)
+        if constrained:
+            self._reader = ConstrainedReader(self._reader, self._new_index)
+        self._found = 0
+        self.has_called = False
+
+    def passes(self, batch: Batch) -> bool:
+        """Whether the batch can be handed on as it is: nearly always."""
+        chunk = batch[0]
+        return len(batch) == 1 and type(chunk) is TextDelta and self._reader.passes(chunk.text)
+
+    def read(self, batch: Batch) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        for chunk in batch:
+            if isinstance(chunk, TextDelta):
+                chunks += self._reader.text(chunk.text)
+            elif isinstance(chunk, StepFinished):
+                chunks += self._finished(chunk)
+            else:
+                self.has_called = self.has_called or isinstance(chunk, CallFragment)
+                chunks.append(chunk)
+        return chunks
+
+    def _new_index(self) -> int:
+        self._found += 1
+        return _OWN_NUMBERS + self._found - 1
+
+    def _finished(self, finished: StepFinished) -> list[Chunk]:
+        """An answer that breaks off inside a call is cut, whatever the backend calls it."""
+        whole = finished.end in _ENDED_BY_ITSELF
+        within_call = self._reader.is_within_call
+        chunks = self._reader.finish(whole=whole)
+        self.has_called = self.has_called or self._found > 0
+        end = finished.end
+        if not self._found:
+            return [*chunks, finished]
+        if end is StepEnd.STOP:
+            end = StepEnd.TOOL_CALLS
+        elif end is StepEnd.UNKNOWN:
+            end = StepEnd.LENGTH if within_call else StepEnd.TOOL_CALLS
+        return [*chunks, StepFinished(end)]
+
+
+class FreeReader:
+    """Text in which calls are looked for."""
+
+    def __init__(self, tools: Sequence[ToolSpec], new_index: Callable[[], int], *, repair: bool) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._recogniser = Recogniser({tool.name: tool.schema for tool in tools})
+        self._new_index = new_index
+        self._repair = repair
+        self.passes = self._recogniser.passes
+
+    @property
+    def is_within_call(self) -> bool:
+        return self._recogniser.is_holding
+
+    def text(self, text: str) -> list[Chunk]:
+        if self._recogniser.passes(text):
+            return [TextDelta(text)]
+        return [self._chunk(piece, whole=True) for piece in self._recogniser.feed(text)]
+
+    def finish(self, *, whole: bool) -> list[Chunk]:
+        return [self._chunk(piece, whole=whole) for piece in self._recogniser.finish(whole=whole)]
+
+    def _chunk(self, piece: str | Written, *, whole: bool) -> Chunk:
+        if isinstance(piece, str):
+            return TextDelta(piece)
+        ready = make_ready(piece, self._tools, whole=whole, repair=self._repair)
+        return CallFragment(self._new_index(), name=ready.name, arguments=ready.arguments, repairs=ready.repairs)
