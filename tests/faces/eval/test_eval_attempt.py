@@ -103,6 +103,12 @@ async def test_a_model_that_is_not_there_is_an_error() -> None:
     assert result.outcome == "error" and "ghost" in result.error
 
 
+async def test_a_defect_that_a_case_brings_out_is_an_error_and_stops_nothing() -> None:
+    result = await ask(Bench([TextDelta("hi")]), case(Expectation(final=Final(answer="x")), offer=("files__*",)))
+    assert result.outcome == "error"
+    assert "internal error: AssertionError: only cases with real tools go there" in result.error
+
+
 async def test_an_answer_that_takes_too_long_is_an_error() -> None:
     how = msgspec.structs.replace(HOW, timeout_s=0.05)
     result = await ask(Bench([60.0]), case(), how)

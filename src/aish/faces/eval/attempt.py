@@ -105,6 +105,8 @@ async def attempt(case: Case, how: How, engine: Engine, engine_in: EngineIn) -> 
         heard.error = f"no answer within {how.timeout_s:g} s"
     except AishError as exc:
         heard.error = f"{type(exc).__name__}: {exc.message}"
+    except Exception as exc:  # a defect that one case brings out must not take the results of a long run with it
+        heard.error = f"internal error: {type(exc).__name__}: {exc}"
     return _result(case, how, heard, grade, time.monotonic() - started)
 
 
