@@ -6,7 +6,8 @@ what is decoded here is trusted further in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -37,14 +38,35 @@ class Dialect(msgspec.Struct, frozen=True):
 
     stream_options: bool = True
     max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
+    schema_form: int = 0  # in which of the known forms the schema of an answer goes
 
-    def without_what(self, refusal: str) -> Dialect | None:
+    def without_what(self, refusal: str, *, has_schema: bool = False) -> Dialect | None:
         """The dialect for another try, or None if the refusal is about something else."""
+        may_change = has_schema and self.schema_form + 1 < len(_SCHEMA_FORMS)
+        if may_change and _ABOUT_SCHEMA_FORM.search(refusal):
+            return msgspec.structs.replace(self, schema_form=self.schema_form + 1)
         if self.stream_options and "stream_options" in refusal:
             return msgspec.structs.replace(self, stream_options=False)
         if self.max_tokens and "max_completion_tokens" in refusal:
             return msgspec.structs.replace(self, max_tokens=False)
         return None
+
+
+# How a backend is told the schema of an answer: OpenAI's way first, then llama.cpp's, an older one of llama.cpp, and
+# vLLM's two.
+_SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
+    lambda schema: {
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "strict": True, "schema": schema},
+        }
+    },
+    lambda schema: {"json_schema": schema},
+    lambda schema: {"response_format": {"type": "json_object", "schema": schema}},
+    lambda schema: {"guided_json": schema},
+    lambda schema: {"structured_outputs": {"json": schema}},
+)
+_ABOUT_SCHEMA_FORM = re.compile(r"response_format|json_schema|guided_json|structured_outputs")
 
 
 def encode_request(request: StepRequest, dialect: Dialect) -> Json:
@@ -56,6 +78,8 @@ def encode_request(request: StepRequest, dialect: Dialect) -> Json:
         if request.parallel_calls is not None:
             body["parallel_tool_calls"] = request.parallel_calls
     body.update(_encode_sampling(request.sampling))
+    if request.sampling.json_schema is not None:
+        body.update(_SCHEMA_FORMS[dialect.schema_form](request.sampling.json_schema))
     if not dialect.max_tokens and "max_tokens" in body:
         body["max_completion_tokens"] = body.pop("max_tokens")
     if request.stream:
@@ -140,9 +164,6 @@ def _encode_sampling(sampling: Sampling) -> Json:
         "logit_bias": sampling.logit_bias,
         "response_format": {"type": "json_object"} if sampling.json_object else None,
     }
-    if sampling.json_schema is not None:
-        schema = {"name": "answer", "strict": True, "schema": sampling.json_schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return {key: value for key, value in body.items() if value is not None}
 
 

@@ -66,6 +66,8 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
         body["tools"] = encode_tools(request.tools)
     if sampling.json_schema is not None:
         body["format"] = sampling.json_schema
+    elif sampling.json_object:
+        body["format"] = "json"
     return body
 
 

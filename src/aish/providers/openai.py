@@ -103,14 +103,16 @@ class OpenAIProvider:
             try:
                 async with self._backend.stream(url, body, model=request.model, deadline_s=left_s) as response:
                     async for batch in _Answer(self._name, request.model, response, idle_s):
-                        begun = True
+                        if not begun:
+                            begun, self._dialect = True, dialect
                         yield batch
                 return
             except ProviderRejected as exc:
-                simpler = None if begun else dialect.without_what(exc.message)
+                has_schema = request.sampling.json_schema is not None
+                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema)
                 if simpler is None:
                     raise
-                self._dialect = dialect = simpler
+                dialect = simpler
 
     def _check_unlisted(self, model: str, names: list[str]) -> None:
         """A backend that lists nothing may know it all the same."""

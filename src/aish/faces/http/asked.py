@@ -177,6 +177,7 @@ def begin_request(
         context=None if from_store else context,
         tools=tools.ours,
         client_tools=tools.clients,
+        tool_mode=extensions.tool_mode,
         ask_about=tools.ask,
         retry_key=retry_key_of(exchange, caller, body),
         limits=limits_of(service, extensions),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -14,11 +15,13 @@ from aish.types.events import (
     ReasoningDelta,
     StepStarted,
     TextDelta,
+    ToolCallReady,
     ToolResult,
     TurnEnd,
     TurnFinished,
     TurnStarted,
 )
+from aish.types.tools import Repair
 from aish.types.usage import Usage
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -54,6 +57,7 @@ class Metrics:
         self.tool_calls = counter("tool_calls", "Tool calls, by how they ended.", "tool", "status")
         self.broken_streams = counter("broken_streams", "Answers that broke off.", "model")
         self.repairs = counter("repairs", "Requests sent again in another form.", "model")
+        self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
         self.under_way = Gauge(
             "aish_requests_under_way", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
         )
@@ -125,6 +129,9 @@ class TurnMeter:
             elif isinstance(body, ToolResult):
                 tool = body.name if body.effect else "unknown"
                 self._metrics.tool_calls.labels(tool, body.status.value).inc()
+                self._repaired(body.repairs)
+            elif isinstance(body, ToolCallReady):
+                self._repaired(body.repairs)
             elif isinstance(body, TurnFinished):
                 self._finished(body)
 
@@ -132,6 +139,10 @@ class TurnMeter:
         if self._first_s is None and self._model is not None:
             self._first_s = time.monotonic()
             self._model.first_token.observe(self._first_s - self._began_s)
+
+    def _repaired(self, repairs: tuple[Repair, ...] | msgspec.UnsetType) -> None:
+        for repair in repairs or ():
+            self._metrics.call_repairs.labels(repair.kind.value).inc()
 
     def _finished(self, body: TurnFinished) -> None:
         self.usage = usage = body.usage

@@ -197,6 +197,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         system=asked.instructions or "",
         tools=chosen.ours,
         client_tools=chosen.clients,
+        tool_mode=asked.tool_mode,
         ask_about=chosen.ask_about,
         tool_choice=read_choice(asked.tool_choice, asked.tools or []),
         parallel_calls=asked.parallel_tool_calls,
