@@ -13,9 +13,10 @@ from aish.ports import Store
 from aish.store.memory import MemoryStore
 from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
+from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, ImagePart, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.records import SessionRecord, TurnRecord
-from aish.types.usage import Usage
+from aish.types.usage import Category, Reservation, Spent, Usage, UsageRecord
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -349,6 +350,90 @@ async def test_a_cancelled_waiter_does_not_undo_its_write(store: Store) -> None:
     assert found.end is TurnEnd.ANSWERED
 
 
+def used(name: str = "use_1", cost: float | None = 0.5, at_ms: int = 1_000, of: str = "sess_1") -> UsageRecord:
+    return UsageRecord(name, at_ms, of, "up:m", Category.MAIN, Usage(100, 10, cost=cost), estimate=90)
+
+
+async def reserved(
+    store: Store, cost: float, name: str = "use_9", *, at_ms: int = 1_000, day: float | None = 2.0
+) -> tuple[float, float] | None:
+    wanted = Reservation(name, at_ms, at_ms + 500, "sess_1", "up:m", Category.MAIN, cost)
+    return await store.reserve(wanted, day_start_ms=0, day_cap=day, session_cap=None)
+
+
+def fact(text: str, name: str = "", at_ms: int = 1_000, tags: tuple[str, ...] = ()) -> Fact:
+    return Fact(name or f"fact_{text[:8]}", text, at_ms, at_ms, tags=tags)
+
+
+async def test_what_calls_cost_is_summed_and_unknown_prices_are_told(store: Store) -> None:
+    await store.record_usage(used("a", 0.5))
+    await store.record_usage(used("b", None))
+    await store.record_usage(used("c", 1.0, of="sess_2", at_ms=5_000))
+    assert await store.spent() == Spent(3, 300, 30, 1.5, 1, 270, 300)
+    assert (await store.spent(session="sess_1")).cost == 0.5
+    assert (await store.spent(since_ms=2_000)).calls == 1
+    rows = await store.list_spent()
+    assert {(row.model, row.category) for row in rows} == {("up:m", Category.MAIN)}
+
+
+async def test_a_reservation_holds_its_place_until_the_call_is_settled(store: Store) -> None:
+    assert await reserved(store, 1.5, "first") is None
+    assert await reserved(store, 1.0, "second") == (1.5, 1.5)
+    await store.record_usage(used("first", 0.25))
+    assert await reserved(store, 1.0, "second") is None
+    assert (await store.spent()).cost == 0.25
+
+
+async def test_a_reservation_that_was_released_or_has_expired_counts_for_nothing(store: Store) -> None:
+    assert await reserved(store, 2.0, "first") is None
+    await store.release("first")
+    assert await reserved(store, 2.0, "second") is None
+    assert await reserved(store, 2.0, "third", at_ms=1_499) is not None
+    assert await reserved(store, 2.0, "third", at_ms=1_500) is None
+
+
+async def test_two_instances_share_a_cap(pair: tuple[Store, Store]) -> None:
+    wanted = [reserved(pair[index % 2], 0.25, f"use_{index}") for index in range(40)]
+    answers = await asyncio.gather(*wanted)
+    assert sum(answer is None for answer in answers) == 8
+
+
+async def test_facts_are_found_by_any_word_the_best_match_first(store: Store) -> None:
+    await store.put_facts([
+        fact("prefers tabs over spaces", "fact_1"),
+        fact("the deploy server is called heron", "fact_2", tags=("Ops",)),
+        fact("likes the colour of herons over the server room", "fact_3"),
+        fact("喜欢喝绿茶", "fact_4"),
+        fact("Café Müller schließt früh", "fact_5"),
+    ])  # fmt: skip
+    assert (await store.search_facts("which server is heron?", limit=5))[0].id == "fact_2"
+    assert [found.id for found in await store.search_facts("ops", limit=5)] == ["fact_2"]
+    assert [found.id for found in await store.search_facts("绿茶", limit=5)] == ["fact_4"]
+    assert [found.id for found in await store.search_facts("CAFE muller", limit=5)] == ["fact_5"]
+    assert list(await store.search_facts('" OR * NEAR( -', limit=5)) == []
+    assert list(await store.search_facts("", limit=5)) == []
+
+
+async def test_a_fact_that_was_changed_is_found_by_its_new_words_only(store: Store) -> None:
+    await store.put_facts([fact("lives in Oslo", "fact_1")])
+    await store.put_facts([fact("lives in Bergen", "fact_1", at_ms=9_000)])
+    assert list(await store.search_facts("Oslo", limit=5)) == []
+    found = await store.find_fact("fact_1")
+    assert found is not None
+    assert (found.text, found.created_ms, found.updated_ms) == ("lives in Bergen", 1_000, 9_000)
+    assert await store.delete_fact("fact_1") and not await store.delete_fact("fact_1")
+    assert list(await store.search_facts("Bergen", limit=5)) == []
+
+
+async def test_the_last_turns_can_be_read_without_the_first(store: Store) -> None:
+    await store.create_session(session())
+    for number in range(1, 8):
+        await store.start_turn(turn(f"turn_{number}"))
+    assert [t.number for t in await store.list_turns("sess_1", limit=3)] == [5, 6, 7]
+    assert [t.number for t in await store.list_turns("sess_1", before=5, limit=3)] == [2, 3, 4]
+    assert [t.number for t in await store.list_turns("sess_1", before=3)] == [1, 2]
+
+
 CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "create_session": lambda store: store.create_session(session()),
     "find_session": lambda store: store.find_session("sess_1"),
@@ -360,6 +445,13 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "find_turn": lambda store: store.find_turn("turn_1"),
     "list_turns": lambda store: store.list_turns("sess_1"),
     "read_events": lambda store: store.read_events("turn_1"),
+    "record_usage": lambda store: store.record_usage(used()),
+    "reserve": lambda store: reserved(store, 1.0),
+    "spent": lambda store: store.spent(),
+    "list_spent": lambda store: store.list_spent(),
+    "put_facts": lambda store: store.put_facts([fact("one")]),
+    "list_facts": lambda store: store.list_facts(limit=1),
+    "search_facts": lambda store: store.search_facts("one", limit=1),
 }
 
 

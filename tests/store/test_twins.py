@@ -17,9 +17,10 @@ from aish.ports import Store
 from aish.store.memory import MemoryStore
 from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
+from aish.types.facts import Fact, FactKind
 from aish.types.messages import AssistantMessage, user
 from aish.types.records import Document, SessionRecord, TurnRecord
-from aish.types.usage import Usage
+from aish.types.usage import Category, Reservation, Usage, UsageRecord
 
 sessions = st.sampled_from(["sess_a", "sess_b", "sess_c", ""])
 turns = st.sampled_from(["turn_a", "turn_b", "turn_c", "turn_d"])
@@ -100,6 +101,54 @@ class Twins(RuleBasedStateMachine):
         self.both(lambda store: store.find("kind", id))
         self.both(lambda store: store.list_documents("kind", owner=owner, limit=limit))
 
+    @rule(id=turns, session=sessions, at_ms=times, cost=st.none() | st.integers(0, 4).map(float), estimate=times)
+    def record_usage(self, id: str, session: str, at_ms: int, cost: float | None, estimate: int) -> None:
+        usage = Usage(at_ms, 2, cost=cost)
+        record = UsageRecord(id, at_ms, session, f"m{at_ms % 2}", Category.MAIN, usage, estimate)
+        self.both(lambda store: store.record_usage(record))
+
+    @rule(
+        id=turns, session=sessions, at_ms=times, lasts_ms=times, cost=st.integers(0, 4).map(float),
+        caps=st.tuples(*[st.none() | st.integers(0, 9).map(float)] * 2),
+    )  # fmt: skip
+    def reserve(
+        self, id: str, session: str, at_ms: int, lasts_ms: int, cost: float, caps: tuple[float | None, float | None]
+    ) -> None:
+        wanted = Reservation(id, at_ms, at_ms + 1 + lasts_ms, session, "m", Category.PROBE, cost)
+        self.both(lambda store: store.reserve(wanted, day_start_ms=2, day_cap=caps[0], session_cap=caps[1]))
+
+    @rule(id=turns)
+    def release(self, id: str) -> None:
+        self.both(lambda store: store.release(id))
+
+    @rule(session=sessions | st.none(), since_ms=times)
+    def read_spending(self, session: str | None, since_ms: int) -> None:
+        self.both(lambda store: store.spent(since_ms=since_ms, session=session))
+        self.both(lambda store: listed(store.list_spent(since_ms=since_ms, session=session)))
+
+    @rule(
+        facts=st.lists(
+            st.tuples(turns, times, texts, st.sampled_from(FactKind), st.lists(texts, max_size=2)), max_size=3
+        )
+    )
+    def put_facts(self, facts: list[tuple[str, int, str, FactKind, list[str]]]) -> None:
+        given = [Fact(id, text, at_ms, at_ms, kind, tuple(tags)) for id, at_ms, text, kind, tags in facts]
+        self.both(lambda store: store.put_facts(given))
+
+    @rule(id=turns)
+    def delete_fact(self, id: str) -> None:
+        self.both(lambda store: store.delete_fact(id))
+
+    @rule(id=turns, limit=st.integers(-1, 3), query=texts)
+    def read_facts(self, id: str, limit: int, query: str) -> None:
+        self.both(lambda store: store.find_fact(id))
+        self.both(lambda store: listed(store.list_facts(limit=limit)))
+        self.both(lambda store: ids_of(store.search_facts(query, limit=9)))
+
+    @rule()
+    def clear_facts(self) -> None:
+        self.both(lambda store: store.clear_facts())
+
     @rule(turn=turns, at_ms=times, text=texts)
     def finish_turn(self, turn: str, at_ms: int, text: str) -> None:
         messages = (user("q"), AssistantMessage(text))
@@ -118,11 +167,18 @@ class Twins(RuleBasedStateMachine):
     def look(self, session: str, limit: int, search: str) -> None:
         self.both(lambda store: listed(store.list_sessions(limit=limit, search=search)))
         self.both(lambda store: listed(store.list_turns(session)))
+        self.both(lambda store: listed(store.list_turns(session, before=limit, limit=limit)))
+        self.both(lambda store: listed(store.list_turns(session, limit=limit)))
         self.both(lambda store: store.find_session(session))
 
 
 async def listed(records: Awaitable[Any]) -> list[Any]:
     return list(await records)
+
+
+async def ids_of(facts: Awaitable[Any]) -> set[str]:
+    """Which match; the order among them is each store's own."""
+    return {fact.id for fact in await facts}
 
 
 async def outcome(call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:

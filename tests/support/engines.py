@@ -105,21 +105,25 @@ class Bench:
         store: Store | None = None,
         provider: Provider | None = None,
         redactor: Redactor | None = None,
+        others: Sequence[Provider] = (),
+        settings: dict[str, Any] | None = None,
         **router: Any,
     ) -> None:
+        """`others` are further providers, `settings` what the engine is told besides."""
         self.tools = tools or Tools()
         self.store = store or MemoryStore()
         self.scripted = ScriptedProvider("scripted", {"model": from_steps(steps or [[]])})
         self.clock = TickingClock()
         chosen = provider or self.scripted
         self.engine = Engine(
-            router=Router({chosen.name: chosen}, **router),
+            router=Router({one.name: one for one in (chosen, *others)}, **router),
             tools=self.tools,
             gate=gate or policy_gate(),
             store=self.store,
             clock=self.clock,
             owners=Owners(),
             redactor=redactor or Redactor(),
+            **(settings or {}),
         )
 
     def request(self, text: str = "hello", **fields: Any) -> TurnRequest:

@@ -34,12 +34,14 @@ Key = tuple[int, int]
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What a chat template adds: once, with a system message or without, to each message and to each call."""
+    """What a chat template adds: once, with a system message or without, to each message and to each call. A template
+    that knows no tools leaves the words of a call out: then `call_words` is 0."""
 
     with_system: float = 3.0
     without_system: float = 3.0
     each: float = 4.0
     call: float = 8.0
+    call_words: float = 1.0
 
 
 class TokenCounter:
@@ -73,9 +75,10 @@ class TokenCounter:
     def size(self, message: Message) -> float:
         """Of one message as it stands in a conversation."""
         frame = self._frame or Frame()
-        tokens = frame.each + sum(self._text_size(text) for text in texts_of(message))
+        tokens = frame.each + self._text_size(message.text)
         if isinstance(message, AssistantMessage):
-            tokens += frame.call * len(message.tool_calls)
+            words = sum(self._text_size(_written(call)) for call in message.tool_calls)
+            tokens += frame.call * len(message.tool_calls) + frame.call_words * words
         elif not isinstance(message, SystemMessage):
             tokens += IMAGE_TOKENS * sum(isinstance(part, ImagePart) for part in message.parts)
         return tokens
@@ -159,10 +162,17 @@ class TokenCounter:
         opened = await self._probe(opening) or bare + one
         longer = await self._probe((*opening, AssistantMessage(_PROBE), user(_PROBE))) or opened + 2 * one
         each = max(0.0, (longer - opened) / 2 - one)
-        called = await self._probe((*opening, *_CALL))
-        names = await self._provider.count_tokens(self._model, f"{_PROBE}{{}}") or 2
-        call = max(0.0, called - opened - names - one - 2 * each) if called else Frame().call
-        return Frame(opened - 2 * one - each, bare - one - each, each, call)
+        call, words = await self._learn_calls(opening, opened + one + 2 * each)
+        return Frame(opened - 2 * one - each, bare - one - each, each, call, words)
+
+    async def _learn_calls(self, opening: tuple[Message, ...], without: float) -> tuple[float, float]:
+        """What a call adds besides its words, and how many of its words are written at all."""
+        sizes = [await self._probe((*opening, *_exchange(call))) for call in _PROBE_CALLS]
+        words = [await self._provider.count_tokens(self._model, _written(call)) for call in _PROBE_CALLS]
+        if None in sizes or None in words or words[0] == words[1]:
+            return Frame().call, 1.0
+        share = min(1.0, max(0.0, (sizes[1] - sizes[0]) / (words[1] - words[0])))  # type: ignore[operator]
+        return max(0.0, sizes[0] - without - share * words[0]), share  # type: ignore[operator]
 
     async def _probe(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...] = ()) -> int | None:
         return await self._provider.count_prompt(StepRequest(self._model, messages, tools))
@@ -178,17 +188,25 @@ class TokenCounter:
 
 
 _PROBE = "hello"
-_CALL: tuple[Message, ...] = (
-    AssistantMessage("", (ToolCall("call_1", _PROBE, "{}"),)),
-    ToolMessage("call_1", _PROBE, user(_PROBE).parts),
+_PROBE_CALLS = (
+    ToolCall("call_1", _PROBE, '{"path": "a"}'),
+    ToolCall("call_1", _PROBE, '{"path": "the quick brown fox jumps over the lazy dog and is gone"}'),
 )
+
+
+def _exchange(call: ToolCall) -> tuple[Message, ...]:
+    return AssistantMessage("", (call,)), ToolMessage(call.id, call.name, user(_PROBE).parts)
 
 
 def texts_of(message: Message) -> tuple[str, ...]:
     """What of it is counted, piece by piece: the same pieces come again and again."""
     if isinstance(message, AssistantMessage) and message.tool_calls:
-        return (message.text, *(call.name + call.arguments for call in message.tool_calls))
+        return (message.text, *map(_written, message.tool_calls))
     return (message.text,)
+
+
+def _written(call: ToolCall) -> str:
+    return f"{call.name} {call.arguments}"
 
 
 def byte_length(text: str) -> int:
