@@ -35,8 +35,8 @@ from aish.types.usage import Usage
 
 EngineIn = Callable[[Path, Engine, Mapping[str, Toolset]], Engine]
 
-# A call and a short answer fit in this many times over; a small model that runs on is stopped.
-MAX_TOKENS = 512
+# A call or a short answer fits well; a small model that runs on is stopped.
+MAX_TOKENS = 256
 _MAX_KEPT_CHARS = 4000
 _MAX_KEPT_CALLS = 16
 _MENDABLE = (ResultStatus.BAD_ARGUMENTS, ResultStatus.SCHEMA, ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED)
