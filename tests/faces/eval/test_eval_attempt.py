@@ -12,7 +12,7 @@ import pytest
 
 from aish.engine.session import Engine
 from aish.errors import ProviderUnavailable
-from aish.faces.eval.attempt import How, attempt
+from aish.faces.eval.attempt import MAX_RETRIES, How, attempt
 from aish.faces.eval.cases import Case, Expectation, Final, World
 from aish.faces.eval.matching import ExpectedCall
 from aish.faces.eval.results import Result, Setting
@@ -78,6 +78,28 @@ async def test_a_wrong_call_is_wrong_and_says_why(said: Item, fault: str, reason
     result = await ask(Bench([said]), case())
     assert (result.outcome, result.right_tool, result.reason) == ("wrong", True, reason)
     assert [got.fault for got in result.calls] == [fault]
+
+
+MENDING = msgspec.structs.replace(HOW, setting=Setting("scripted:model", "native"))
+
+
+async def test_a_call_that_is_sent_back_may_be_made_again_and_the_last_one_counts() -> None:
+    steps: Sequence[Sequence[Item]] = ([call("subtract_it_all", '{"a": 1}')], [call("add", '{"a": 1}')])
+    result = await ask(Bench(*steps), case(), MENDING)
+    assert (result.outcome, result.rounds, result.retries) == ("right", 2, 1)
+    assert [got.name for got in result.calls] == ["add"]
+
+
+async def test_without_repair_the_first_answer_counts() -> None:
+    steps: Sequence[Sequence[Item]] = ([call("subtract_it_all", '{"a": 1}')], [call("add", '{"a": 1}')])
+    result = await ask(Bench(*steps), case())
+    assert (result.outcome, result.rounds) == ("wrong", 1)
+    assert [got.fault for got in result.calls] == ["no such tool"]
+
+
+async def test_a_model_that_never_mends_its_call_is_not_asked_for_ever() -> None:
+    result = await ask(Bench([call("subtract_it_all", "{}")]), case(), MENDING)
+    assert (result.outcome, result.rounds) == ("wrong", 1 + MAX_RETRIES)
 
 
 async def test_an_answer_where_a_call_was_wanted_is_wrong_and_kept() -> None:

@@ -37,6 +37,7 @@ EngineIn = Callable[[Path, Engine, Mapping[str, Toolset]], Engine]
 
 # A call or a short answer fits well; a small model that runs on is stopped.
 MAX_TOKENS = 256
+MAX_RETRIES = 2
 _MAX_KEPT_CHARS = 4000
 _MAX_KEPT_CALLS = 16
 _MENDABLE = (ResultStatus.BAD_ARGUMENTS, ResultStatus.SCHEMA, ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED)
@@ -58,6 +59,8 @@ class Heard:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
+        self._step: dict[str, tuple[str, str]] = {}  # calls of the latest step, by id
+        self._sent_back: set[str] = set()
         self.text: list[str] = []
         self.rounds = self.repairs = self.retries = 0
         self.usage = Usage()
@@ -69,12 +72,15 @@ class Heard:
                 self.text.append(text)
             case StepStarted():
                 self.rounds += 1
-                self.text = []  # the answer is what the last step says
+                self.text, self._step = [], {}  # the answer is what the last step says
             case ToolCallReady(name, arguments, repairs):
                 self.calls.append((name, arguments))
+                self._step[event.call] = (name, arguments)
                 self.repairs += len(repairs or ())
             case ToolResult(status=status, repairs=repairs):
-                self.retries += status in _MENDABLE
+                if status in _MENDABLE:
+                    self._sent_back.add(event.call)
+                    self.retries += 1
                 self.repairs += len(repairs or ())
             case Failed(kind=kind, message=message):
                 self.error = f"{kind}: {message}"
@@ -88,6 +94,12 @@ class Heard:
     @property
     def answer(self) -> str:
         return "".join(self.text)
+
+    @property
+    def final_calls(self) -> list[tuple[str, str]]:
+        """What it comes to in the end: the calls of the last step that were not sent back, or all if all were."""
+        kept = [call for id, call in self._step.items() if id not in self._sent_back]
+        return kept or list(self._step.values())
 
 
 async def attempt(case: Case, how: How, engine: Engine, engine_in: EngineIn) -> Result:
@@ -122,8 +134,15 @@ def _request(case: Case, how: How, messages: Sequence[Message]) -> TurnRequest:
         tool_mode=how.setting.mode,
         repair=how.setting.repair,
         sampling=sampling,
-        limits=Limits(wall_s=how.timeout_s),
+        limits=Limits(wall_s=how.timeout_s, max_steps=_max_steps(case, how)),
     )
+
+
+def _max_steps(case: Case, how: How) -> int:
+    """Without repair the first answer counts. With it, a call that is sent back may be made again."""
+    if case.expect.final is not None:
+        return Limits().max_steps
+    return 1 + MAX_RETRIES if how.setting.repair else 1
 
 
 async def _ask(engine: Engine, request: TurnRequest, heard: Heard) -> Transcript:
@@ -160,7 +179,7 @@ async def _in_scratch(case: Case, how: How, engine: Engine, engine_in: EngineIn,
 
 
 def _grade(expect: Expectation, heard: Heard) -> Grade:
-    return grade_calls(expect.calls, [Made(name, read_arguments(text), text) for name, text in heard.calls])
+    return grade_calls(expect.calls, [Made(name, read_arguments(text), text) for name, text in heard.final_calls])
 
 
 def read_arguments(text: str) -> dict[str, Any] | None:
@@ -186,9 +205,10 @@ def _fault(name: str, text: str, tools: Mapping[str, ToolSpec]) -> str:
 def _result(case: Case, how: How, heard: Heard, grade: Grade, seconds: float) -> Result:
     tools = {tool.name: tool for tool in case.tools}
     judged = case.expect.final is None
+    shown = heard.final_calls if judged else heard.calls
     calls = [
         GotCall(name, text[:_MAX_KEPT_CHARS], _fault(name, text, tools) if judged else "")
-        for name, text in heard.calls[:_MAX_KEPT_CALLS]
+        for name, text in shown[:_MAX_KEPT_CALLS]
     ]
     return Result(
         case=case.id,
