@@ -38,6 +38,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
     loaded_log: str = ""
+    ask_compiler: bool = False
     complete_with: tuple[str, ...] = ()
     because: str = ""
 
@@ -156,6 +157,7 @@ def server_spec(language: str, found: Found, root: Path, choice: Choice, limits:
         settings=_settings(server.settings, root, choice),
         options=server.options,
         loaded_log=server.loaded_log,
+        ask_compiler=server.ask_compiler,
         note="" if complete else server.because,
         limits=limits,
     )

@@ -83,7 +83,7 @@ class LspBackend:
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
         async def ask(session: Session) -> Answer[tuple[Problem, ...]]:
-            opened = await session.documents.sync(source)
+            opened = await session.documents.touch(source)
             uri = session.documents.uri(source.path)
             report = await diagnose(session.connection, uri, opened, timeout_s=wait_s)
             return self._reported(source, report.problems, fresh=report.fresh, settled=report.settled)

@@ -16,8 +16,11 @@ from aish.tools.ide.languages import Choice, Found, find_program, find_server, s
 from aish.tools.ide.lsp.server import LanguageServer, Session
 from aish.tools.ide.lsp.spec import ServerLimits
 from aish.tools.ide.news import News
-from aish.tools.ide.source import Source, load
+from aish.tools.ide.source import load
+from aish.tools.ide.watching import CHANGED, MADE
 from aish.tools.workspace import Workspace
+
+_MAX_OPENED = 32  # new files at once
 
 
 class Servers:
@@ -83,11 +86,15 @@ class Servers:
             self._news.forget(name)
             return
         changes = self._news.take(name)
-        if changes:
-            await session.documents.tell_changes(changes.items())
-            for path in changes:
-                if session.documents.find(path) is not None:
-                    await self._resync(session, path)
+        if not changes:
+            return
+        await session.documents.tell_changes(changes.items())
+        made = [path for path, kind in changes.items() if kind == MADE and session.connection.spec.wants(path)]
+        session.settled = session.settled and all(kind == CHANGED for kind in changes.values())
+        for path in changes:
+            # Some take a second to find a file that is new; one that is open they know at once.
+            if session.documents.find(path) is not None or path in made[:_MAX_OPENED]:
+                await self._resync(session, path)
 
     async def _resync(self, session: Session, path: str) -> None:
         try:
@@ -96,15 +103,6 @@ class Servers:
             await session.documents.close(path)
         else:
             await session.documents.sync(source)
-
-
-def load_changed(space: Workspace, source: Source) -> Source:
-    """The same file as it is now; the one given if it cannot be read any more."""
-    try:
-        now = load(space, source.path)
-    except ToolError:
-        return source
-    return source if now.hash == source.hash else now
 
 
 def _is_watched(name: str) -> bool:

@@ -18,6 +18,7 @@ from aish.tools.ide.lsp.answers import WireProblem, decoded, problems
 from aish.tools.ide.lsp.connection import Connection
 from aish.tools.ide.lsp.documents import Opened
 from aish.tools.ide.lsp.inbox import PULL, Pushed
+from aish.tools.ide.lsp.tsserver import ask_compiler
 
 # After a push without a version. An empty one is often only the first of two.
 SETTLE_S = 0.4
@@ -44,6 +45,9 @@ async def diagnose(connection: Connection, uri: str, opened: Opened, *, timeout_
 
 async def _first(connection: Connection, uri: str, opened: Opened, timeout_s: float) -> Report:
     inbox = connection.inbox
+    if connection.spec.ask_compiler:
+        found = await ask_compiler(connection, uri, timeout_s=timeout_s)
+        return Report(found, fresh=True, settled=True)
     while True:
         if connection.can(PULL):
             return await _pull(connection, uri, timeout_s)

@@ -25,12 +25,14 @@ class Opened(msgspec.Struct, frozen=True):
     version: int
     hash: str
     pushes: int
+    disk: int = 0  # how often the disk had changed by then
 
 
 class Documents:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._open: dict[str, Opened] = {}
+        self._disk = 0
 
     def uri(self, path: str) -> str:
         return uri_of(self._connection.spec.root, path)
@@ -51,6 +53,16 @@ class Documents:
         self._open[source.path] = known  # last: the one used last
         return known
 
+    async def touch(self, source: Source) -> Opened:
+        """The same, and the text is sent anew if other files changed since: who only pushes looks at it again."""
+        known = await self.sync(source)
+        if known.disk == self._disk:
+            return known
+        # To clangd: other files that this one includes may be others now.
+        again = {"contentChanges": [{"text": source.text}], "forceRebuild": True}
+        self._open[source.path] = known = await self._tell("didChange", source, known.version + 1, {}, again)
+        return known
+
     async def close(self, path: str) -> None:
         if self._open.pop(path, None) is not None:
             await self._connection.notify("textDocument/didClose", {"textDocument": {"uri": self.uri(path)}})
@@ -64,17 +76,14 @@ class Documents:
             if kind == 3:
                 await self.close(path)
         for start in range(0, len(events), _MAX_EVENTS):
+            self._disk += 1
             batch = {"changes": events[start : start + _MAX_EVENTS]}
             await self._connection.notify("workspace/didChangeWatchedFiles", batch)
-
-    def stale(self) -> list[str]:
-        """Open paths, whose text on disk may be another by now."""
-        return list(self._open)
 
     async def _tell(
         self, method: str, source: Source, version: int, document: dict[str, Any], rest: dict[str, Any]
     ) -> Opened:
-        opened = Opened(version, source.hash, self._connection.inbox.pushes)
+        opened = Opened(version, source.hash, self._connection.inbox.pushes, self._disk)
         identity = {"uri": self.uri(source.path), "version": version, **document}
         await self._connection.notify(f"textDocument/{method}", {"textDocument": identity, **rest})
         return opened

@@ -66,6 +66,8 @@ class LanguageServer:
         life = self._life
         if life is None:
             return
+        if self._ready is not None and not self._ready.done():
+            life.cancel()  # it is still starting, and owes nobody a farewell
         await asyncio.wait({life}, timeout=3 * self.spec.limits.close_wait_s + 5)
         if not life.done():
             life.cancel()

@@ -35,6 +35,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
     loaded_log: str = ""  # what its log says once it knows all files of the project; "" where it does not say
+    ask_compiler: bool = False  # diagnostics come from the compiler behind it (see `tsserver`)
     note: str = ""  # why its answers may be incomplete in this project
     limits: ServerLimits = ServerLimits()
 

@@ -87,12 +87,14 @@ def _expression(text: str) -> Matcher:
 
 def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> Found:
     places: list[Place] = []
+    complete = True
     for path in files(space, below=query.below):
         if stop.is_set() or len(places) >= MAX_MATCHES:
-            return Found(tuple(places[:MAX_MATCHES]), complete=False, by="aish")
+            complete = False
+            break
         if matches_glob(path, query.glob):
             places += _in_file(space, path, matches)
-    return Found(tuple(places[:MAX_MATCHES]), complete=len(places) <= MAX_MATCHES, by="aish")
+    return Found(tuple(sorted(places)[:MAX_MATCHES]), complete and len(places) <= MAX_MATCHES, by="aish")
 
 
 def _read_again(space: Workspace, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:

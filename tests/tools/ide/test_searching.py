@@ -1,0 +1,131 @@
+"""Search: the same by ripgrep and by our own walk, ignoring what git ignores, bounded."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aish.errors import ToolError
+from aish.tools.ide.searching.search import MAX_MATCHES, Query, search
+from aish.tools.ide.searching.walking import files
+from aish.tools.workspace import Workspace
+
+RIPGREP = shutil.which("rg")
+
+
+@pytest.fixture
+def space(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    made = Workspace(root)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["ripgrep", "aish"])
+def by(request):
+    if request.param == "ripgrep" and RIPGREP is None:
+        pytest.skip("ripgrep is not installed here: apt-get install ripgrep")
+    return request.param
+
+
+def write(space: Workspace, **texts: str) -> None:
+    for name, text in texts.items():
+        path = space.root / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def find(space: Workspace, by: str, pattern: str, **query) -> list[tuple[str, int]]:
+    path = str(Path(RIPGREP).parent) if by == "ripgrep" else ""
+    found = await search(space, Query(pattern, **query), search_path=path)
+    assert found.by == by
+    return [(place.path, place.line) for place in found.places]
+
+
+async def test_lines_are_found_by_text_with_their_files_and_numbers(space, by):
+    write(space, a_dot_py="one\ntwo (x)\n", sub__b_dot_py="two (x)\n")
+    assert await find(space, by, "two (x)") == [("a.py", 2), ("sub/b.py", 1)]
+
+
+async def test_an_expression_is_one_only_when_it_is_said_to_be(space, by):
+    write(space, a_dot_py="abc\na.c\n")
+    assert await find(space, by, "a.c") == [("a.py", 2)]
+    assert await find(space, by, "a.c", regex=True) == [("a.py", 1), ("a.py", 2)]
+    assert await find(space, by, "A.C", regex=True, ignore_case=True) == [("a.py", 1), ("a.py", 2)]
+    assert await find(space, by, "ABC", ignore_case=True) == [("a.py", 1)]
+
+
+async def test_a_broken_expression_says_how_to_mend_it(space, by):
+    with pytest.raises(ToolError, match="no regular expression; escape"):
+        await find(space, by, "f(", regex=True)
+
+
+async def test_an_expression_made_to_take_for_ever_does_not(space, by):
+    write(space, a_dot_py="a" * 5000 + "!\n")
+    assert await find(space, by, "(a+)+$", regex=True) == []
+
+
+async def test_globs_and_folders_narrow_it(space, by):
+    write(space, a_dot_py="x\n", a_dot_ts="x\n", src__b_dot_py="x\n", src__deep__c_dot_py="x\n", src__d_dot_ts="x\n")
+    assert await find(space, by, "x", glob="*.py") == [("a.py", 1), ("src/b.py", 1), ("src/deep/c.py", 1)]
+    assert await find(space, by, "x", below="src") == [("src/b.py", 1), ("src/d.ts", 1), ("src/deep/c.py", 1)]
+    assert await find(space, by, "x", below="src", glob="*.ts") == [("src/d.ts", 1)]
+
+
+async def test_binary_files_and_version_control_are_passed_over(space, by):
+    write(space, a_dot_py="needle\n", _dot_git__config="needle\n", _dot_hidden__h_dot_py="needle\n")
+    (space.root / "b.bin").write_bytes(b"\0\1needle\n")
+    assert await find(space, by, "needle") == [(".hidden/h.py", 1), ("a.py", 1)]
+
+
+async def test_what_a_link_leads_to_is_not_searched(space, by, tmp_path):
+    (tmp_path / "secret.txt").write_text("needle\n")
+    (space.root / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (space.root / "folder").symlink_to(tmp_path)
+    assert await find(space, by, "needle") == []
+
+
+async def test_more_matches_than_anyone_reads_are_counted_no_further(space, by):
+    write(space, a_dot_txt="x\n" * (MAX_MATCHES + 500))
+    path = str(Path(RIPGREP).parent) if by == "ripgrep" else ""
+    found = await search(space, Query("x"), search_path=path)
+    assert len(found.places) == MAX_MATCHES
+    assert not found.complete
+
+
+async def test_a_pattern_that_begins_like_an_option_is_a_pattern(space, by):
+    write(space, a_dot_py="--files x\n")
+    assert await find(space, by, "--files") == [("a.py", 1)]
+
+
+IGNORES = {
+    ".gitignore": (
+        "*.log\nbuild/\n/only_top.py\n!keep.log\ndocs/*.txt\n**/gen/**\n# a comment\n\\#odd\nsp\\ ace\n[ab]x.py\n"
+    ),
+    "sub/.gitignore": "*.py\n!good.py\n/here\n",
+}
+PATHS = (
+    "a.log", "keep.log", "deep/b.log", "deep/keep.log", "build/x.py", "deep/build/y.py", "buildx/z.py", "only_top.py",
+    "deep/only_top.py", "docs/a.txt", "docs/more/b.txt", "x/gen/f.py", "gen/g.py", "#odd", "sp ace", "ax.py", "bx.py",
+    "cx.py", "sub/bad.py", "sub/good.py", "sub/deep/bad.py", "sub/here", "sub/deep/here", "plain.txt",
+)  # fmt: skip
+
+
+def test_what_is_ignored_is_what_git_ignores(space):
+    for name in PATHS:
+        path = space.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    for name, text in IGNORES.items():
+        (space.root / name).write_text(text)
+    git = ["git", "-C", str(space.root)]
+    subprocess.run([*git, "init", "-q"], check=True, timeout=30)
+    listed = subprocess.run(
+        [*git, "ls-files", "-z", "--others", "--exclude-standard"], check=True, timeout=30, capture_output=True
+    )
+    theirs = {name for name in listed.stdout.decode().split("\0") if name}
+    assert set(files(space)) == theirs

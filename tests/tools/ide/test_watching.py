@@ -1,0 +1,127 @@
+"""What changed on disk, seen by the kernel and seen by looking."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from aish.tools.ide.news import News
+from aish.tools.ide.watching import CHANGED, MADE, REMOVED, KernelWatch, LookingWatch
+
+
+def is_python(name: str) -> bool:
+    return name.endswith(".py")
+
+
+@pytest.fixture(params=["kernel", "looking"])
+def watched(request, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.py").write_text("a")
+    (tmp_path / "sub" / "b.py").write_text("b")
+    if request.param == "kernel":
+        made = KernelWatch(tmp_path, is_python)
+    else:
+        made = LookingWatch(tmp_path, is_python, every_s=0)
+    yield tmp_path, made
+    made.close()
+
+
+def test_nothing_changed_is_nothing(watched):
+    _, watch = watched
+    assert watch.changes() == {}
+
+
+def test_a_write_a_new_file_and_a_removal_are_told_apart_and_told_once(watched):
+    root, watch = watched
+    (root / "a.py").write_text("another")
+    (root / "sub" / "c.py").write_text("new")
+    (root / "sub" / "b.py").unlink()
+    assert watch.changes() == {"a.py": CHANGED, "sub/c.py": MADE, "sub/b.py": REMOVED}
+    assert watch.changes() == {}
+
+
+def test_a_file_replaced_by_renaming_has_changed(watched):
+    root, watch = watched
+    (root / "staged.tmp").write_text("replaced")
+    (root / "staged.tmp").rename(root / "a.py")
+    assert watch.changes() == {"a.py": CHANGED}
+
+
+def test_new_folders_are_watched_with_what_is_in_them(watched):
+    root, watch = watched
+    (root / "new" / "deep").mkdir(parents=True)
+    (root / "new" / "deep" / "d.py").write_text("d")
+    assert watch.changes() == {"new/deep/d.py": MADE}
+    (root / "new" / "deep" / "d.py").write_text("more")
+    assert watch.changes() == {"new/deep/d.py": CHANGED}
+
+
+def test_a_folder_that_goes_takes_its_files_along(watched):
+    root, watch = watched
+    shutil.rmtree(root / "sub")
+    assert watch.changes() == {"sub/b.py": REMOVED}
+
+
+def test_a_folder_that_is_moved_away_takes_its_files_along(watched, tmp_path_factory):
+    root, watch = watched
+    (root / "sub").rename(tmp_path_factory.mktemp("elsewhere") / "sub")
+    assert watch.changes() == {"sub/b.py": REMOVED}
+
+
+def test_folders_that_are_never_source_are_not_watched(watched):
+    root, watch = watched
+    (root / "node_modules").mkdir()
+    (root / "node_modules" / "x.py").write_text("x")
+    (root / "notes.txt").write_text("not wanted")
+    assert watch.changes() == {}
+
+
+def test_links_are_not_followed(watched, tmp_path_factory):
+    root, watch = watched
+    outside = tmp_path_factory.mktemp("outside")
+    (root / "link").symlink_to(outside)
+    (outside / "x.py").write_text("x")
+    assert watch.changes() == {}
+
+
+def test_made_and_then_changed_is_made_and_removed_and_made_again_is_changed(watched):
+    root, watch = watched
+    (root / "n.py").write_text("1")
+    (root / "n.py").write_text("2")
+    (root / "a.py").unlink()
+    (root / "a.py").write_text("again")
+    assert watch.changes() == {"n.py": MADE, "a.py": CHANGED}
+
+
+def test_more_changes_than_the_kernel_counts_are_all_found(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text("a")
+    watch = KernelWatch(tmp_path, is_python)
+    overflow = watch._events
+    monkeypatch.setattr(watch, "_events", lambda data: [*overflow(data), (None, 0x4000, "")])
+    (tmp_path / "b.py").write_text("b")
+    found = watch.changes()
+    watch.close()
+    assert found.keys() == {"a.py", "b.py"}
+
+
+def test_each_listener_hears_everything_since_it_last_asked(tmp_path):
+    (tmp_path / "a.py").write_text("a")
+    news = News(tmp_path, is_python)
+    news.forget("one")
+    news.forget("two")
+    (tmp_path / "a.py").write_text("b")
+    assert news.take("one") == {"a.py": CHANGED}
+    (tmp_path / "c.py").write_text("c")
+    assert news.take("one") == {"c.py": MADE}
+    assert news.take("two") == {"a.py": CHANGED, "c.py": MADE}
+    assert news.take("two") == {}
+    news.close()
+
+
+def test_a_listener_that_starts_late_hears_only_what_comes_after(tmp_path):
+    news = News(tmp_path, is_python)
+    (tmp_path / "a.py").write_text("a")
+    news.forget("late")
+    assert news.take("late") == {}
+    news.close()
