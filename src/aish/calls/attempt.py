@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NoReturn
 
 import msgspec
@@ -69,6 +70,15 @@ class Tools:
     def is_name(self, name: str) -> bool:
         return self.meant(name) is not None
 
+    @cached_property
+    def line_starts(self) -> frozenset[str]:
+        """What a line that is a Python call begins with."""
+        dotted = (name.replace("__", ".", 1) for name in self.schemas)
+        return frozenset({"print", "default_api.", *self.schemas, *dotted})
+
+    def begins_line(self, word: str) -> bool:
+        return word in self.line_starts or (word.startswith("default_api.") and self.is_name(word))
+
 
 class Attempt:
     """`final`: no more text comes. `whole`: and what there is was ended by the model itself, not cut off."""
@@ -95,13 +105,14 @@ class Attempt:
 
     def take(self, *marks: str) -> str:
         """The mark that stands here, and past it; "" if none does."""
+        longest = max(map(len, marks))
+        rest = self.text[self.pos : self.pos + longest]
+        if not self.final and len(rest) < longest and any(rest != mark and mark.startswith(rest) for mark in marks):
+            raise NeedMore
         for mark in marks:
-            if self.text.startswith(mark, self.pos):
+            if rest.startswith(mark):
                 self.pos += len(mark)
                 return mark
-        rest = self.text[self.pos :]
-        if not self.final and any(mark.startswith(rest) for mark in marks):
-            raise NeedMore
         return ""
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:

@@ -19,6 +19,7 @@ _SPACE = re.compile(rf"(?:[\s{INVISIBLE}]+|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*", re
 _OPEN_COMMENT = re.compile(r"(?:#|//)[^\n]*\Z|/\*(?:(?!\*/).)*\Z|/\Z", re.S)
 _WORD = re.compile(r"[^\W\d]\w*")
 _SCALAR = re.compile(r"[\w.+-]+")
+_REST_OF_LINE = re.compile(r"[ \t\r;)]*")
 _CALLEE = re.compile(r"[^\W\d][\w.]*")
 _MORE_OF_IT = frozenset("\"'“")
 
@@ -46,10 +47,37 @@ def bare_list(attempt: Attempt) -> None:
         if attempt.text[callee.end() : callee.end() + 1] != "(":
             raise NotACall
         attempt.pos = start
-        text, _ = attempt.json()
-        attempt.calls += python_calls(text[1:-1])
+        text, sure = attempt.json()
+        if not (sure or text.endswith("]")):
+            raise NotACall
+        attempt.calls += python_calls(text[1:-1] if text.endswith("]") else text[1:])
     else:
         raise NotACall
+
+
+def python_line(attempt: Attempt) -> None:
+    """A line that is a call and nothing else: `name(key=value)`, or that within `print(…)`."""
+    word = _CALLEE.match(attempt.text)
+    if word is None:
+        raise NotACall
+    is_open = word.end() == len(attempt.text) and not attempt.final
+    if is_open and any(name.startswith(word[0]) for name in attempt.tools.line_starts):
+        raise NeedMore
+    if attempt.text[word.end() : word.end() + 1] != "(" or not attempt.tools.begins_line(word[0]):
+        raise NotACall(len(word[0]))
+    attempt.pos = word.end()
+    attempt.json()
+    rest = attempt.match(_REST_OF_LINE)
+    if rest is None or not (rest.end() == len(attempt.text) or attempt.text[rest.end()] == "\n"):
+        raise NotACall(len(word[0]))
+    try:
+        calls = python_calls(attempt.text[: rest.end()])
+    except NotACall:
+        raise NotACall(len(word[0])) from None
+    if not all(attempt.tools.begins_line(call.name) for call in calls):
+        raise NotACall(len(word[0]))
+    attempt.calls += calls
+    attempt.pos = rest.end()
 
 
 def python_calls(text: str) -> list[Written]:

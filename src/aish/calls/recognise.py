@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from aish.calls.attempt import Attempt, Found, NeedMore, NotACall, Tools
-from aish.calls.bare import bare_list, bare_object, python_calls
+from aish.calls.bare import bare_list, bare_object, python_calls, python_line
 from aish.calls.envelope import Written
 from aish.calls.tagged import STARTS, function_tag, tagged
 from aish.types.tools import JsonSchema
@@ -22,7 +23,7 @@ from aish.types.tools import JsonSchema
 # Arguments may hold a whole file; a model in a loop must not hold everything.
 MAX_HELD_CHARS = 1024 * 1024
 _TAIL_CHARS = 64  # longer than any mark, which may lie across two pieces
-_TRIGGER = re.compile(r"[<\[{`]")
+_MARKS = "<[{`"
 _BACKTICKS = re.compile(r"`+")
 _FENCE_INFO = re.compile(r"[\w+.-]*")
 _JSON_FENCES = frozenset({
@@ -44,10 +45,20 @@ class Recogniser:
         self._waits: NeedMore | None = None
         self._literal = ""  # the mark that ends the code we are in
         self._whole = False
+        # A line may be a Python call: at the start of one, what the names begin with is a trigger, too.
+        firsts = "".join(sorted({re.escape(name[0]) for name in self._tools.line_starts if name}))
+        self._trigger = _trigger_for(firsts)
+        self._first = re.compile(f"[{firsts}]")
+        self._at_line_start = True
 
     def passes(self, text: str) -> bool:
         """Whether the text can be handed on as it is: nearly always, and without a call of `feed`."""
-        return self._waits is None and not self._literal and _TRIGGER.search(text) is None
+        if self._waits is not None or self._literal or self._trigger.search(text) is not None:
+            return False
+        if self._at_line_start and self._first.match(text) is not None:
+            return False
+        self._at_line_start = text[-1:] == "\n" or (self._at_line_start and not text)
+        return True
 
     @property
     def is_holding(self) -> bool:
@@ -93,13 +104,23 @@ class Recogniser:
             if self._literal:
                 pos = self._pass_literal(text, pos, pieces, final=final)
                 continue
-            trigger = _TRIGGER.search(text, pos)
-            start = trigger.start() if trigger else len(text)
+            start = self._next_trigger(text, pos)
             _add_text(pieces, text[pos:start])
             if start == len(text):
                 break
             pos = self._try(text, start, pieces, final=final)
+        if self._waits is None and text:
+            self._at_line_start = text[-1] == "\n"
         return pieces
+
+    def _next_trigger(self, text: str, pos: int) -> int:
+        at_line_start = text[pos - 1] == "\n" if pos else self._at_line_start
+        if at_line_start and self._first.match(text, pos):
+            return pos
+        trigger = self._trigger.search(text, pos)
+        if trigger is None:
+            return len(text)
+        return trigger.start() + 1 if trigger[0] == "\n" else trigger.start()
 
     def _try(self, text: str, start: int, pieces: list[Piece], *, final: bool) -> int:
         """Where to go on after what begins here."""
@@ -112,6 +133,7 @@ class Recogniser:
             return start + plain.skip
         except NeedMore as waits:
             self._hold(candidate, waits)
+            self._at_line_start = candidate[0] not in _MARKS
             return len(text)
         pieces += found.calls
         return start + found.end
@@ -139,6 +161,11 @@ class Recogniser:
         return len(text)
 
 
+@lru_cache(maxsize=64)
+def _trigger_for(firsts: str) -> re.Pattern[str]:
+    return re.compile(rf"[<\[{{`]|\n(?=[{firsts}])")
+
+
 def _add_text(pieces: list[Piece], text: str) -> None:
     if not text:
         return
@@ -151,6 +178,9 @@ def _add_text(pieces: list[Piece], text: str) -> None:
 def _attempt(attempt: Attempt) -> Found:
     """Reads what begins at the start of the text. Raises NotACall or NeedMore."""
     text = attempt.text
+    if text[0] not in _MARKS:
+        python_line(attempt)
+        return attempt.found()
     if text[0] == "`":
         return _fence(attempt)
     if text[0] == "{":

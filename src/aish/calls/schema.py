@@ -101,13 +101,16 @@ def simplified_tools(tools: tuple[ToolSpec, ...], profile: Profile) -> tuple[Too
 def _any_object_if_bad(schema: Any, profile: Profile) -> JsonSchema:
     try:
         if len(msgspec.json.encode(schema)) > MAX_SCHEMA_CHARS:
-            return {"type": "object"}
-        result = _Simplifier(schema, profile).simplify(schema)
+            result: JsonSchema = {}
+        else:
+            result = _Simplifier(schema, profile).simplify(schema)
     except (_TooLarge, RecursionError, TypeError, ValueError, AttributeError):
-        return {"type": "object"}
+        result = {}
     if result.get("type", "object") != "object":
-        return {"type": "object"}
-    return {**result, "type": "object", "properties": result.get("properties", {})}
+        result = {}
+    # Some servers want it to be there; to a grammar it would say that there are none.
+    listed = {"properties": {}} if profile.texts and "properties" not in result else {}
+    return {"type": "object", **result, **listed}
 
 
 class _TooLarge(Exception):

@@ -51,7 +51,7 @@ _INNER = (
     "</tool_call>", "[TOOL_CALLS]", "```json", "```", ",", ";", "}", "]",
 )  # fmt: skip
 _ARGUMENTS_FOLLOW = ("[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>")
-_NAME = re.compile(r"[^\W\d][\w.-]*(?::\d+)?")
+_NAME = re.compile(r"[^\W\d][\w.-]*(?::\d*)?")
 _FUNCTION_NAME = re.compile(r"<function=\s*[\"']?([^\s<>\"'{]{1,128})[\"']?\s*>")
 _PARAMETER = re.compile(r"<parameter=\s*[\"']?([^\s<>\"']{1,128})[\"']?\s*>")
 _PARAMETER_END = re.compile(r"</parameter>|(?=<parameter=)|(?=</function>)|(?=</tool_call>)")
@@ -188,6 +188,8 @@ def _keys_and_values(attempt: Attempt, name: str, start: int, closers: tuple[str
             return _broken(attempt, name, start)
         raw[key[1].strip()] = attempt.text[key.end() : end]
         attempt.pos = end + len("</arg_value>")
+    if attempt.pos == len(attempt.text) and not attempt.whole:
+        return _broken(attempt, name, start)  # more arguments may have been to come
     if not raw and not attempt.tools.is_name(name):
         return False
     attempt.calls.append(Written(name, _typed(attempt, name, raw)))

@@ -1,0 +1,194 @@
+"""Arguments: what is mended, and what is not because it would be a guess."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aish.calls.mend import BadArguments, mend
+from aish.calls.near import find_near
+from aish.types.tools import Effect, Repair, RepairKind, ToolSpec
+
+TEXT: dict[str, Any] = {"type": "string"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": TEXT,
+        "days": {"type": "integer"},
+        "share": {"type": "number"},
+        "online": {"type": "boolean"},
+        "unit": {"enum": ["celsius", "fahrenheit"]},
+        "guests": {"type": "array", "items": TEXT},
+        "where": {"type": "object", "properties": {"lat": {"type": "number"}, "lon": {"type": "number"}}},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "level": {"$ref": "#/$defs/level"},
+    },
+    "required": ["city"],
+    "additionalProperties": False,
+    "$defs": {"level": {"type": "integer", "enum": [1, 2, 3]}},
+}
+
+
+def tool(schema: Any = None, name: str = "look") -> ToolSpec:
+    return ToolSpec(name, "", SCHEMA if schema is None else schema, Effect.READ, "test")
+
+
+MENDED = {
+    "trailing comma": ('{"city": "Rome",}', {"city": "Rome"}, RepairKind.COMMA),
+    "single quotes": ("{'city': 'L\\'Aquila \"x\"'}", {"city": "L'Aquila \"x\""}, RepairKind.QUOTES),
+    "python literals": ('{"city": "Rome", "online": True}', {"city": "Rome", "online": True}, RepairKind.LITERAL),
+    "raw newline": ('{"city": "Ro\nme"}', {"city": "Ro\nme"}, RepairKind.NEWLINE),
+    "comment": ('{"city": "Rome" // the city\n}', {"city": "Rome"}, RepairKind.COMMENT),
+    "bare key": ('{city: "Rome"}', {"city": "Rome"}, RepairKind.BARE_WORD),
+    "equals sign": ('{"city" = "Rome"}', {"city": "Rome"}, RepairKind.SEPARATOR),
+    "lost bracket": ('{"city": "Rome"', {"city": "Rome"}, RepairKind.BRACKET),
+    "prose": ('Here you are: {"city": "Rome"} Bye.', {"city": "Rome"}, RepairKind.SURROUNDINGS),
+    "fence": ('```json\n{"city": "Rome"}\n```', {"city": "Rome"}, RepairKind.SURROUNDINGS),
+    "doubled encoding": ('"{\\"city\\": \\"Rome\\"}"', {"city": "Rome"}, RepairKind.ENCODING),
+    "wrapper": ('{"arguments": {"city": "Rome"}}', {"city": "Rome"}, RepairKind.WRAPPER),
+    "wrapper with name": ('{"name": "look", "arguments": {"city": "Rome"}}', {"city": "Rome"}, RepairKind.WRAPPER),
+    "wrapper by name": ('{"look": {"city": "Rome"}}', {"city": "Rome"}, RepairKind.WRAPPER),
+    "number in quotes": ('{"city": "Rome", "days": "3"}', {"city": "Rome", "days": 3}, RepairKind.TYPE),
+    "whole float": ('{"city": "Rome", "days": "3.0"}', {"city": "Rome", "days": 3}, RepairKind.TYPE),
+    "share in quotes": ('{"city": "Rome", "share": "0.25"}', {"city": "Rome", "share": 0.25}, RepairKind.TYPE),
+    "truth in quotes": ('{"city": "Rome", "online": "True"}', {"city": "Rome", "online": True}, RepairKind.TYPE),
+    "number for text": ('{"city": 7}', {"city": "7"}, RepairKind.TYPE),
+    "lone value": ('{"city": "Rome", "guests": "Ann"}', {"city": "Rome", "guests": ["Ann"]}, RepairKind.LIST),
+    "list of one": ('{"city": ["Rome"]}', {"city": "Rome"}, RepairKind.LIST),
+    "encoded list": ('{"city": "Rome", "guests": "[\\"A\\"]"}', {"city": "Rome", "guests": ["A"]}, RepairKind.ENCODING),
+    "null for optional": ('{"city": "Rome", "days": null}', {"city": "Rome"}, RepairKind.NULL),
+    "case of a choice": ('{"city": "Rome", "unit": "Celsius"}', {"city": "Rome", "unit": "celsius"}, RepairKind.ENUM),
+    "by reference": ('{"city": "Rome", "level": "2"}', {"city": "Rome", "level": 2}, RepairKind.ENUM),
+    "either": ('{"city": "Rome", "either": "5"}', {"city": "Rome", "either": 5}, RepairKind.TYPE),
+    "misspelt": ('{"ctiy": "Rome"}', {"city": "Rome"}, RepairKind.ARGUMENT_NAME),
+    "misspelt too": ('{"city": "Rome", "guest": ["A"]}', {"city": "Rome", "guests": ["A"]}, RepairKind.ARGUMENT_NAME),
+    "nested": ('{"city": "Rome", "where": {"lat": "1.5"}}', {"city": "Rome", "where": {"lat": 1.5}}, RepairKind.TYPE),
+}  # fmt: skip
+
+REFUSED = {
+    "cut in a text": '{"city": "Ro',
+    "cut in a number": '{"city": "Rome", "days": 1',
+    "cut after a key": '{"city":',
+    "two objects": '{"city": "Rome"}{"city": "Oslo"}',
+    "closed too early": '{"city": "Rome"}, "days": 3}',
+    "key twice": '{"city": "Rome", "city": "Oslo"}',
+    "quotes inside": '{"city": "the "big" city", "days": "x" y}',
+    "nothing of ours": "Rome, please",
+    "unknown word": '{"city": New York}',
+    "backslashes that may be escapes": '{"city": "C:\\data\\new"}',
+    "bracket lost somewhere": '{"city": "Rome", "where": {"lat": 1, "city": "x"}',
+}
+
+UNFIT = {
+    "text for a number": '{"city": "Rome", "days": "three"}',
+    "part of a number": '{"city": "Rome", "days": 2.5}',
+    "several in words": '{"city": "Rome", "guests": "Ann, Bob"}',
+    "null for required": '{"city": null}',
+    "no such choice": '{"city": "Rome", "unit": "kelvin"}',
+    "missing": "{}",
+    "nothing like it": '{"city": "Rome", "zzz": 1}',
+    "truth for text": '{"city": true}',
+}
+
+
+@pytest.mark.parametrize(("text", "arguments", "kind"), MENDED.values(), ids=MENDED)
+def test_what_can_mean_only_one_thing_is_mended_and_recorded(text: str, arguments: Any, kind: RepairKind):
+    mended = mend(text, tool())
+    assert (mended.arguments, mended.errors) == (arguments, ())
+    assert kind in [repair.kind for repair in mended.repairs]
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+def test_what_is_cut_or_ambiguous_is_refused_in_words(text: str):
+    with pytest.raises(BadArguments, match=r"\w+ \w+"):
+        mend(text, tool())
+
+
+@pytest.mark.parametrize("text", UNFIT.values(), ids=UNFIT)
+def test_a_value_that_does_not_fit_is_named_and_never_replaced(text: str):
+    assert mend(text, tool()).errors
+
+
+@pytest.mark.parametrize("text", [text for text, _, _ in MENDED.values()], ids=list(MENDED))
+def test_without_repair_nothing_is_mended(text: str):
+    try:
+        mended = mend(text, tool(), repair=False)
+    except BadArguments:
+        return
+    assert mended.errors
+    assert mended.repairs == ()
+
+
+def test_a_repair_says_where_and_from_what_to_what():
+    mended = mend('{"city": "Rome", "where": {"lat": "1.5"}}', tool())
+    assert mended.repairs == (Repair(RepairKind.TYPE, "where/lat", "1.5", "1.5"),)
+
+
+def test_two_absent_arguments_that_are_equally_near_are_not_guessed_between():
+    schema = {"type": "object", "properties": {"start_day": TEXT, "start_bay": TEXT}}
+    assert "did you mean" in mend('{"start_gay": "x"}', tool(schema)).errors[0]
+
+
+def test_more_arguments_than_are_declared_are_left_alone_where_they_are_welcome():
+    schema = {"type": "object", "properties": {"city": TEXT}, "additionalProperties": True}
+    assert mend('{"ctiy": "Rome"}', tool(schema)).arguments == {"ctiy": "Rome"}
+
+
+def test_a_wrapper_that_the_schema_knows_is_an_argument():
+    schema = {"type": "object", "properties": {"input": {"type": "object"}}}
+    assert mend('{"input": {"x": 1}}', tool(schema)).arguments == {"input": {"x": 1}}
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=5))
+def test_good_arguments_are_what_they_were(arguments: dict[str, Any]):
+    mended = mend(msgspec.json.encode(arguments).decode(), tool({"type": "object"}))
+    assert (mended.arguments, mended.repairs) == (arguments, ())
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused(text: str):
+    try:
+        assert isinstance(mend(text, tool()).arguments, dict)
+    except BadArguments as exc:
+        assert str(exc)
+
+
+NAMES = ["runtime__add", "runtime__echo", "files__read", "files__write", "set_user", "lock_door", "read_v1"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("runtime__add", "runtime__add"),
+        ("runtime.add", "runtime__add"),
+        ("Runtime-Add", "runtime__add"),
+        ("add", "runtime__add"),
+        ("functions.runtime__add", "runtime__add"),
+        ("runtime__ad", "runtime__add"),
+        ("files__raed", "files__read"),
+        ("filesWrite", "files__write"),
+        ("get_user", None),
+        ("unlock_door", None),
+        ("read_v2", None),
+        ("files__rewrite_all", None),
+        ("", None),
+        ("x", None),
+    ],
+)
+def test_a_name_means_the_one_that_is_near_unless_it_is_another_word(written: str, meant: str | None):
+    assert find_near(written, NAMES) == meant
