@@ -117,6 +117,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_eval.py::*",
         "faces/eval/test_eval_*.py::*",
     ),
+    "§7 damaged calls are repaired where they are sure, and never guessed": ("engine/test_corruption.py::*",),
     "§23 configuration: layered, checked, trusted": (
         "config/*::*",
         "e2e/test_command_line.py::test_a_wrong_config*",

@@ -21,7 +21,7 @@ from aish.ports import Toolset
 from aish.providers.scripted import Item
 from aish.safety.redact import Redactor
 from aish.tools.registry import Registry
-from aish.types.chunks import UsageChunk
+from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import TextDelta
 from aish.types.messages import ToolMessage, user
 from aish.types.tools import Effect, ToolSpec
@@ -88,6 +88,20 @@ async def test_a_call_that_is_sent_back_may_be_made_again_and_the_last_one_count
     result = await ask(Bench(*steps), case(), MENDING)
     assert (result.outcome, result.rounds, result.retries) == ("right", 2, 1)
     assert [got.name for got in result.calls] == ["add"]
+
+
+async def test_a_call_is_mended_as_dispatch_would_mend_it_unless_it_is_taken_raw() -> None:
+    said = [call("add", "{'a': '1',}")]
+    mended = await ask(Bench(said), case(), MENDING)
+    assert mended.outcome == "right" and mended.repairs > 0
+    assert [(got.name, got.fault) for got in mended.calls] == [("add", "")]
+    raw = await ask(Bench(said), case())
+    assert (raw.outcome, raw.repairs) == ("wrong", 0)
+
+
+async def test_a_call_that_was_cut_off_is_not_mended() -> None:
+    said = [call("add", '{"a": 1'), StepFinished(StepEnd.LENGTH)]
+    assert (await ask(Bench(said), case(), MENDING)).outcome == "wrong"
 
 
 async def test_without_repair_the_first_answer_counts() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from aish.calls.envelope import Written
+from aish.calls.ready import make_ready
 from aish.calls.validate import schema_errors
 from aish.engine.session import Engine, flattened
 from aish.engine.transcript import Transcript
@@ -64,6 +66,7 @@ class Heard:
         self.text: list[str] = []
         self.rounds = self.repairs = self.retries = 0
         self.usage = Usage()
+        self._is_cut = False
         self.error = ""
 
     def hear(self, event: Event) -> None:
@@ -86,6 +89,7 @@ class Heard:
                 self.error = f"{kind}: {message}"
             case TurnFinished(reason, usage, detail):
                 self.usage += usage
+                self._is_cut = reason is TurnEnd.LENGTH
                 if reason in _BROKEN_ENDS:
                     self.error = self.error or detail or str(reason)
             case _:
@@ -101,6 +105,13 @@ class Heard:
         kept = [call for id, call in self._step.items() if id not in self._sent_back]
         return kept or list(self._step.values())
 
+    def mend(self, tools: Mapping[str, ToolSpec]) -> None:
+        """What dispatch would do to these calls if the tools were ours: native calls reach an asker as they are."""
+        for id, (name, text) in self._step.items():
+            ready = make_ready(Written(name, text), tools, whole=not self._is_cut)
+            self._step[id] = (ready.name, ready.arguments)
+            self.repairs += len(ready.repairs)
+
 
 async def attempt(case: Case, how: How, engine: Engine, engine_in: EngineIn) -> Result:
     """Never raises for what the backend does: that is a result, too."""
@@ -110,6 +121,8 @@ async def attempt(case: Case, how: How, engine: Engine, engine_in: EngineIn) -> 
         async with asyncio.timeout(how.timeout_s):
             if case.expect.final is None:
                 await _ask(engine, _request(case, how, case.messages), heard)
+                if how.setting.repair:
+                    heard.mend({tool.name: tool for tool in case.tools})
                 grade = _grade(case.expect, heard)
             else:
                 grade = await _in_scratch(case, how, engine, engine_in, heard)
