@@ -11,7 +11,7 @@ Berkeley Function-Calling Leaderboard does. Numbers are equal as numbers: 3 is 3
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -157,7 +157,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _paired(wanted: Sequence[Any], given: Sequence[Any], fits: Any) -> bool:
+def _paired(wanted: Sequence[Any], given: Sequence[Any], fits: Callable[[Any, Any], bool]) -> bool:
     """Whether each can have a partner of its own. A partner that is taken may be asked to move on."""
     if len(wanted) != len(given):
         return False
