@@ -57,11 +57,9 @@ def test_what_grammar_compilers_choke_on_is_left_out(schema: Any, result: Any):
 
 
 def test_references_are_put_in_place_and_what_stands_beside_them_goes():
-    schema = {**argument({"$ref": "#/$defs/point", "minProperties": 1}), "$defs": {"point": {"type": "object", "properties": {"a": {"type": "integer"}}}}}  # fmt: skip
-    assert simplified(schema, GRAMMAR)["properties"]["x"] == {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}},
-    }
+    point = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    schema = {**argument({"$ref": "#/$defs/point", "minProperties": 1}), "$defs": {"point": point}}
+    assert simplified(schema, GRAMMAR)["properties"]["x"] == point
 
 
 def test_a_schema_that_holds_itself_ends_in_any_object():

@@ -9,6 +9,7 @@ import pytest
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderUnavailable
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai import OpenAIProvider
+from aish.providers.toolmode.provider import ToolModeProvider
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage, UserMessage, user
 from aish.types.models import Constraint
@@ -98,11 +99,14 @@ async def test_a_backend_that_counts_nothing_is_estimated_and_marked_so(http):
     assert bodies(events, UsageReported)[0].usage.estimated
 
 
-async def test_a_server_that_never_reads_tools_is_not_offered_any(http):
+async def test_a_server_that_never_reads_tools_is_told_of_them_in_the_prompt(http):
     async with running(Mnn()) as server:
-        bench = Bench(provider=provider_at(server.url, http), tools=Tools().add("math__add"))
+        provider = ToolModeProvider(provider_at(server.url, http))
+        bench = Bench(provider=provider, tools=Tools().add("math__add"))
         await bench.run(model=f"up:{MODEL}")
-    assert "tools" not in body_of(server.requests[-1])
+    sent = body_of(server.requests[-1])
+    assert "tools" not in sent
+    assert "math__add" in sent["messages"][0]["content"]
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def _any_object_if_bad(schema: Any, profile: Profile) -> JsonSchema:
     if result.get("type", "object") != "object":
         result = {}
     # Some servers want it to be there; to a grammar it would say that there are none.
-    listed = {"properties": {}} if profile.texts and "properties" not in result else {}
+    listed: JsonSchema = {"properties": {}} if profile.texts and "properties" not in result else {}
     return {"type": "object", **result, **listed}
 
 
