@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -34,6 +34,7 @@ class Registry:
         self._sources: dict[str, Toolset] = {}
         self._offered: _Offered = []
         self._bound: dict[str, Binding] = {}
+        self._hidden: Callable[[str, str], bool] = lambda alias, name: False
 
     def add(self, alias: str, source: Toolset) -> None:
         if not alias or "__" in alias or wire_name(alias) != alias or alias.endswith("_"):
@@ -44,6 +45,11 @@ class Registry:
         if alias in self._sources:
             raise UsageError(f"there is already a source of tools named {alias}", hint="choose another name")
         self._sources[alias] = source
+
+    def hide(self, hidden: Callable[[str, str], bool]) -> None:
+        """Tools (an alias and the source's own name) that are there for others of ours, and not for a model."""
+        self._hidden = hidden
+        self._offered = []
 
     def remove(self, alias: str) -> Toolset | None:
         return self._sources.pop(alias, None)
@@ -78,7 +84,7 @@ class Registry:
         offered = [(alias, source, source.specs()) for alias, source in self._sources.items()]
         if not _same(offered, self._offered):
             self._offered = offered
-            self._bound = _bind(offered)
+            self._bound = _bind(offered, self._hidden)
         return self._bound
 
 
@@ -92,10 +98,12 @@ def _same(offered: _Offered, before: _Offered) -> bool:
     )
 
 
-def _bind(offered: _Offered) -> dict[str, Binding]:
+def _bind(offered: _Offered, hidden: Callable[[str, str], bool]) -> dict[str, Binding]:
     bindings: dict[str, Binding] = {}
     for alias, source, specs in offered:
         for spec in specs:
+            if hidden(alias, spec.name):
+                continue
             name = _free_name(alias, spec.name, bindings)
             bindings[name] = Binding(msgspec.structs.replace(spec, name=name, source=alias), source, spec.name)
     return bindings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,11 @@ from aish.faces.runtime import Surroundings
 from aish.tools.ide.toolset import IdeTools
 
 if TYPE_CHECKING:
+    from aish.tools.ide.backends.mcp import IdeSession
     from aish.tools.ide.facade import Ide, IdeSettings
     from aish.tools.ide.languages import Choice, Found
     from aish.tools.mcp.server import McpServer
+    from aish.types.tools import ToolSpec
 
 # One of these in a folder makes it a project.
 _MARKS = (
@@ -38,7 +40,32 @@ def _is_project(folder: Path) -> bool:
 def _make(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> Ide:
     from aish.tools.ide.facade import Ide
 
-    return Ide(here.cwd, settings_of(config, here.env))
+    def find_server() -> tuple[str, Sequence[ToolSpec], IdeSession] | None:
+        server = _ide_server(config, mcp())
+        return (server.spec.name, server.specs(), server.session) if server is not None else None
+
+    return Ide(here.cwd, settings_of(config, here.env), find_server=find_server)
+
+
+def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:
+    """Whether a tool is one of the IDE's own that stand behind ours."""
+    from aish.tools.ide.raw_names import canonical
+
+    if not canonical(name):
+        return False
+    server = _ide_server(config, mcp())
+    return server is not None and server.spec.name == alias
+
+
+def _ide_server(config: IdeConfig, servers: Mapping[str, McpServer]) -> McpServer | None:
+    """By its name, or the first that is local and offers such tools: a far one is not told of code unasked."""
+    from aish.tools.ide.raw_names import is_ide
+
+    for name, server in servers.items():
+        chosen = name == config.mcp or (config.mcp == "auto" and bool(server.spec.command))
+        if chosen and server.state == "ready" and is_ide(spec.name for spec in server.specs()):
+            return server
+    return None
 
 
 def settings_of(config: IdeConfig, env: Mapping[str, str]) -> IdeSettings:

@@ -40,7 +40,7 @@ from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
-from aish.wiring.ide import find_ide_tools, language_lines
+from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
 from aish.wiring.providers import Providers
 from aish.wiring.settings import (
     caps_of,
@@ -291,6 +291,7 @@ class Wired:
             tools.add(alias, source)
         if (ide := self._ide_tools()) is not None:
             tools.add("ide", ide)
+            tools.hide(lambda alias, name: is_hidden(self.config.ide, lambda: self.mcp_servers, alias, name))
         configured = self.config.mcp.servers.items()
         servers = {name: server for name, server in configured if (server.enabled if mcp is None else name in mcp)}
         if servers:

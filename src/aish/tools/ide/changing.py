@@ -6,7 +6,6 @@ server knows so far would leave the rest behind.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from aish.errors import ToolError
@@ -14,10 +13,11 @@ from aish.tools.ide.addressing import resolve
 from aish.tools.ide.answer import Answer, Status
 from aish.tools.ide.backends.owner import Backends
 from aish.tools.ide.backends.port import CodeBackend, Edits
-from aish.tools.ide.edits.port import EditApplier, FileEdit, Outcome
+from aish.tools.ide.contents import Contents
+from aish.tools.ide.edits.port import FileEdit, Outcome
 from aish.tools.ide.edits.texts import model_edits
 from aish.tools.ide.rendering import envelope, joined
-from aish.tools.ide.source import REVISION_CHARS, Source, content_hash, load
+from aish.tools.ide.source import REVISION_CHARS, Source, content_hash
 from aish.tools.ide.understanding import Understanding
 from aish.tools.workspace import Workspace
 from aish.types.tools import Arguments, ResultStatus
@@ -30,9 +30,9 @@ class Changing:
     def __init__(
         self,
         space: Workspace,
+        contents: Contents,
         backends: Backends,
         understanding: Understanding,
-        applier: EditApplier,
         *,
         format_on_edit: bool = False,
     ) -> None:
@@ -40,7 +40,7 @@ class Changing:
         self._space = space
         self._backends = backends
         self._understanding = understanding
-        self._applier = applier
+        self._contents = contents
         self._format_on_edit = format_on_edit
 
     async def rename(self, arguments: Arguments) -> str:
@@ -67,7 +67,7 @@ class Changing:
         return await self._offered(source, line, end_line)
 
     async def edit(self, arguments: Arguments) -> str:
-        edits = await asyncio.to_thread(model_edits, self._space, arguments["edits"])
+        edits = await model_edits(self._space, self._contents.load, arguments["edits"])
         if self._format_on_edit:
             edits = [await self._formatted(edit) for edit in edits]
         return await self._carry_out(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
@@ -100,7 +100,7 @@ class Changing:
             return joined(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
         if not answer.value:
             return joined(envelope(answer, "files=0"), nothing)
-        outcome = await self._applier.apply(answer.value, title=title)
+        outcome = await self._contents.apply(answer.value, title=title)
         if outcome.conflicts:
             reasons = "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
             raise ToolError(f"nothing was changed: {reasons}. Read the file again and repeat the edit.")
@@ -127,7 +127,7 @@ class Changing:
         return edit
 
     async def _load(self, arguments: Arguments) -> Source:
-        return await asyncio.to_thread(load, self._space, str(arguments["path"]))
+        return await self._contents.load(str(arguments["path"]))
 
 
 def _named(edits: Edits) -> list[str]:

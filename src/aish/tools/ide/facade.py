@@ -5,13 +5,16 @@ Made at the first call of a tool, because most conversations never make one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from aish.tools.ide.backends.owner import Backends, FindIde
+from aish.tools.ide.backends.mcp import IdeSession, McpBackend
+from aish.tools.ide.backends.owner import Backends
+from aish.tools.ide.backends.tree import TreeBackend
 from aish.tools.ide.changing import Changing
+from aish.tools.ide.contents import Contents
 from aish.tools.ide.edits.inplace import InPlace
 from aish.tools.ide.edits.port import EditApplier
 from aish.tools.ide.languages import Choice
@@ -19,7 +22,7 @@ from aish.tools.ide.lsp.spec import ServerLimits
 from aish.tools.ide.reading import read_file, search_files
 from aish.tools.ide.understanding import Understanding
 from aish.tools.workspace import Workspace
-from aish.types.tools import Arguments
+from aish.types.tools import Arguments, ToolSpec
 
 Tool = Callable[[Arguments], Awaitable[str]]
 
@@ -32,28 +35,35 @@ class IdeSettings(msgspec.Struct, frozen=True):
     format_on_edit: bool = False
 
 
+FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
+
+
 class Ide:
+    """`find_server` finds the MCP server that is an IDE, as of now: its name, its tools and its session."""
+
     def __init__(
         self,
         root: Path,
         settings: IdeSettings,
         *,
         make_applier: Callable[[Workspace], EditApplier] = InPlace,
-        find_ide: FindIde = lambda tree: None,
+        find_server: FindServer = lambda: None,
     ) -> None:
         self.space = Workspace(root)
+        self._find_server = find_server
         self.backends = Backends(
-            self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=find_ide
+            self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide
         )
         self._search_path = settings.choice.search_path
         self._applier = make_applier(self.space)
-        self._understanding = Understanding(self.space, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
+        contents = Contents(self.space, self._applier, lambda: self._find_ide(TreeBackend(self.space)))
+        self._understanding = Understanding(contents, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
         self._changing = Changing(
-            self.space, self.backends, self._understanding, self._applier, format_on_edit=settings.format_on_edit
+            self.space, contents, self.backends, self._understanding, format_on_edit=settings.format_on_edit
         )
         reads, writes = self._understanding, self._changing
         self._tools: dict[str, Tool] = {
-            "read_file": lambda arguments: read_file(self.space, arguments),
+            "read_file": lambda arguments: read_file(self.space, contents, arguments),
             "search": lambda arguments: search_files(self.space, arguments, search_path=self._search_path),
             "outline": reads.outline,
             "symbols": reads.symbols,
@@ -70,6 +80,10 @@ class Ide:
     async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None]) -> str:
         """Raises ToolError."""
         return await self._tools[name](arguments)
+
+    def _find_ide(self, tree: TreeBackend) -> McpBackend | None:
+        found = self._find_server()
+        return McpBackend(*found, self.space, tree) if found is not None else None
 
     async def aclose(self) -> None:
         await self.backends.aclose()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from aish.errors import ToolError
 from aish.tools.ide.answer import Answer, Status
+from aish.tools.ide.contents import Contents
 from aish.tools.ide.rendering import Page, by_file, envelope, joined, numbered
 from aish.tools.ide.searching.search import Query, search
 from aish.tools.ide.source import MAX_SOURCE_BYTES, Source, decode, is_binary
@@ -15,9 +14,9 @@ from aish.types.tools import Arguments, ResultStatus
 _SEARCH_SHOWN = 100
 
 
-async def read_file(space: Workspace, arguments: Arguments) -> str:
+async def read_file(space: Workspace, contents: Contents, arguments: Arguments) -> str:
     path = space.relative(str(arguments["path"]))
-    data = await asyncio.to_thread(space.read, path, max_bytes=MAX_SOURCE_BYTES)
+    data = await contents.read(path, max_bytes=MAX_SOURCE_BYTES)
     source, answer = _readable(path, data)
     if not source.lines or is_binary(data):
         return envelope(answer, "total=0", revision=source.revision)

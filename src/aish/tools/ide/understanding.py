@@ -9,6 +9,7 @@ from aish.errors import ToolError
 from aish.tools.ide.addressing import resolve
 from aish.tools.ide.answer import Answer, Place, Problem, Spot, Status
 from aish.tools.ide.backends.owner import Backends
+from aish.tools.ide.contents import Contents
 from aish.tools.ide.rendering import (
     Page,
     body,
@@ -19,8 +20,7 @@ from aish.tools.ide.rendering import (
     symbol_list,
     symbol_tree,
 )
-from aish.tools.ide.source import Source, load
-from aish.tools.workspace import Workspace
+from aish.tools.ide.source import Source
 from aish.types.tools import Arguments
 
 _PLACES_SHOWN = 50
@@ -33,8 +33,8 @@ _MAX_DIAGNOSED = 20  # files in one answer
 
 
 class Understanding:
-    def __init__(self, space: Workspace, backends: Backends, *, diagnostics_wait_s: float) -> None:
-        self._space = space
+    def __init__(self, contents: Contents, backends: Backends, *, diagnostics_wait_s: float) -> None:
+        self._contents = contents
         self._backends = backends
         self._diagnostics_wait_s = diagnostics_wait_s
 
@@ -90,7 +90,7 @@ class Understanding:
 
     async def _diagnose(self, path: str) -> str:
         try:
-            source = await asyncio.to_thread(load, self._space, path)
+            source = await self._contents.load(path)
         except ToolError as exc:
             return exc.message
         try:
@@ -107,7 +107,7 @@ class Understanding:
         return joined(head, problem_summary(shown))
 
     async def _load(self, arguments: Arguments) -> Source:
-        return await asyncio.to_thread(load, self._space, str(arguments["path"]))
+        return await self._contents.load(str(arguments["path"]))
 
     async def _spot(self, arguments: Arguments) -> tuple[Source, Spot]:
         source = await self._load(arguments)
@@ -118,7 +118,7 @@ class Understanding:
         if place.outside:
             return f"{place.path}:{place.line} (outside the workspace, not read)"
         try:
-            source = await asyncio.to_thread(load, self._space, place.path)
+            source = await self._contents.load(place.path)
         except ToolError:
             return f"{place.path}:{place.line}"
         end_line = place.end_line if place.end_line > place.line else await self._end_line(source, place.line)

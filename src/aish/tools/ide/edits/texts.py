@@ -5,12 +5,12 @@ All edits of one file are about the text as it was read, so their order does not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from aish.errors import ToolError
 from aish.tools.ide.edits.port import FileEdit
-from aish.tools.ide.source import Source, load
+from aish.tools.ide.source import Source
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus
 
@@ -19,22 +19,23 @@ _SHORTEST_REVISION = 8
 _SHOWN_CHARS = 80
 
 Span = tuple[int, int, str]
+Load = Callable[[str], Awaitable[Source]]
 
 
-def model_edits(space: Workspace, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
+async def model_edits(space: Workspace, load: Load, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
     """Raises ToolError that says what to do instead."""
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for edit in edits:
         by_path.setdefault(space.relative(str(edit["path"])), []).append(edit)
-    return [_file_edit(space, path, group) for path, group in by_path.items()]
+    return [await _file_edit(load, path, group) for path, group in by_path.items()]
 
 
-def _file_edit(space: Workspace, path: str, edits: Sequence[Mapping[str, Any]]) -> FileEdit:
+async def _file_edit(load: Load, path: str, edits: Sequence[Mapping[str, Any]]) -> FileEdit:
     if any(edit["revision"] == NEW for edit in edits):
         if len(edits) > 1:
             raise _wrong(f"a new file is one edit, and {path} has {len(edits)}")
         return FileEdit(path, None, str(edits[0]["new"]).encode())
-    source = load(space, path)
+    source = await load(path)
     for edit in edits:
         _check_revision(source, str(edit["revision"]))
     spans = sorted(_span(source, edit) for edit in edits)
