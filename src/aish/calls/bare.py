@@ -18,6 +18,8 @@ _MAX_PAIRS = 6
 _SPACE = re.compile(rf"(?:[\s{INVISIBLE}]+|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*", re.S)
 _OPEN_COMMENT = re.compile(r"(?:#|//)[^\n]*\Z|/\*(?:(?!\*/).)*\Z|/\Z", re.S)
 _WORD = re.compile(r"[^\W\d]\w*")
+# When to look at an open quote again: closed, or so long that it may be too long for a key.
+_CLOSED = {opening: re.compile(rf"[{closing}]|.{{{_MAX_KEY_CHARS}}}", re.S) for opening, closing in QUOTES.items()}
 _SCALAR = re.compile(r"[\w.+-]+")
 _REST_OF_LINE = re.compile(r"[ \t\r;)]*")
 _CALLEE = re.compile(r"[^\W\d][\w.]*")
@@ -154,7 +156,7 @@ class _Head:
             if value not in CALL_TYPES:
                 raise NotACall
         elif key in NAME_KEYS:
-            if not self._attempt.tools.is_name(value):
+            if " " in value.strip() or not self._attempt.tools.is_name(value):
                 raise NotACall
         elif key not in BESIDE_KEYS:
             raise NotACall
@@ -174,7 +176,7 @@ class _Head:
         if length > max_chars:
             raise NotACall
         if not ends:
-            self._run_out()
+            self._run_out(_CLOSED[char])
         word = self._text[self._pos + 1 : self._pos + 1 + length]
         self._pos += length + 2
         return word
@@ -196,8 +198,8 @@ class _Head:
         if self._text[self._pos : self._pos + 1] in (">", "="):
             self._pos += 1
 
-    def _run_out(self) -> None:
+    def _run_out(self, mark: re.Pattern[str] | None = None) -> None:
         """Too little to say anything. At the very end that is no call."""
         if self._attempt.final:
             raise NotACall
-        raise NeedMore
+        raise NeedMore(mark=mark)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from aish.calls.tolerant import INVISIBLE
 
@@ -74,9 +75,10 @@ def _only_misspelt(name: str, names: list[str]) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
-def _words(name: str) -> list[str]:
+@lru_cache(maxsize=2048)
+def _words(name: str) -> tuple[str, ...]:
     parts = _SEPARATORS.split(_INVISIBLE.sub("", name))
-    return [word.lower() for part in parts for word in _HUMP.split(part) if word]
+    return tuple(word.lower() for part in parts for word in _HUMP.split(part) if word)
 
 
 def _is_near(written: str, known: str) -> bool:

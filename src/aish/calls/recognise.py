@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from aish.calls.attempt import Attempt, Found, NeedMore, NotACall, Tools
 from aish.calls.bare import bare_list, bare_object, python_calls, python_line
-from aish.calls.envelope import Written
+from aish.calls.envelope import CALL_KEYS, Written
 from aish.calls.tagged import STARTS, function_tag, tagged
 from aish.types.tools import JsonSchema
 
@@ -24,6 +24,8 @@ from aish.types.tools import JsonSchema
 MAX_HELD_CHARS = 1024 * 1024
 _TAIL_CHARS = 64  # longer than any mark, which may lie across two pieces
 _MARKS = "<[{`"
+# What cannot be a call at the first look: objects with another first key (looked up), lists of values, comparisons.
+_PLAIN = re.compile(r"\{\s*\"(\w+)\"|\[\s*(?=[\"'\d\]-])|<(?=[\s\d=])")
 _BACKTICKS = re.compile(r"`+")
 _FENCE_INFO = re.compile(r"[\w+.-]*")
 _JSON_FENCES = frozenset({
@@ -108,6 +110,10 @@ class Recogniser:
             _add_text(pieces, text[pos:start])
             if start == len(text):
                 break
+            if (plain := _PLAIN.match(text, start)) and plain[1] not in CALL_KEYS:
+                _add_text(pieces, plain[0])
+                pos = plain.end()
+                continue
             pos = self._try(text, start, pieces, final=final)
         if self._waits is None and text:
             self._at_line_start = text[-1] == "\n"
