@@ -15,6 +15,7 @@ from aish.config.secret import Secret, mask_logins
 
 # A provider's name stands before a colon in model names, and in variable names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_FREELY_NAMED = {("prices",)}  # by models, which are called anything
 _SHOWN_CHARS = 40
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
@@ -69,7 +70,7 @@ class Checker:
         right: dict[str, Any] = {}
         for name, value in values.items():
             here = (*path, name)
-            if not isinstance(named.item, Leaf) and not _NAME.fullmatch(name):
+            if not isinstance(named.item, Leaf) and path not in _FREELY_NAMED and not _NAME.fullmatch(name):
                 self._add(here, f'"{name}" cannot be a name here: use letters, digits, - and _')
             elif (checked := self._node(value, named.item, here)) is not msgspec.UNSET:
                 right[name] = checked

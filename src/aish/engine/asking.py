@@ -166,7 +166,7 @@ class Asking:
         """And what the user should know of it."""
         notes = [note] if (note := self._means.ledger.is_capless(self.route.name)) else []
         composed = await self._composer.compose(self._transcript.messages())
-        if composed.left_out and self._means.rules.summarize and self._conversation.bounded:
+        if composed.left_out and self._means.rules.summarize and self._scribe.session and self._asked.context is None:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())
         if composed.cut:

@@ -15,7 +15,7 @@ from aish.engine.window import budget_for
 from aish.errors import SessionBusy, SessionNotFound
 from aish.ports import Clock, Owners, Store
 from aish.types.context import ContextRules
-from aish.types.messages import Message, UserMessage
+from aish.types.messages import Message, SystemMessage, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import TurnRequest
 
@@ -28,11 +28,12 @@ RedactMessages = Callable[[tuple[Message, ...]], tuple[Message, ...]]
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """`bounded`: ours to keep, and so to keep within the window."""
+    """`bounded`: ours to keep, and so to keep within the window. `system` is what the asker's own begins with."""
 
     past: Sequence[PastTurn] = ()
     summary: Summary = Summary()
     bounded: bool = True
+    system: str = ""
 
 
 class Conversations:
@@ -84,7 +85,8 @@ class Conversations:
         return tuple(message for turn in turns for message in turn.messages)
 
     async def _brought(self, request: TurnRequest) -> Conversation:
-        return _of(await restore_held(self._store, request.context or ()), bounded=False)
+        brought = await restore_held(self._store, request.context or ())
+        return _in_turns(brought) if request.fit else _of(brought, bounded=False)
 
     async def _resumed(self, record: SessionRecord, request: TurnRequest, route: Route) -> Conversation:
         own = await self._own(record, route)  # also where it is not used: closes what a crash left open
@@ -112,6 +114,19 @@ class Conversations:
 
 def _of(messages: tuple[Message, ...], *, bounded: bool) -> Conversation:
     return Conversation((PastTurn(0, messages),) if messages else (), bounded=bounded)
+
+
+def _in_turns(messages: tuple[Message, ...]) -> Conversation:
+    """A turn begins with what the user says. What stands before the first is for the system message, which stays."""
+    system = "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
+    turns: list[list[Message]] = []
+    for message in messages:
+        if isinstance(message, SystemMessage):
+            continue
+        if isinstance(message, UserMessage) or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return Conversation([PastTurn(n, tuple(turn)) for n, turn in enumerate(turns, 1)], system=system)
 
 
 def _title(messages: Sequence[Message]) -> str:

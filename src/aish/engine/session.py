@@ -280,7 +280,7 @@ class Engine:
         )
 
     async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
-        base = compose_system(self._system, route.system, request.system)
+        base = compose_system(self._system, route.system, request.system, conversation.system)
         background = await self._background(request) if request.background else Background()
         return SystemParts(base, background.memory, background.project, conversation.summary.text)
 

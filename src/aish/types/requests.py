@@ -42,12 +42,13 @@ class TurnRequest(msgspec.Struct, frozen=True):
     """One user request: `input` is what is new in it.
 
     `session` empty makes a new session; one that is named has to be there, unless it `may_be_new`. `context` is the
-    conversation so far where the asker keeps it; None takes the session's own. `kept` False: the turn belongs to no
-    session. `tools` are name globs of ours, () offers none; `client_tools` are the asker's own: a call of one ends the
-    turn and is left to the asker. `tool_mode` None leaves the model's own; `repair` False takes calls as they are
-    written. `ask_about` are globs of ours that are asked about even where the gate would not.
-    `answers` are decisions on calls that an earlier turn left open, by call id. `retry_key` is the same when the same
-    request comes again: a turn that broke off after tools had run is then gone on with, and they are not run again.
+    conversation so far where the asker keeps it; None takes the session's own. `fit`: what the asker brings may lose
+    turns to the window, too. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers
+    none; `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `tool_mode` None
+    leaves the model's own; `repair` False takes calls as they are written. `ask_about` are globs of ours that are asked
+    about even where the gate would not. `answers` are decisions on calls that an earlier turn left open, by call id.
+    `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
+    with, and they are not run again.
     `background`: what is known of the user and the project goes along.
     """
 
@@ -57,6 +58,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     kept: bool = True
     may_be_new: bool = False
     context: tuple[Message, ...] | None = None
+    fit: bool = False
     system: str = ""
     tools: tuple[str, ...] = ()
     client_tools: tuple[ToolSpec, ...] = ()

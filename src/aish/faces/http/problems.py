@@ -89,6 +89,8 @@ _KNOWN = {
     "ModelNotFound": (404, "model_not_found"),
     "SessionNotFound": (404, "session_not_found"),
     "SessionBusy": (409, "session_busy"),
+    "ContextOverflow": (400, "context_length_exceeded"),
+    "BudgetExceeded": (402, "budget_exceeded"),
     "ProviderBusy": (429, "upstream_busy"),
     "ProviderTimeout": (504, "upstream_timeout"),
     "ProviderUnavailable": (502, "upstream_unavailable"),

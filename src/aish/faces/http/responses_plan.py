@@ -194,6 +194,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         kept=bool(session),
         may_be_new=True,
         context=None if from_store else (),
+        fit=asked.truncation == "auto",
         system=asked.instructions or "",
         tools=chosen.ours,
         client_tools=chosen.clients,

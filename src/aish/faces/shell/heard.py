@@ -34,6 +34,6 @@ class Heard:
                     self.context_tokens = usage.total_tokens
                 case TurnFinished(reason, usage):
                     self.usage = usage
-                    self.failed = reason in (TurnEnd.FAILED, TurnEnd.COST) and not self._said
+                    self.failed = reason in (TurnEnd.FAILED, TurnEnd.COST) and not self.said.strip()
                 case _:
                     pass

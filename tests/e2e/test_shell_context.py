@@ -1,0 +1,178 @@
+"""What the model sees and what it costs, as a person meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from e2e.test_shell import config, did, home, shell
+
+__all__ = ["home"]
+
+USAGE = {"usage": {"prompt_tokens": 1000, "completion_tokens": 100}}
+EXTRA = """
+[presets.wise]
+model = "sage:sage"
+
+[routing]
+reasoning = "wise"
+
+[prices]
+"play:*" = { prompt = 10.0, completion = 20.0 }
+"""
+
+
+def models(home: Path, steps: object, *, sage: object = ([{"text": "nothing"}],), extra: str = EXTRA) -> str:
+    (home / "play.json").write_text(json.dumps(steps))
+    (home / "sage.json").write_text(json.dumps(list(sage)))
+    config(
+        home,
+        f'[providers.play]\nkind = "scripted"\nfile = "{home / "play.json"}"\n'
+        f'[providers.sage]\nkind = "scripted"\nfile = "{home / "sage.json"}"\n{extra}',
+    )
+    return "play:play"
+
+
+async def test_a_mentioned_file_goes_along_and_one_that_is_not_there_sends_nothing(home):
+    (home / "work" / "notes.txt").write_text("first line\nthe heron is grey\nthird line\n")
+    async with shell(home) as term:
+        await did(term, "? repeat @nothere.txt", "@nothere.txt names no file")
+        assert "The result of" not in term.text
+        await did(term, "? repeat @notes.txt:2-2", "The result of")
+        await did(term, ":history", "heron is grey")
+        assert "third" not in term.text
+
+
+async def test_the_context_is_shown_with_its_parts_before_anything_is_sent(home):
+    async with shell(home) as term:
+        await did(term, ":context what is this", "earlier turns go along")
+        for part in ("system", "question", "tokens"):
+            assert part in term.text
+
+
+async def test_what_a_session_cost_is_told_by_model_and_category(home):
+    name = models(home, [[{"text": "one"}, USAGE], [{"text": "two"}, USAGE]])
+    async with shell(home, "--model", name) as term:
+        await did(term, "? go", "one")
+        await did(term, ":cost", "1000 tokens in, 100 out")
+        assert "$0.0120" in term.text
+        await did(term, ":cost detail", "play:play  main")
+        await did(term, ":cost reset", "counting from here")
+        await did(term, "? on", "two")
+        await did(term, ":cost", "this session: 1 calls")
+
+
+async def test_a_cap_refuses_the_question_with_the_numbers_and_what_was_run_is_not_lost(home):
+    name = models(home, [[{"text": "never"}]], extra=EXTRA + "[cost]\ncap_per_day = 0.01\n")
+    async with shell(home, "--model", name) as term:
+        await did(term, "echo precious", "precious")
+        await did(term, "? go", "of today's $0.0100 is spent")
+        assert "never" not in term.text
+        await did(term, ":context", "goes along with your next question")
+
+
+async def test_what_is_remembered_goes_along_and_is_kept_between_shells(home):
+    async with shell(home) as term:
+        await did(term, ":remember the deploy server is heron #ops", "remembered")
+        await did(term, ":memory add preference short answers", "short answers")
+        await did(term, ":memory", "#ops")
+        await did(term, ":context where is the deploy server", "background")
+        await did(term, ":memory inject off", "with questions: no")
+        await did(term, ":memory export kept.jsonl", "2 written")
+    lines = (home / "work" / "kept.jsonl").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["fact", "preference"]
+    async with shell(home) as term:
+        await did(term, ":memory heron", "the deploy server is heron")
+        await term.enter(":memory clear")
+        await term.sees("type yes:")
+        await did(term, "yes", "2 forgotten")
+        await did(term, ":memory import kept.jsonl", "2 imported")
+        await did(term, ":memory import kept.jsonl", "2 imported")
+        await did(term, ":memory list", "short answers")
+        assert term.text.count("[") >= 2
+
+
+async def test_a_summary_for_memory_proposes_and_the_person_picks(home):
+    name = models(home, [[{"text": "- Rides a green bike\n- Hates mondays\n"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, "? I ride a green bike and hate mondays", "Hates")
+        await term.enter(":memory summarize")
+        await term.sees("remember which?")
+        await did(term, "1", "1 remembered")
+        await did(term, ":memory list", "] Rides a green bike")
+        assert "] Hates mondays" not in term.text
+
+
+async def test_the_kind_of_a_question_is_explained_and_decides_where_it_goes(home):
+    name = models(home, [[{"text": "plain"}]], sage=[[{"text": "because"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, ":route check why is the sky blue", "it would go to wise → sage:sage")
+        await did(term, ":route on", "kind of question: on")
+        await did(term, "? why is the sky blue", "because")
+        assert "wise: reasoning" in term.text
+
+
+async def test_another_model_is_asked_and_its_answer_goes_along(home):
+    name = models(home, [[{"text": "thanks"}]], sage=[[{"text": "forty-two"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, ":delegate wise what is the answer", "forty-two")
+        await did(term, ":context", "goes along with your next question")
+        await did(term, ":delegate nobody hello", "no model named nobody")
+        await did(term, "? so", "thanks")
+
+
+async def test_a_delegate_line_of_a_reply_asks_first_and_brings_the_answer_back(home):
+    steps = [[{"text": "Let me ask.\n\nDELEGATE: wise what is six times seven\n"}], [{"text": "so it is known now"}]]
+    name = models(home, steps, sage=[[{"text": "forty-two"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? go")
+        await term.sees("ask wise: what is six times seven? [y/N]")
+        await did(term, "y", "so it is known now")
+        assert "forty-two" in term.text
+
+
+def aish(home: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+
+    env = {"HOME": str(home / "home"), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    return subprocess.run(
+        [sys.executable, "-m", "aish", *words],
+        env=env, cwd=home / "work", input=given, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_the_cost_of_everything_is_told_as_a_table_a_chart_and_json(home):
+    name = models(home, [[{"text": "one"}, USAGE]])
+    assert aish(home, "--model", name, "hello").returncode == 0
+    told = aish(home, "cost").stdout
+    assert "play:play" in told and "main" in told and "█" in told and "$0.0120" in told
+    rows = [json.loads(line) for line in aish(home, "cost", "--json", "--by", "model").stdout.splitlines()]
+    assert [(row["model"], row["calls"], row["cost"]) for row in rows] == [("play:play", 1, 0.012)]
+    assert aish(home, "cost", "--since", "tomorrow").returncode == 2
+    assert "no calls" in aish(home, "cost", "--since", "2999-01-01").stderr
+
+
+def test_a_question_that_begins_with_such_a_word_is_a_question(home):
+    assert "cost of living" in aish(home, "--model", "scripted:fake-tool", "cost", "of", "living").stdout
+    assert "memory leak" in aish(home, "memory", "leak", "--model", "scripted:fake-tool").stdout
+
+
+def test_memory_is_imported_all_or_nothing(home):
+    bad = aish(home, "memory", "import", "-", given='{"text": "good"}\n{"txt": "bad"}\n')
+    assert bad.returncode == 2 and "line 2 is no fact" in bad.stderr
+    assert "nothing is remembered" in aish(home, "memory").stderr
+    assert "2 imported" in aish(home, "memory", "import", "-", given='{"text": "good"}\n"plain words"\n').stdout
+    assert "plain words" in aish(home, "memory", "list", "plain").stdout
+
+
+def test_a_range_of_commits_is_mentioned_in_a_single_question(home):
+    work = home / "work"
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "one"]):
+        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=n@e", *words], cwd=work, check=True)
+    (work / "file.txt").write_text("a heron\n")
+    subprocess.run(["git", "add", "file.txt"], cwd=work, check=True)
+    commit = ["git", "-c", "user.name=n", "-c", "user.email=n@e", "commit", "-q", "-m", "two"]
+    subprocess.run(commit, cwd=work, check=True)
+    asked = aish(home, "--json", "--model", "scripted:fake-tool", "repeat @HEAD~1..HEAD")
+    assert "+a heron" in asked.stdout, asked.stderr
+    missing = aish(home, "--model", "scripted:fake-tool", "repeat @HEAD~9..HEAD")
+    assert missing.returncode == 2 and "nothing was sent" in missing.stderr
