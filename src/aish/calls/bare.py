@@ -7,6 +7,7 @@ those of a call, the text is let go.
 from __future__ import annotations
 
 import re
+import string
 
 from aish.calls.attempt import Attempt, NeedMore, NotACall
 from aish.calls.envelope import ARGUMENT_KEYS, BESIDE_KEYS, CALL_KEYS, CALL_TYPES, NAME_KEYS, Written
@@ -17,6 +18,7 @@ _MAX_NAME_CHARS = 160
 _MAX_PAIRS = 6
 _SPACE = re.compile(rf"(?:[\s{INVISIBLE}]+|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*", re.S)
 _OPEN_COMMENT = re.compile(r"(?:#|//)[^\n]*\Z|/\*(?:(?!\*/).)*\Z|/\Z", re.S)
+_VISIBLE = frozenset("\"':,{[") | frozenset(string.ascii_letters)
 _WORD = re.compile(r"[^\W\d]\w*")
 # When to look at an open quote again: closed, or so long that it may be too long for a key.
 _CLOSED = {opening: re.compile(rf"[{closing}]|.{{{_MAX_KEY_CHARS}}}", re.S) for opening, closing in QUOTES.items()}
@@ -162,6 +164,9 @@ class _Head:
             raise NotACall
 
     def _next(self) -> str:
+        char = self._text[self._pos : self._pos + 1]
+        if char in _VISIBLE:
+            return char
         self._pos = _SPACE.match(self._text, self._pos).end()  # type: ignore[union-attr]  # it always matches
         if self._pos >= len(self._text) or _OPEN_COMMENT.match(self._text, self._pos):
             self._run_out()
