@@ -112,6 +112,21 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_reader_that_goes_away*",
         "e2e/test_command_line.py::test_closed_and_full_streams*",
     ),
+    "§20 the IDE facade: references and renames are exact, and what is not known is not called none": (
+        "tools/ide/test_ground_truth.py::*",
+        "tools/ide/test_traps.py::*",
+        "tools/ide/test_hostile_servers.py::*",
+    ),
+    "§20 one owner per workspace: an IDE behind MCP, a language server, or a syntax tree": (
+        "tools/ide/test_mcp_ide.py::*",
+        "tools/ide/test_tree.py::*",
+        "tools/ide/test_languages.py::*",
+    ),
+    "§20 edits need the hash of what was read, and nothing outside the workspace is read or written": (
+        "tools/ide/test_reading_and_editing.py::*",
+        "tools/test_workspace.py::*",
+    ),
+    "§20 a model works through real projects in each language": ("e2e/test_ide.py::*",),
     "§21 doctor says what is wrong and how to mend it": ("e2e/test_command_line.py::test_doctor*",),
     "§21 eval measures tool calls, compares modes and models, and fails on a regression": (
         "e2e/test_eval.py::*",

@@ -127,6 +127,7 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     callers = {name for name in _callers({"call"}) if not name.startswith("safety/")}  # whose calls are of commands
     assert callers == {"engine/execute.py", "tools/registry.py"}
     assert _callers({"call_tool"}) <= {
+        "tools/ide/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
         "faces/admin/mcp.py",
         "faces/mcp/protocol.py",

@@ -1,13 +1,14 @@
 """Grammars of tree-sitter, one wheel a language, loaded when first needed. Nothing is fetched.
 
-Text goes in as ASCII with a mark for every other character: some scanners misbehave beyond it, and so one byte is one
-character. A parse has a limit: recovery from what is no code can take for ever.
+Text goes in as ASCII with a stand-in for every other character (a letter for one that may be in a name): some scanners
+misbehave beyond it, and so one byte is one character. A parse has a limit: recovery from what is no code can take for ever.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import tree_sitter
 
 _MAX_PARSE_US = 500_000
+_BEYOND = re.compile(r"[^\x00-\x7f]")
 
 
 @functools.cache
@@ -35,10 +37,16 @@ def find_grammar(name: str) -> tree_sitter.Language | None:
 def parse(language: tree_sitter.Language, text: str) -> tree_sitter.Tree:
     """Raises ToolError for a text that takes too long."""
     try:
-        return _parser(language).parse(text.encode("ascii", "replace"))
+        return _parser(language).parse(_plain(text))
     except ValueError as exc:
         _parser.cache_clear()
         raise ToolError("the file cannot be parsed in time; it may be no code") from exc
+
+
+def _plain(text: str) -> bytes:
+    if not text.isascii():
+        text = _BEYOND.sub(lambda found: "x" if f"x{found[0]}".isidentifier() else "?", text)
+    return text.encode("ascii")
 
 
 @functools.lru_cache(maxsize=16)

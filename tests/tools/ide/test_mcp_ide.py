@@ -1,0 +1,126 @@
+"""An IDE behind MCP owns its workspace: it answers, its raw tools are hidden, and no server of ours is started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from aish.errors import ToolError
+from aish.wiring import runtime
+from support.ide_tools import field
+from support.mcp_ide import UNSAVED
+
+IDE = Path(__file__).parents[2] / "support" / "mcp_ide.py"
+CONTEXT = SimpleNamespace(session="s", turn="t", call="c", status=lambda text: None)
+
+
+@pytest.fixture
+def root(tmp_path, private_home, monkeypatch):
+    folder = tmp_path / "root"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "open.py").write_text("def saved(): pass\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("AISH_DISCOVERY__ENABLED", "false")
+    return folder
+
+
+def configure(home: Path, root: Path, more: str = "") -> None:
+    file = home / ".config" / "aish" / "config.toml"
+    file.parent.mkdir(parents=True)
+    command = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps([str(IDE), str(root)])}\n"
+    file.write_text(f"[mcp.servers.editor]\n{command}{more}")
+
+
+class Tools:
+    def __init__(self, registry) -> None:
+        self.registry = registry
+
+    async def __call__(self, name: str, **arguments) -> str:
+        output = await self.registry.call(f"ide__{name}", arguments, CONTEXT)
+        return output.parts[0].text
+
+    @property
+    def names(self) -> set[str]:
+        return {spec.name for spec in self.registry.specs()}
+
+
+@pytest.fixture
+async def tools(root, private_home):
+    configure(private_home, root)
+    wired = runtime()
+    async with wired.engine():
+        assert await wired.mcp_settled(30) == []
+        yield Tools(wired._tools)
+
+
+def asked(root: Path) -> list[dict]:
+    return [json.loads(line) for line in (root.parent / "asked.jsonl").read_text().splitlines()]
+
+
+async def test_its_raw_tools_are_hidden_and_its_other_tools_are_not(tools):
+    assert "ide__hover" in tools.names
+    assert {name for name in tools.names if name.startswith("editor__")} == {"editor__spell_check"}
+    with pytest.raises(ToolError, match="gone"):
+        await tools.registry.call("editor__lsp_hover", {}, CONTEXT)
+
+
+async def test_what_nobody_saved_is_what_is_read_and_asked_about(tools, root):
+    read = await tools("read_file", path="open.py")
+    assert "def unsaved()" in read and "def saved()" not in read
+    hover = await tools("hover", path="open.py", line=2, symbol="unsaved")
+    assert field(hover, "backend") == "mcp:editor"
+    assert "hover of unsaved in line 2" in hover
+
+
+async def test_places_come_as_json_or_as_lines_and_what_is_outside_is_named_only(tools):
+    references = await tools("references", path="open.py", line=2, symbol="unsaved")
+    assert (field(references, "total"), field(references, "files")) == ("2", "1")
+    definition = await tools("definition", path="open.py", line=2, symbol="unsaved")
+    assert "open.py:1\n1\tdef unsaved(): pass" in definition
+    assert "/usr/lib/python3/typing.py:9 (outside the workspace, not read)" in definition
+
+
+async def test_a_position_counts_as_the_protocol_does(tools, root):
+    await tools("references", path="open.py", line=2, symbol="unsaved")
+    (params,) = [params["arguments"] for params in asked(root) if params["name"] == "lsp.references"]
+    assert params == {"uri": (root / "open.py").as_uri(), "position": {"line": 1, "character": 0}}
+
+
+async def test_diagnostics_are_its_own(tools):
+    result = await tools("diagnostics", path="open.py")
+    assert "open.py:2: error: from the IDE" in result
+
+
+async def test_edits_go_through_it_and_not_to_the_disk_behind_it(tools, root):
+    revision = field(await tools("read_file", path="open.py"), "revision")
+    edit = {"path": "open.py", "revision": revision, "old": "def unsaved", "new": "def mended"}
+    await tools("edit", edits=[edit])
+    assert "def mended" in await tools("read_file", path="open.py")
+    assert (root / "open.py").read_text() == "def saved(): pass\n"
+    written = [params["arguments"] for params in asked(root) if params["name"] == "fs.write"]
+    assert written == [{"path": "open.py", "content": UNSAVED.replace("def unsaved", "def mended")}]
+
+
+async def test_what_it_does_not_offer_starts_no_server_beside_it(tools):
+    result = await tools("format", path="open.py")
+    assert field(result, "status") == "unsupported"
+    assert "the IDE that owns this workspace does not offer it" in result
+
+
+async def test_what_it_refuses_is_told(tools):
+    with pytest.raises(ToolError, match="mcp:editor answered: no"):
+        await tools("rename", path="open.py", line=1, symbol="unsaved", new_name="x")
+
+
+async def test_with_mcp_none_its_tools_are_plain_tools(root, private_home):
+    configure(private_home, root, '[ide]\nmcp = "none"\n')
+    wired = runtime()
+    async with wired.engine():
+        assert await wired.mcp_settled(30) == []
+        tools = Tools(wired._tools)
+        assert "editor__lsp_hover" in tools.names
+        assert "def saved()" in await tools("read_file", path="open.py")
