@@ -132,7 +132,19 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_eval.py::*",
         "faces/eval/test_eval_*.py::*",
     ),
-    "§7 damaged calls are repaired where they are sure, and never guessed": ("engine/test_corruption.py::*",),
+    "§7 damaged calls are repaired where they are sure, and never guessed": (
+        "engine/test_corruption.py::*",
+        "calls/test_damage.py::*",
+        "calls/test_mend.py::*",
+    ),
+    "§7 calls in text are recognised in every mode and never leak": (
+        "calls/test_recognise.py::*",
+        "engine/test_toolmode_turns.py::*",
+        "faces/http/test_tool_modes.py::*",
+        "e2e/test_tool_calls.py::*",
+    ),
+    "§7 native, constrained, prompted: auto picks, falls back and remembers": ("providers/test_toolmode.py::*",),
+    "§7 schemas are simplified for backends, never made stricter": ("calls/test_schema.py::*",),
     "§23 configuration: layered, checked, trusted": (
         "config/*::*",
         "e2e/test_command_line.py::test_a_wrong_config*",
