@@ -73,7 +73,7 @@ class FakeBackend:
             await peer.send(*self.respond(request))
 
     def respond(self, request: Request) -> list[bytes]:
-        name = request.method.lower() + request.path.partition("?")[0].replace("/", "_").replace(".", "_")
+        name = request.method.lower() + request.path.partition("?")[0].replace("/", "_").replace(".", "_").replace("-", "_")
         handle = getattr(self, name, None)
         return handle(request) if handle else [self.no_such_path(request)]
 

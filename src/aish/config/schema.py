@@ -61,6 +61,13 @@ class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
     context_size: Annotated[
         Count | None, Meta(description="Tokens of context, where the server does not say or says it wrong.")
     ] = None
+    tokenizer: Annotated[
+        str,
+        Meta(
+            description="A `tokenizer.json` to count with where the server cannot. Needs the extra `tokenizer`.",
+            extra={"path": "always"},
+        ),
+    ] = ""
     use_tool_role: Annotated[
         bool, Meta(description="Whether the chat template takes tool results in the role `tool`. If not, as user text.")
     ] = True

@@ -23,14 +23,11 @@ _TIMEOUTS = Timeouts(connect_s=1, first_byte_s=2, idle_s=2, total_s=2)
 _REST_S = 60.0
 _NEVER = float("inf")
 
-CountWords = Callable[[str], int]
-
 
 class Counting:
-    def __init__(self, backend: Backend, own: CountWords | None = None) -> None:
-        """`own` counts with a tokenizer file, where one is configured."""
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._own = own
+        self._own = backend.endpoint.count_text
         root, api = backend.endpoint.root, backend.endpoint.api
         self._tokenize = f"{root}/tokenize"
         self._counters = (self._tokenize, f"{api}/encode")

@@ -5,7 +5,7 @@ Answers come as one JSON document or as a stream. All failures are ProviderError
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,9 @@ WRONG_URL = "is the provider's url right? It usually ends in /v1"
 _MIN_SECRET_CHARS = 6
 
 
+CountText = Callable[[str], int | None]
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """Secrets never show in its repr."""
 
@@ -35,6 +38,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     max_call_s: float = 600.0
     context_size: int | None = None  # configured; wins over what the backend says
     models: tuple[str, ...] = ()  # configured; offered instead of what the backend lists
+    count_text: CountText | None = None  # with a tokenizer file, where the backend cannot count
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url.partition('?')[0]!r})"

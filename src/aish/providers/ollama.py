@@ -5,6 +5,7 @@ Its own API rather than its OpenAI-compatible one, because only here are context
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -81,8 +82,9 @@ class OllamaProvider:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
-        """Ollama has no tokenizer to ask."""
-        return None
+        """Ollama has no tokenizer to ask; there may be a file."""
+        count = self._endpoint.count_text
+        return await asyncio.to_thread(count, text) if count else None
 
     async def count_prompt(self, request: StepRequest) -> int | None:
         return None

@@ -91,6 +91,7 @@ class Providers:
             max_call_s=settings.timeout_s,
             context_size=settings.context_size,
             models=settings.models,
+            count_text=_counter(settings.tokenizer),
         )
         if settings.kind == "ollama":
             from aish.providers.ollama import OllamaProvider
@@ -145,3 +146,11 @@ def _calling_tools(provider: Provider) -> Provider:
     from aish.providers.toolmode.provider import ToolModeProvider
 
     return ToolModeProvider(provider)
+
+
+def _counter(file: str) -> Callable[[str], int | None] | None:
+    if not file:
+        return None
+    from aish.providers.tokenizer_file import TokenizerFile
+
+    return TokenizerFile(Path(file)).count
