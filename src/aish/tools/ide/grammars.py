@@ -1,7 +1,8 @@
 """Grammars of tree-sitter, one wheel a language, loaded when first needed. Nothing is fetched.
 
 Text goes in as ASCII with a stand-in for every other character (a letter for one that may be in a name): some scanners
-misbehave beyond it, and so one byte is one character. A parse has a limit: recovery from what is no code can take for ever.
+misbehave beyond it, and so one byte is one character. A parse has a limit: recovery from what is no code can take for
+ever.
 """
 
 from __future__ import annotations
