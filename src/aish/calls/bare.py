@@ -95,7 +95,7 @@ def python_calls(text: str) -> list[Written]:
                 return calls
             if printed := re.compile(r"print\(\s*(?=[^\W\d][\w.]*\()").match(text, reader.pos):
                 reader.pos = printed.end()
-            name, arguments = reader.call()
+            name, arguments = reader.python_call()
             calls.append(Written(name.removesuffix(".call"), arguments))
             reader.space()
             while text[reader.pos : reader.pos + 1] in (",", ";", ")") and reader.pos < len(text):

@@ -100,7 +100,7 @@ class Reader:
             return self._list()
         return self._string() if char in _STRINGS else self._word()
 
-    def call(self) -> tuple[str, dict[str, Any]]:
+    def python_call(self) -> tuple[str, dict[str, Any]]:
         """`name(key=value, …)` as Python writes it."""
         self.space()
         name = _IDENTIFIER.match(self.text, self.pos)
