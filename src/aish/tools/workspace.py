@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import secrets
 import stat
@@ -31,7 +32,14 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 
+# Names say the same every time; a tool names a file several times in a call.
+_relative_path = functools.lru_cache(maxsize=4096)(relative_path)
+
 Kind = Literal["file", "folder", "other"]
+
+
+class TooLong(ToolError):
+    """There is more in the file than was to be read."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -43,6 +51,7 @@ class Workspace:
 
     def __init__(self, root: Path, *, use_openat2: bool = True) -> None:
         self.root = root.resolve()
+        self._pure_root = PurePosixPath(self.root)
         self._fd = os.open(self.root, _FOLDER)
         self._kernel_keeps = use_openat2 and _has_openat2(self._fd)
 
@@ -58,7 +67,8 @@ class Workspace:
             if not stat.S_ISREG(status.st_mode):
                 raise _refusal(f"{name} is not a regular file")
             if status.st_size > max_bytes:
-                raise _refusal(f"{name} has {status.st_size} bytes, more than the {max_bytes} that can be read at once")
+                text = f"{name} has {status.st_size} bytes, more than the {max_bytes} that can be read at once"
+                raise TooLong(text, status=ResultStatus.NOT_ALLOWED)
             return _read_all(fd, max_bytes, name)
 
     def write(self, name: str, content: bytes) -> None:
@@ -81,7 +91,7 @@ class Workspace:
 
     def _relative(self, name: str) -> PurePosixPath:
         try:
-            return relative_path(name, PurePosixPath(self.root))
+            return _relative_path(name, self._pure_root)
         except BadPath as exc:
             raise _refusal(str(exc)) from exc
 
@@ -112,11 +122,15 @@ class Workspace:
             os.close(folder)
 
 
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _openat2(folder: int, path: str, how: _OpenHow) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
     while True:
         name = ctypes.c_char_p(os.fsencode(path))
-        fd: int = libc.syscall(_SYS_OPENAT2, folder, name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
+        fd: int = _libc().syscall(_SYS_OPENAT2, folder, name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
         if fd >= 0:
             return fd
         number = ctypes.get_errno()

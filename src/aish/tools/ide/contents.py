@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 
 from aish.tools.ide.backends.mcp import McpBackend
 from aish.tools.ide.edits.port import Conflict, EditApplier, FileEdit, Outcome
-from aish.tools.ide.source import Source, content_hash, decode, load
-from aish.tools.workspace import Workspace
+from aish.tools.ide.source import MAX_SOURCE_BYTES, Source, content_hash, decode
+from aish.tools.workspace import TooLong, Workspace
+
+# Read at once: for a file this small a thread takes longer than the read.
+_SMALL_BYTES = 64 * 1024
 
 FindMcp = Callable[[], McpBackend | None]
 
@@ -23,16 +26,18 @@ class Contents:
 
     async def load(self, path: str) -> Source:
         """Raises ToolError."""
-        return decode(self._space.relative(path), await self.read(path))
+        path = self._space.relative(path)
+        return decode(path, await self.read(path))
 
-    async def read(self, path: str, max_bytes: int | None = None) -> bytes:
+    async def read(self, path: str, max_bytes: int = MAX_SOURCE_BYTES) -> bytes:
         ide = self._find_ide()
         text = await ide.read(self._space.relative(path)) if ide is not None else None
         if text is not None:
             return text.encode()
-        if max_bytes is None:
-            return (await asyncio.to_thread(load, self._space, path)).data
-        return await asyncio.to_thread(self._space.read, path, max_bytes=max_bytes)
+        try:
+            return self._space.read(path, max_bytes=_SMALL_BYTES)
+        except TooLong:
+            return await asyncio.to_thread(self._space.read, path, max_bytes=max_bytes)
 
     async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
         """Through the IDE where it has the files: behind its back, what it has not saved would be lost."""

@@ -5,6 +5,7 @@ One set of rules for all grammars, which name things alike. Pure: a text in, sym
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -47,31 +48,44 @@ _SPACE = re.compile(r"\s+")
 
 def outline(source: Source, language: tree_sitter.Language) -> tuple[Symbol, ...]:
     """In the order of the text. Raises ToolError for what cannot be parsed in time."""
-    walk = _Walk(source)
+    import tree_sitter
+
     tree = parse(language, source.text)
-    walk.visit(tree.root_node, "", depth=0, inside="", level=0)
+    found = tree_sitter.QueryCursor(_query(language)).captures(tree.root_node).get("it", [])
+    walk = _Walk(source)
+    for node in sorted(found, key=lambda node: (node.start_byte, -node.end_byte)):
+        if len(walk.symbols) >= _MAX_SYMBOLS:
+            break
+        walk.take(node)
     return tuple(walk.symbols)
 
 
+@functools.lru_cache(maxsize=32)
+def _query(language: tree_sitter.Language) -> tree_sitter.Query:
+    """For every kind of declaration that the grammar knows."""
+    import tree_sitter
+
+    kinds = [kind for kind in (*_KINDS, *_VALUES) if language.id_for_node_kind(kind, True)]
+    return tree_sitter.Query(language, f"[{' '.join(f'({kind})' for kind in kinds)}] @it")
+
+
 class _Walk:
+    """Takes declarations from outside in, and knows in which one it is."""
+
     def __init__(self, source: Source) -> None:
         self.symbols: list[Symbol] = []
         self._source = source
+        self._around: list[tuple[int, str, str]] = []  # where it ends, its name and its kind
 
-    def visit(self, node: tree_sitter.Node, container: str, *, depth: int, inside: str, level: int) -> None:
-        """`depth` counts declarations, `level` nodes; `inside` is the kind of the nearest declaration."""
-        if level > _MAX_DEPTH:
-            return
-        for child in node.named_children:
-            if len(self.symbols) >= _MAX_SYMBOLS:
-                return
-            kind = self._kind(child, inside)
-            name = self._name(child) if kind else ""
-            if name:
-                self._add(child, name, kind, container, depth)
-                self.visit(child, name, depth=depth + 1, inside=kind, level=level + 1)
-            else:
-                self.visit(child, container, depth=depth, inside=inside, level=level + 1)
+    def take(self, node: tree_sitter.Node) -> None:
+        while self._around and self._around[-1][0] <= node.start_byte:
+            self._around.pop()
+        _, container, inside = self._around[-1] if self._around else (0, "", "")
+        kind = self._kind(node, inside)
+        name = self._name(node) if kind else ""
+        if name:
+            self._add(node, name, kind, container, len(self._around))
+            self._around.append((node.end_byte, name, kind))
 
     def _kind(self, node: tree_sitter.Node, inside: str) -> str:
         kind = _KINDS.get(node.type, "")

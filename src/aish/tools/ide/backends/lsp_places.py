@@ -45,7 +45,7 @@ class Files:
         return self._read[path]
 
     def places(self, found: Sequence[WirePlace], *, whole: bool = False) -> tuple[Place, ...]:
-        """Sorted; several in one line are one."""
+        """Sorted; several in one line are one. `whole`: with all that belongs to each, which whoever wants it reads."""
         made = {self._place(one, whole=whole) for one in found}
         return tuple(sorted(made))
 
@@ -60,7 +60,7 @@ class Files:
             path = self.path(one.uri)
         except ToolError:
             return Place(_shown(one.uri), line, end_line, outside=True)
-        return Place(path, line, end_line, self._text(path, line))
+        return Place(path, line, end_line, "" if whole else self._text(path, line))
 
     def _symbol(self, one: WireSymbol) -> Symbol:
         line, end_line = one.range.start.line + 1, one.whole.end.line + 1

@@ -19,6 +19,8 @@ from aish.tools.ide.lsp.spec import ServerLimits
 from aish.tools.ide.source import Source
 from aish.tools.workspace import Workspace
 
+_OUTLINES_KEPT = 64
+
 FindIde = Callable[[TreeBackend], CodeBackend | None]
 
 
@@ -35,6 +37,7 @@ class Backends:
         self.servers = Servers(space, choice, limits, max_servers=max_servers)
         self._space = space
         self._find_ide = find_ide
+        self._outlines: dict[tuple[str, str], Answer[tuple[Symbol, ...]]] = {}
 
     def for_file(self, path: str) -> CodeBackend:
         if (ide := self._ide()) is not None:
@@ -59,9 +62,15 @@ class Backends:
 
     async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
         """By the syntax tree where there is a grammar: at once, and without a server."""
-        if find_grammar(table().grammar_of(source.path) or "?") is not None:
-            return await TreeBackend(self._space).outline(source)
-        return await self.for_file(source.path).outline(source)
+        known = self._outlines.get((source.path, source.hash))
+        if known is None:
+            if find_grammar(table().grammar_of(source.path) or "?") is None:
+                return await self.for_file(source.path).outline(source)
+            known = await TreeBackend(self._space).outline(source)
+            self._outlines[source.path, source.hash] = known
+            if len(self._outlines) > _OUTLINES_KEPT:
+                del self._outlines[next(iter(self._outlines))]
+        return known
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
         ide = self._ide()

@@ -29,13 +29,20 @@ class Servers:
         self.limits = limits
         self._choice = choice
         self._max_servers = max_servers
+        self._found: dict[str, Found] = {}
         self._servers: dict[str, LanguageServer] = {}
         self._told: dict[str, Session] = {}
         self._news: News | None = None
         self._starting = asyncio.Lock()
 
     def find(self, language: str) -> Found | None:
-        return find_server(language, self.space.root, self._choice)
+        """Looked for until it is there."""
+        known = self._found.get(language)
+        if known is None:
+            known = find_server(language, self.space.root, self._choice)
+            if known is not None and known.command:
+                self._found[language] = known
+        return known
 
     def find_formatter(self, language: str) -> Found | None:
         name = table().language[language].formatter
