@@ -62,6 +62,10 @@ eval-slice: $(VENV)/.installed
 	@$(BIN)/aish models pull smollm2 >/dev/null
 	$(BIN)/aish eval --model embedded:smollm2 --mode constrained --limit 3
 
+# The IDE tools beside the language servers behind them, held to their bars. Servers go under .cache; clangd is the system's.
+bench-ide: $(VENV)/.installed-dev
+	$(BIN)/python bench/ide.py
+
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

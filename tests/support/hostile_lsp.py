@@ -368,6 +368,17 @@ mode_edit_both_shapes = _rename_to(_shapes)
 mode_edit_nonsense = _rename_to(lambda m: {"changes": {uri_of(m): "everything"}})
 
 
+def mode_disk_changes_meanwhile(server: Server) -> None:
+    """Somebody writes the file while the rename is being computed: a line is added on top."""
+
+    def rename(message: Message) -> None:
+        path = Path(uri_of(message).removeprefix("file://"))
+        path.write_text("def name(): somebody\n" + path.read_text())
+        server.rename(message)
+
+    server.on["textDocument/rename"] = rename
+
+
 def mode_command_edits(server: Server) -> None:
     """A code action that is a command, which applies its edit by asking us to."""
     action = {"title": "Mend it", "command": {"title": "Mend it", "command": "mend", "arguments": []}}

@@ -80,6 +80,12 @@ class Workspace:
             mode = _replaceable_mode(folder, path.name, name)
             _replace(folder, path.name, content, mode, name)
 
+    def check_writable(self, name: str) -> None:
+        """Raises ToolError for what `write` would refuse as things are now."""
+        path = self._relative(name)
+        with self._opened(path.parent, _FOLDER, name) as folder:
+            _replaceable_mode(folder, path.name, name)
+
     def entries(self, name: str = ".") -> list[tuple[str, Kind]]:
         """What is in a folder, sorted by name. A link is "other", wherever it leads."""
         with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:

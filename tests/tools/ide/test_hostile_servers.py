@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -204,6 +205,33 @@ async def test_a_wrong_edit_is_refused_as_a_whole(root, mode, reason):
             await tools("rename", **AT, new_name="other")
     assert (root / "a.py").read_text() == TEXT
     assert (root.parent / "outside.py").read_text() == TEXT
+
+
+async def test_a_file_that_somebody_writes_while_a_rename_is_computed_is_left_alone(root):
+    async with hostile_ide(root, "disk_changes_meanwhile", wait_s=1) as tools:
+        result = await tools("rename", **AT, new_name="other")
+    assert "nothing was changed: what is known is stale" in result
+    assert "other" not in (root / "a.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../outside.py", "%2e%2e/outside.py", "..%2foutside.py", "sub/../../outside.py", "link.py", "folder/outside.py",
+        "pipe.py", "hard.py", "%00.py", "a.py%00", "a.py?query", "a.py#fragment",
+    ],
+)  # fmt: skip
+async def test_no_name_leads_an_edit_out_of_the_workspace(root, name):
+    outside = root.parent / "outside.py"
+    (root / "link.py").symlink_to(outside)
+    (root / "folder").symlink_to(root.parent)
+    os.mkfifo(root / "pipe.py")
+    os.link(outside, root / "hard.py")
+    async with hostile_ide(root, "edit_outside", env={"HOSTILE_OUTSIDE": f"'{root}/{name}'"}, wait_s=1) as tools:
+        with pytest.raises(ToolError):
+            await tools("rename", **AT, new_name="other")
+    assert outside.read_text() == TEXT
+    assert (root / "a.py").read_text() == TEXT
 
 
 async def test_an_edit_in_both_shapes_is_applied_once(root):

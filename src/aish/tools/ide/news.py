@@ -27,10 +27,10 @@ class News:
         taken, self._kept[listener] = self._kept.get(listener, {}), {}
         return taken
 
-    def has(self, listener: str) -> bool:
-        """Whether anything came since it last asked."""
+    def peek(self, listener: str) -> Changes:
+        """What it would hear if it asked."""
         self._collect()
-        return bool(self._kept.get(listener))
+        return self._kept.get(listener, {})
 
     def close(self) -> None:
         self._watch.close()

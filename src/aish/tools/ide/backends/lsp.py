@@ -97,7 +97,7 @@ class LspBackend:
         async def ask(session: Session) -> Edits:
             return await rename_edits(session, self._files(session), source, spot, new_name)
 
-        return await self._answer("textDocument/rename", source, ask, ())
+        return self._unless_changed(await self._answer("textDocument/rename", source, ask, ()))
 
     async def format(self, source: Source) -> Answer[Edits]:
         async def ask(session: Session) -> Edits:
@@ -123,7 +123,7 @@ class LspBackend:
                 raise ToolError(f"there is no action {key} here now; list them again")
             return await perform(session, self._files(session), action)
 
-        return await self._answer("textDocument/codeAction", source, ask, (), quick=True)
+        return self._unless_changed(await self._answer("textDocument/codeAction", source, ask, (), quick=True))
 
     async def changed(self, paths: Sequence[str]) -> None:
         """The watch has seen it; the next question tells."""
@@ -186,6 +186,14 @@ class LspBackend:
             raise
         except WireError as exc:
             raise _translated(self.name, exc) from exc
+
+    def _unless_changed(self, answer: Answer[Edits]) -> Answer[Edits]:
+        """An edit is about the files as the server knew them; one of them may be another by the time it is made."""
+        changed = self._servers.changed_since_told(self.name) & {edit.path for edit in answer.value}
+        if not changed:
+            return answer
+        note = f"{min(changed)} changed while {self.name} worked; ask again"
+        return Answer(answer.value, self.name, Status.STALE, note)
 
     # What is told of a place.
 

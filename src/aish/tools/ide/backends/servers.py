@@ -60,9 +60,9 @@ class Servers:
                 await self._tell(found.server, session)
             yield session
 
-    def has_news(self, server: str) -> bool:
-        """Whether something changed since the server was last told."""
-        return self._news is not None and self._news.has(server)
+    def changed_since_told(self, server: str) -> set[str]:
+        """Files that changed on disk since the server was last told."""
+        return set(self._news.peek(server)) if self._news is not None else set()
 
     def states(self) -> dict[str, str]:
         return {name: "running" if server.running else server.ended for name, server in self._servers.items()}

@@ -34,6 +34,7 @@ class InPlace:
         if edit.content is None:
             return Conflict(edit.path, "files cannot be removed here")
         try:
+            self._space.check_writable(edit.path)
             held: str | None = content_hash(self._space.read(edit.path))
         except ToolError as exc:
             if "does not exist" not in exc.message:
