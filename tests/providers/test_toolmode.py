@@ -424,3 +424,14 @@ async def test_the_schema_of_an_answer_goes_in_the_form_that_the_server_takes(ht
             assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
         bodies = [body_of(request) for request in server.requests if request.path.endswith("/chat/completions")]
     assert ["guided_json" in body for body in bodies] == [False, False, False, True, True]
+
+
+async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():
+    call = AssistantMessage("", (ToolCall("c1", "get_weather", '{"city": "Rome"}'),))
+    result = ToolMessage("c1", "get_weather", (TextPart("sunny"),))
+    model = Model(letters('{"answer": "Sunny."}'), can=SCHEMAS)
+    provider = ToolModeProvider(model)
+    await say(provider, asked(user("Rome?"), call, result))
+    assert "get_weather" in json.dumps(model.sent.sampling.json_schema)
+    await say(provider, asked(user("Rome?"), call, result, call, result))
+    assert list(model.sent.sampling.json_schema["properties"]) == ["answer"]

@@ -94,6 +94,13 @@ def rendered(messages: Iterable[Message], manner: Manner) -> tuple[Message, ...]
     return tuple(result)
 
 
+def repeats_itself(messages: Sequence[Message]) -> bool:
+    """Whether the last two steps made the same calls."""
+    steps = [message.tool_calls for message in messages if isinstance(message, AssistantMessage)][-2:]
+    first, last = [[(call.name, call.arguments) for call in calls] for calls in steps] if len(steps) == 2 else ([], [])
+    return bool(last) and first == last and isinstance(messages[-1], ToolMessage)
+
+
 def with_instructions(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
     """Added to the first system message; there is one from now on."""
     if messages and isinstance(messages[0], SystemMessage):

@@ -17,7 +17,14 @@ import msgspec
 from aish.calls.schema import PLAIN, TOOLS, simplified_tools
 from aish.errors import ProviderError
 from aish.ports import Provider
-from aish.providers.toolmode.prompt import Manner, instructions, rendered, room_for_tools, with_instructions
+from aish.providers.toolmode.prompt import (
+    Manner,
+    instructions,
+    rendered,
+    repeats_itself,
+    room_for_tools,
+    with_instructions,
+)
 from aish.providers.toolmode.reading import Reading
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
@@ -139,6 +146,8 @@ class ToolModeProvider:
         """With the tools written into the prompt, and into the schema of the answer where that is constrained. Where
         it is not, the asker's own schema would keep the model from calling: it is told in words instead."""
         choice, answer = request.tool_choice, _answer_schema(request.sampling)
+        # A small model that has made the same call twice makes it for ever, if it may.
+        offered = () if repeats_itself(request.messages) and choice.mode == "auto" else tools
         info = self._ways.info(request.model)
         said = instructions(
             tools,
@@ -147,7 +156,7 @@ class ToolModeProvider:
             room_chars=room_for_tools(info.context_size if info else None),
             answer=answer if manner == "prompted" else None,
         )
-        union = answer_or_call(tools, choice, answer) if manner == "constrained" else None
+        union = answer_or_call(offered, choice, answer) if manner == "constrained" else None
         return msgspec.structs.replace(
             request,
             messages=with_instructions(rendered(request.messages, manner), said),

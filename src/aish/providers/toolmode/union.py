@@ -17,7 +17,7 @@ _TEXT: JsonSchema = {"type": "string"}
 def answer_or_call(tools: Sequence[ToolSpec], choice: ToolChoice, answer: JsonSchema | None = None) -> JsonSchema:
     """`answer` is the schema of an answer where the asker has one; else it is text."""
     branches = [_call(tool) for tool in chosen(tools, choice)]
-    if choice.mode != "required":
+    if choice.mode != "required" or not branches:
         branches.append(_object(answer=answer or _TEXT))
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
 
