@@ -44,7 +44,6 @@ from aish.types.tools import Effect, ToolSpec
 from aish.wire.clock import SystemClock
 from aish.wire.owners import ProcessOwners
 
-arguments_debug = True
 WINDOW = 4096
 BARS = {"worst count off, %": 2.0, "compose 2 000 turns, ms": 5.0}
 
@@ -95,7 +94,9 @@ def turns(rng: random.Random, offered: tuple[ToolSpec, ...]) -> list[PastTurn]:
     for number in range(1, rng.randrange(1, 6)):
         messages: list[Message] = [user(text(rng, 3))]
         if offered and rng.random() < 0.6:
-            call = ToolCall(f"call_{number}", rng.choice(offered).name, json.dumps({"path": f"/tmp/{number}", "limit": 3}))
+            call = ToolCall(
+                f"call_{number}", rng.choice(offered).name, json.dumps({"path": f"/tmp/{number}", "limit": 3})
+            )
             messages.append(AssistantMessage("", (call,)))
             messages.append(ToolMessage(call.id, call.name, (TextPart(text(rng, rng.choice((2, 8)))),)))
         messages.append(AssistantMessage(text(rng, 3)))
@@ -126,7 +127,6 @@ async def counts(number: int) -> dict[str, float]:
     rng = random.Random(7)
     ours, naive, by_kind = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        home = Path.home()
         os.environ["AISH_STORE__PATH"] = str(Path(folder) / "aish.db")
         runtime = wiring.runtime([])
         async with runtime.engine(mcp=()) as engine:
@@ -143,12 +143,9 @@ async def counts(number: int) -> dict[str, float]:
                 chars = sum(len(message.text) for message in composed.messages)
                 chars += sum(len(json.dumps(tool.schema)) + len(tool.description) for tool in offered)
                 assert composed.tokens is not None
-                if arguments_debug and abs(composed.tokens - reported) > 1:
-                    print(composed.tokens, reported, [type(m).__name__ for m in composed.messages], len(offered))
                 ours.append(abs(composed.tokens - reported) / reported * 100)
                 naive.append(abs(chars // 4 - reported) / reported * 100)
                 by_kind.append(reported)
-        assert home == Path.home()
     return {
         "conversations": number,
         "tokens, median": statistics.median(by_kind),

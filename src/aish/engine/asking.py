@@ -89,6 +89,7 @@ class Asking:
         self._scribe = scribe
         self._call: Admitted | None = None
         self._sent: StepRequest | None = None
+        self._left_out = 0
         self._prepare_for(chosen.route)
 
     async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
@@ -135,7 +136,8 @@ class Asking:
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
         self._meter.spend(usage)
-        return self._emit(UsageReported(self.route.name, usage, self._asked.category, call.estimate))
+        told = UsageReported(self.route.name, usage, self._asked.category, call.estimate, self._left_out)
+        return self._emit(told)
 
     async def warnings(self) -> list[Event]:
         said = await self._means.ledger.warning(self._scribe.session)
@@ -169,6 +171,7 @@ class Asking:
         if composed.left_out and self._means.rules.summarize and self._scribe.session and self._asked.context is None:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())
+        self._left_out = len(composed.left_out)
         if composed.cut:
             notes.append(f"cut what was too large for the window of {self.route.name}")
         return composed, notes

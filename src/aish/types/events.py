@@ -103,12 +103,14 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):
-    """`estimate` is our own count of the prompt before it was sent, 0 if there was none."""
+    """`estimate` is our own count of the prompt before it was sent, 0 if there was none; `left_out` the turns that did
+    not fit the window."""
 
     model: str
     usage: Usage
     category: Category = Category.MAIN
     estimate: int = 0
+    left_out: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):

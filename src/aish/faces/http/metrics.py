@@ -20,6 +20,7 @@ from aish.types.events import (
     TurnEnd,
     TurnFinished,
     TurnStarted,
+    UsageReported,
 )
 from aish.types.tools import Repair
 from aish.types.usage import Usage
@@ -53,11 +54,12 @@ class Metrics:
         self.token_rate = histogram("tokens_per_second", "Tokens of an answer a second.", _RATES, "model")
         self.rounds = histogram("rounds_per_turn", "Model calls in a turn.", _ROUNDS, "model")
         self.tokens = counter("tokens", "Tokens spent.", "model", "direction")
-        self.cost = counter("cost_dollars", "Dollars spent, as providers reported them.", "model")
+        self.cost = counter("cost_dollars", "Dollars spent, where prices are known.", "model")
         self.tool_calls = counter("tool_calls", "Tool calls, by how they ended.", "tool", "status")
         self.broken_streams = counter("broken_streams", "Answers that broke off.", "model")
         self.repairs = counter("repairs", "Requests sent again in another form.", "model")
         self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
+        self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
         self.under_way = Gauge(
             "aish_requests_under_way", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
         )
@@ -101,6 +103,7 @@ class ModelMeters:
         self.cost = metrics.cost.labels(model)
         self.broken_streams = metrics.broken_streams.labels(model)
         self.repairs = metrics.repairs.labels(model)
+        self.left_out = metrics.left_out.labels(model)
         self.ends = {end: metrics.turns.labels(model, end.value) for end in TurnEnd}
 
 
@@ -132,6 +135,9 @@ class TurnMeter:
                 self._repaired(body.repairs)
             elif isinstance(body, ToolCallReady):
                 self._repaired(body.repairs)
+            elif isinstance(body, UsageReported):
+                if body.left_out and self._model is not None:
+                    self._model.left_out.inc(body.left_out)
             elif isinstance(body, TurnFinished):
                 self._finished(body)
 

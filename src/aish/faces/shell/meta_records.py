@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from aish.config.show import show_rows
 from aish.faces.shell.state import Shell
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -85,10 +86,13 @@ async def config(shell: Shell, rest: str) -> None:
         for place in shell.runtime.loaded.files:
             shell.output.note(str(place.path))
         return
-    shell.output.note("`!aish config show` shows every setting that holds, and where it comes from")
-    shell.output.note(
-        f"model {shell.request.model or '(what is found)'}; tools {', '.join(shell.request.tools) or 'none'}"
-    )
+    rows = [row for row in show_rows(shell.runtime.loaded) if rest == "show all" or row.origin != "default"]
+    for row in rows:
+        shell.output.note(f"{row.key} = {row.value}  ({row.origin})")
+    if rest != "show all":
+        shell.output.note("the rest is as it comes; :config show all shows every setting")
+    tools = ", ".join(shell.request.tools) or "none"
+    shell.output.note(f"here and now: model {shell.request.model or '(what is found)'}; tools {tools}")
 
 
 async def trust(shell: Shell, rest: str) -> None:
