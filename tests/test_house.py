@@ -143,6 +143,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "tools/ide/searching/ripgrep.py",
         "tools/builtin/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
+        "faces/mentions.py",  # git, for a range of commits
         "tools/livebash/shell.py",  # the live shell, on a pty
         "tools/mcp/stdio.py",  # servers the user named
         "wire/pty.py",  # starts what its owner asks for

@@ -18,7 +18,6 @@ from aish.errors import AishError, ProcessError, UsageError, WireError
 from aish.faces.file_tree import tree_lines
 from aish.faces.runtime import McpServerView
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage
-from aish.wire.process import ProcessSpec, run
 
 # A whole file of this size is about a hundred thousand tokens; what fits the window is decided later.
 MAX_CHARS = 400_000
@@ -145,6 +144,8 @@ def _image(mention: str, path: Path) -> str:
 
 async def _diff(mention: str, cwd: Path) -> Sequence[Part]:
     """As git sees it, without running what the repository's own settings name."""
+    from aish.wire.process import ProcessSpec, run
+
     words = ("git", "--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", mention, "--")
     try:
         done = await run(ProcessSpec(words, cwd=cwd), timeout_s=_GIT_S, max_output_bytes=4 * MAX_CHARS)
