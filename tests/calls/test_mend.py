@@ -69,6 +69,12 @@ MENDED = {
     "nested": ('{"city": "Rome", "where": {"lat": "1.5"}}', {"city": "Rome", "where": {"lat": 1.5}}, RepairKind.TYPE),
 }  # fmt: skip
 
+UNESCAPED = {
+    '{"city": "the "big" city", "days": 3}': {"city": 'the "big" city', "days": 3},
+    "{'city': 'L'Aquila', 'days': 3}": {"city": "L'Aquila", "days": 3},
+    '{"city": "{"a": [1, "b"]}"}': {"city": '{"a": [1, "b"]}'},
+}
+
 REFUSED = {
     "cut in a text": '{"city": "Ro',
     "cut in a number": '{"city": "Rome", "days": 1',
@@ -77,6 +83,8 @@ REFUSED = {
     "closed too early": '{"city": "Rome"}, "days": 3}',
     "key twice": '{"city": "Rome", "city": "Oslo"}',
     "quotes inside": '{"city": "the "big" city", "days": "x" y}',
+    "a quote missing between two": '{"city": "Rome, "unit": "celsius"}',
+    "two quotes missing": '{"city": "Rome, "unit": "celsius, "days": "x"}',
     "nothing of ours": "Rome, please",
     "unknown word": '{"city": New York}',
     "backslashes that may be escapes": '{"city": "C:\\data\\new"}',
@@ -100,6 +108,19 @@ def test_what_can_mean_only_one_thing_is_mended_and_recorded(text: str, argument
     mended = mend(text, tool())
     assert (mended.arguments, mended.errors) == (arguments, ())
     assert kind in [repair.kind for repair in mended.repairs]
+
+
+@pytest.mark.parametrize(("text", "arguments"), UNESCAPED.items())
+def test_quotes_that_were_not_escaped_are_read_where_only_one_reading_fits(text: str, arguments: Any):
+    mended = mend(text, tool())
+    assert (mended.arguments, mended.errors) == (arguments, ())
+    assert [repair.kind for repair in mended.repairs] == [RepairKind.QUOTES]
+
+
+def test_quotes_that_were_not_escaped_are_refused_where_two_readings_fit():
+    schema = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]}
+    with pytest.raises(BadArguments):
+        mend('{"a": "x", "b": "y" z", "b": "w"}', tool(schema))
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)

@@ -7,12 +7,13 @@ fitted; every change is recorded. What is cut or could mean two things is refuse
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from aish.calls.coerce import Fitter, shown
+from aish.calls.readings import find_readings
 from aish.calls.tolerant import Cut, Reader, Twice, Unreadable, read_strictly
 from aish.calls.validate import schema_errors
 from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind, ToolSpec
@@ -40,8 +41,48 @@ class Mended(msgspec.Struct, frozen=True):
 
 def mend(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) -> Mended:
     """`whole`: the model ended the text by its own will, so that closing brackets may be missing."""
-    value, repairs = parse(text, whole=whole, repair=repair)
+    try:
+        value, repairs = parse(text, whole=whole, repair=repair)
+    except BadArguments:
+        only = _only_reading(text, spec) if repair else None
+        if only is None:
+            raise
+        return Mended(only, (Repair(RepairKind.QUOTES, "", shown(text)),))
     return fitted(value, spec, repairs, repair=repair)
+
+
+def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
+    """Of a text with quotes that were not escaped: the one reading that fits the schema, if there is just one."""
+    start = text.find("{")
+    if start < 0 or _STRUCTURE.search(text[:start]):
+        return None
+    names = _WRAPPERS | {spec.name}
+    values = [value for value in find_readings(text[start:]) if isinstance(value, dict)]
+    fitting = [_unwrapped(value, spec.schema, names, ("unread",)) for value in values]
+    fitting = [value for value in fitting if _knows_all(value, spec.schema) and not schema_errors(spec.schema, value)]
+    if len(fitting) != 1 or _swallows(fitting[0], spec.schema):
+        return None
+    return fitting[0]
+
+
+def _swallows(value: Any, schema: JsonSchema) -> bool:
+    """Whether a text in it holds what looks like another argument: then a quote is missing between the two."""
+    names = "|".join(re.escape(name) for name in _properties(schema))
+    looks_like_one = re.compile(rf"[\"'](?:{names})[\"']\s*:")
+    return bool(names) and any(looks_like_one.search(text) for text in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _properties(schema: JsonSchema) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def fitted(value: Arguments, spec: ToolSpec, repairs: Sequence[Repair] = (), *, repair: bool = True) -> Mended:
@@ -161,8 +202,7 @@ def _knows_all(value: Arguments, schema: JsonSchema) -> bool:
 
 def _unwrapped(value: Arguments, schema: JsonSchema, wrappers: frozenset[str], errors: Sequence[str]) -> Arguments:
     """What lies in `{"arguments": {…}}` or `{"tool": {…}}`, where the schema knows no such argument."""
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, dict) else {}
+    known = _properties(schema)
     for _ in range(_MAX_ENCODINGS):
         inner = [key for key in value if key in wrappers]
         others = value.keys() - wrappers
