@@ -87,8 +87,27 @@ def test_the_compiler_is_a_server_from_version_7_on(tmp_path, version, native):
     found = find_program("typescript", tmp_path, choice)
     assert bool(found.command) is native
     program(folder, "typescript-language-server")
+    (tmp_path / "node_modules" / "typescript" / "lib").mkdir()
+    (tmp_path / "node_modules" / "typescript" / "lib" / "tsserver.js").write_text("")
     expected = "typescript" if native else "typescript-language-server"
     assert find_server("typescript", tmp_path, choice).server == expected
+
+
+def test_a_server_of_typescript_does_not_run_the_projects_own_compiler_unasked(tmp_path):
+    theirs = tmp_path / "root"
+    typescript(theirs, "5.9.3")
+    alone = program(tmp_path / "alone" / "bin", "typescript-language-server").parent
+    choice = Choice(search_path=str(alone))
+    found = find_program("typescript-language-server", theirs, choice)
+    assert found.command == () and "project's own TypeScript" in found.missing
+    compiler = tmp_path / "global" / "typescript" / "lib" / "tsserver.js"
+    compiler.parent.mkdir(parents=True)
+    compiler.write_text("")
+    beside = program(tmp_path / "global" / "typescript-language-server" / "lib", "typescript-language-server").parent
+    choice = Choice(search_path=str(beside))
+    found = find_program("typescript-language-server", theirs, choice)
+    spec = server_spec("typescript", found, theirs, choice, ServerLimits())
+    assert spec.options["tsserver"] == {"path": str(compiler)}
 
 
 def test_clangd_without_a_compilation_database_is_known_to_be_incomplete(tmp_path):

@@ -23,7 +23,7 @@ from aish.tools.workspace import Workspace
 from aish.types.tools import Arguments, ResultStatus
 
 _DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
-_FILES_NAMED = 40
+_FILES_NAMED = 12
 
 
 class Changing:
@@ -55,7 +55,11 @@ class Changing:
     async def format(self, arguments: Arguments) -> str:
         source = await self._load(arguments)
         answer = await self._backends.for_style(source.path).format(source)
-        return await self._carry_out(answer, f"format {source.path}", nothing="it is formatted already")
+        return await self._carry_out(
+            answer,
+            f"format {source.path}",
+            nothing="the formatter changes nothing: it is formatted already, or it cannot be parsed",
+        )
 
     async def code_action(self, arguments: Arguments) -> str:
         source, line = await self._load(arguments), int(arguments["line"])

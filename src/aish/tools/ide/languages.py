@@ -107,6 +107,8 @@ def find_program(name: str, root: Path, choice: Choice) -> Found:
         program = _program(folder, server, root)
         if program and inside and not choice.project_programs:
             refused = f"{program} is the project's own; to run it set ide.project_programs = true"
+        elif program and server.ask_compiler and not choice.project_programs and _bundled_compiler(program) is None:
+            refused = f"{program} would run the project's own TypeScript; to let it, set ide.project_programs = true"
         elif program:
             return Found(name, command=(program, *server.command[1:]), where="the project" if inside else "PATH")
     return Found(name, missing=refused or f"not found; {server.install}")
@@ -155,12 +157,25 @@ def server_spec(language: str, found: Found, root: Path, choice: Choice, limits:
         documents=known.documents,
         watched=server.watched,
         settings=_settings(server.settings, root, choice),
-        options=server.options,
+        options=_options(server, found.command[0], choice),
         loaded_log=server.loaded_log,
         ask_compiler=server.ask_compiler,
         note="" if complete else server.because,
         limits=limits,
     )
+
+
+def _bundled_compiler(program: str) -> Path | None:
+    """The compiler that was installed beside a server of TypeScript."""
+    parents = Path(program).resolve().parents
+    found = (folder / "typescript" / "lib" / "tsserver.js" for folder in parents)
+    return next((path for path in found if path.is_file()), None)
+
+
+def _options(server: Server, program: str, choice: Choice) -> dict[str, Any]:
+    """A server of TypeScript takes the project's own compiler unless it is told of another."""
+    compiler = _bundled_compiler(program) if server.ask_compiler and not choice.project_programs else None
+    return server.options | {"tsserver": {"path": str(compiler)}} if compiler else server.options
 
 
 def _settings(settings: dict[str, Any], root: Path, choice: Choice) -> dict[str, Any]:

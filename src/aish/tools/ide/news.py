@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,10 @@ class News:
         self._collect()
         taken, self._kept[listener] = self._kept.get(listener, {}), {}
         return taken
+
+    async def take_soon(self, listener: str) -> Changes:
+        """The same, in a thread where files have to be looked at."""
+        return await asyncio.to_thread(self.take, listener) if self._watch.is_slow else self.take(listener)
 
     def peek(self, listener: str) -> Changes:
         """What it would hear if it asked."""

@@ -27,9 +27,15 @@ class IdeTools:
         if all(spec.name != name for spec in SPECS):
             raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
         if self._ide is None:
-            self._ide = self._make()
+            self._ide = self._opened()
         text = await self._ide.serve(name, arguments, context.status)
         return ToolOutput((TextPart(text),))
+
+    def _opened(self) -> Ide:
+        try:
+            return self._make()
+        except OSError as exc:
+            raise ToolError(f"the workspace cannot be opened: {exc.strerror}") from exc
 
     async def aclose(self) -> None:
         if self._ide is not None:

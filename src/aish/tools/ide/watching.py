@@ -24,7 +24,7 @@ SKIPPED_FOLDERS = frozenset({
     ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache",
     ".pytest_cache", ".cache", "target", "dist", ".idea",
 })  # fmt: skip
-MAX_FOLDERS = 8192
+MAX_FOLDERS = 50_000
 MAX_FILES = 100_000
 _LOOK_EVERY_S = 2.0
 _EVENT = struct.Struct("iIII")
@@ -40,6 +40,10 @@ Stamp = tuple[int, int]
 
 
 class Watch(Protocol):
+    @property
+    def is_slow(self) -> bool:
+        """Whether asking takes a look at every file."""
+
     def changes(self) -> Changes:
         """What changed since the last call, by relative path; of several changes of one file the last.
 
@@ -89,6 +93,8 @@ def note(changes: Changes, path: str, kind: int) -> None:
 class LookingWatch:
     """Compares times and sizes."""
 
+    is_slow = True
+
     def __init__(self, root: Path, wanted: Callable[[str], bool], every_s: float = _LOOK_EVERY_S) -> None:
         self._root = root
         self._wanted = wanted
@@ -133,6 +139,8 @@ def compare(before: dict[str, Stamp], after: dict[str, Stamp]) -> Changes:
 
 class KernelWatch:
     """inotify. Raises OSError where there is none, or where there are not enough watches for all folders."""
+
+    is_slow = False
 
     def __init__(self, root: Path, wanted: Callable[[str], bool]) -> None:
         if not sys.platform.startswith("linux"):

@@ -35,6 +35,7 @@ Question = Callable[[Session], Awaitable[T]]
 # A question about one place is worth a short wait for a server that is busy; one about the whole project a longer one.
 _QUICK_WAIT_S = 3.0
 _REPEATS = 8
+_IN_ALL = 4  # times the patience for one answer: to start, to ask, to wait until it is done, to ask again
 _REPEAT_AFTER_S = 0.15
 
 
@@ -144,9 +145,12 @@ class LspBackend:
             return await self._settled(session, source, ask, quick=quick)
 
         try:
-            return await self._alive(put)
+            async with asyncio.timeout(_IN_ALL * self._servers.limits.answer_timeout_s):
+                return await self._alive(put)
         except WireTimeout as exc:
             return Answer(nothing, self.name, Status.PENDING, f"{exc.message}; ask again")
+        except TimeoutError:
+            return Answer(nothing, self.name, Status.PENDING, f"{self.name} is not done yet; ask again")
 
     async def _settled(self, session: Session, source: Source | None, ask: Question[T], *, quick: bool) -> Answer[T]:
         """Asks, and asks again if the server was busy while it answered."""
@@ -155,7 +159,7 @@ class LspBackend:
         if inbox.busy:
             await _quiet(session, _QUICK_WAIT_S if quick else self._servers.limits.answer_timeout_s)
             value = await ask(session)
-        if not quick and not session.settled:
+        if not quick and not session.settled and not inbox.busy:
             value = await _repeated(session, ask, value)
         if inbox.busy:
             note = f"{self.name} is still at work ({inbox.busy}); ask again later"
@@ -230,7 +234,7 @@ async def _repeated(session: Session, ask: Question[T], value: T) -> T:
         await _quiet(session, _QUICK_WAIT_S)
         await asyncio.sleep(_REPEAT_AFTER_S)
         before, value = value, await ask(session)
-        if before == value:
+        if before == value and not session.connection.inbox.busy:
             session.settled = True
             break
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ from aish.tools.ide.source import Source, load
 from aish.tools.workspace import Workspace
 
 _TEXT_CHARS = 240
+_OTHER_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")  # one letter would be a drive
 
 
 class Files:
@@ -31,6 +33,8 @@ class Files:
         return load(self._space, self.path(uri))
 
     def path(self, uri: str) -> str:
+        if _OTHER_SCHEME.match(uri):
+            raise ToolError(f"the server names what is no file: {uri[:200]}")
         try:
             return str(relative_path(uri, self._root))
         except BadPath as exc:

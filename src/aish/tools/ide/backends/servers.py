@@ -92,7 +92,7 @@ class Servers:
             self._told[name] = session
             self._news.forget(name)
             return
-        changes = self._news.take(name)
+        changes = await self._news.take_soon(name)
         if not changes:
             return
         await session.documents.tell_changes(changes.items())

@@ -6,6 +6,7 @@ through `watched`.
 
 from __future__ import annotations
 
+import asyncio
 import urllib.parse
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,6 +34,7 @@ class Documents:
         self._connection = connection
         self._open: dict[str, Opened] = {}
         self._disk = 0
+        self._telling = asyncio.Lock()  # what is told of a file comes in order, whoever asks
 
     def uri(self, path: str) -> str:
         return uri_of(self._connection.spec.root, path)
@@ -42,6 +44,21 @@ class Documents:
 
     async def sync(self, source: Source) -> Opened:
         """The server knows exactly this text from here on."""
+        async with self._telling:
+            return await self._sync(source)
+
+    async def touch(self, source: Source) -> Opened:
+        """The same, and the text is sent anew if other files changed since: who only pushes looks at it again."""
+        async with self._telling:
+            known = await self._sync(source)
+            if known.disk == self._disk:
+                return known
+            # To clangd: other files that this one includes may be others now.
+            again = {"contentChanges": [{"text": source.text}], "forceRebuild": True}
+            self._open[source.path] = known = await self._tell("didChange", source, known.version + 1, {}, again)
+            return known
+
+    async def _sync(self, source: Source) -> Opened:
         known = self._open.pop(source.path, None)
         if known is None:
             await self._make_room()
@@ -53,17 +70,11 @@ class Documents:
         self._open[source.path] = known  # last: the one used last
         return known
 
-    async def touch(self, source: Source) -> Opened:
-        """The same, and the text is sent anew if other files changed since: who only pushes looks at it again."""
-        known = await self.sync(source)
-        if known.disk == self._disk:
-            return known
-        # To clangd: other files that this one includes may be others now.
-        again = {"contentChanges": [{"text": source.text}], "forceRebuild": True}
-        self._open[source.path] = known = await self._tell("didChange", source, known.version + 1, {}, again)
-        return known
-
     async def close(self, path: str) -> None:
+        async with self._telling:
+            await self._close(path)
+
+    async def _close(self, path: str) -> None:
         if self._open.pop(path, None) is not None:
             await self._connection.notify("textDocument/didClose", {"textDocument": {"uri": self.uri(path)}})
 
@@ -90,7 +101,7 @@ class Documents:
 
     async def _make_room(self) -> None:
         while len(self._open) >= self._connection.spec.limits.max_open:
-            await self.close(next(iter(self._open)))
+            await self._close(next(iter(self._open)))
 
 
 def uri_of(root: Path, path: str) -> str:

@@ -139,8 +139,10 @@ class LanguageServer:
                 if stop in done:
                     self.ended = "stopped"
                     return None
-                if self._is_idle() or self._is_too_large(connection):
+                if self._is_idle():
                     return None
+                if (size := self._excess(connection)) is not None:
+                    return size
         finally:
             self._ending = True
             gone.cancel()
@@ -153,15 +155,13 @@ class LanguageServer:
         self.ended = "asleep"
         return True
 
-    def _is_too_large(self, connection: Connection) -> bool:
+    def _excess(self, connection: Connection) -> AishError | None:
+        """Counts as a crash: one that grows at once must not be started for ever."""
         limit_mb = self.spec.limits.max_memory_mb
-        if not limit_mb:
-            return False
-        size_mb = resident_mb(connection.pid)
+        size_mb = resident_mb(connection.pid) if limit_mb else None
         if size_mb is None or size_mb <= limit_mb:
-            return False
-        self.ended = f"it held {size_mb:.0f} MB, more than the {limit_mb} MB it may"
-        return True
+            return None
+        return AishError(f"{self.spec.name} held {size_mb:.0f} MB, more than the {limit_mb} MB it may")
 
     def _note_crash(self, crash: AishError, began_s: float) -> None:
         limits, now_s = self.spec.limits, _now_s()
