@@ -18,19 +18,22 @@ from aish.providers.ollama import OllamaProvider
 from aish.providers.openai import OpenAIProvider
 from aish.providers.pool import PoolProvider
 from aish.providers.scripted import ScriptedProvider, from_steps
+from aish.providers.toolmode.provider import ToolModeProvider
 from aish.types.chunks import Chunk, StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.requests import Sampling, StepRequest
+from aish.types.tools import Effect, ToolSpec
 from aish.wire.http import HttpClient
 from support.backends import FakeBackend, Ollama, Vllm, running
 from support.models import model_cache  # noqa: F401  a fixture
 from support.raw_server import Peer, RawServer, nothing_left, raw_server
 
 KEY = "sk-very-secret-42"
-ADAPTERS = ["openai", "ollama", "scripted", "pool"]
-OVER_HTTP = ["openai", "ollama", "pool"]
+ADAPTERS = ["openai", "ollama", "scripted", "pool", "toolmode"]
+OVER_HTTP = ["openai", "ollama", "pool", "toolmode"]
 
+TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, Effect.READ, "test")
 Act = Callable[[Peer], Awaitable[None]]
 
 
@@ -48,7 +51,8 @@ class Backends:
         return {"ollama": Ollama.model, "scripted": "model"}.get(self.kind, Vllm.model)
 
     def request(self, model: str = "", deadline_s: float = 10) -> StepRequest:
-        return StepRequest(model or self.model, (user("hi"),), deadline_s=deadline_s)
+        tools = (TOOL,) if self.kind == "toolmode" else ()
+        return StepRequest(model or self.model, (user("hi"),), tools, tool_mode="prompted", deadline_s=deadline_s)
 
     async def answering(self) -> Provider:
         fake: FakeBackend = Ollama() if self.kind == "ollama" else Vllm()
@@ -110,6 +114,8 @@ class Backends:
             case "pool":
                 members = [OpenAIProvider("one", endpoint, self.http) for _ in range(2)]
                 return PoolProvider("one", members)
+            case "toolmode":
+                return ToolModeProvider(OpenAIProvider("one", endpoint, self.http))
             case _:
                 return ScriptedProvider("one", {"model": from_steps([items])})
 
