@@ -592,8 +592,9 @@ async def test_no_arguments_at_all_are_an_empty_object(empty):
     [
         ("[1, 2]", "the arguments must be one JSON object, not an array"),
         ([1, 2], "the arguments must be one JSON object, not an array"),
-        ('{"n": ', "the arguments are not valid JSON"),
-        ('"{}"', "the arguments must be one JSON object, not a string"),
+        ('{"n": ', "the arguments are not complete"),
+        ("{n n}", "the arguments are not valid JSON"),
+        ("true", "the arguments must be one JSON object, not a boolean"),
     ],
 )
 async def test_arguments_that_are_no_object_are_told_to_the_model_and_sent_back_as_one(arguments, sentence):
