@@ -132,6 +132,16 @@ async def test_a_call_written_as_text_is_a_call_in_native_mode_too():
     assert chunks[-1] == StepFinished(StepEnd.TOOL_CALLS)
 
 
+async def test_json_in_the_text_of_a_model_that_makes_calls_of_its_own_is_text():
+    own = [CallFragment(0, "id1", "get_weather", '{"city": "Oslo"}')]
+    shown = f"An example:\n```json\n{ROME}\n```\nor {ROME}"
+    model = Model(own, letters(shown), letters(f"<tool_call>{ROME}</tool_call>"))
+    provider = ToolModeProvider(model)
+    await say(provider, asked())
+    assert text_of(await say(provider, asked())) == shown
+    assert calls_of(await say(provider, asked())) == [("get_weather", '{"city":"Rome"}')]
+
+
 async def test_repairs_made_on_the_way_are_with_the_call():
     text = "<tool_call>{'name': 'get_wether', 'arguments': {'city': 'Rome',}}</tool_call>"
     chunks = await say(ToolModeProvider(Model(letters(text))), asked())

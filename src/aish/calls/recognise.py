@@ -39,7 +39,10 @@ Piece = str | Written
 
 
 class Recogniser:
-    def __init__(self, schemas: Mapping[str, JsonSchema]) -> None:
+    """`marked_only`: calls that nothing marks as such are text. For models that are known to call in a better way."""
+
+    def __init__(self, schemas: Mapping[str, JsonSchema], *, marked_only: bool = False) -> None:
+        self._marked_only = marked_only
         self._tools = Tools(schemas)
         self._held: list[str] = []
         self._held_chars = 0
@@ -132,7 +135,8 @@ class Recogniser:
         """Where to go on after what begins here."""
         candidate = text[start:]
         try:
-            found = _attempt(Attempt(candidate, self._tools, final=final, whole=self._whole))
+            attempt = Attempt(candidate, self._tools, final=final, whole=self._whole)
+            found = _marked(attempt) if self._marked_only else _attempt(attempt)
         except NotACall as plain:
             _add_text(pieces, candidate[: plain.skip])
             self._literal = plain.literal
@@ -199,6 +203,19 @@ def _attempt(attempt: Attempt) -> Found:
         bare_list(attempt)
     else:
         raise NotACall
+    return attempt.found()
+
+
+def _marked(attempt: Attempt) -> Found:
+    """The same, where only marks count. Code is still passed over, with all that it quotes."""
+    if attempt.text[0] == "`":
+        ticks = attempt.match(_BACKTICKS)
+        raise NotACall(len(ticks[0]), ticks[0]) if ticks else NotACall
+    opener = attempt.take(*STARTS) if attempt.text[0] in "<[" else ""
+    if not opener:
+        raise NotACall
+    attempt.pos = 0
+    _tag(attempt, opener)
     return attempt.found()
 
 

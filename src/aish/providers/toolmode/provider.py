@@ -103,13 +103,16 @@ class ToolModeProvider:
     async def _answer(self, request: StepRequest, way: Way) -> AsyncGenerator[Batch, None]:
         tools = _callable(request)
         constrained = way is Way.CONSTRAINED and bool(tools)
-        reading = Reading(tools, constrained=constrained, repair=request.repair)
+        knows = way in _NATIVE_WAYS and self._ways.calls_natively(request.model)
+        reading = Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
         async with self._inner.stream(self._sent(request, way)) as batches:
             async for batch in batches:
                 if not tools or reading.passes(batch):
                     yield batch
                 elif read := reading.read(batch):
                     yield read
+        if reading.has_called_natively:
+            self._ways.note_native_call(request.model)
         if way is Way.NATIVE and request.tool_choice.mode == "required" and not reading.has_called:
             self._note_ignored(request)
 

@@ -18,14 +18,20 @@ _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
 
 
 class Reading:
-    """Reads one answer. `constrained`: it was asked to be one object of our schema."""
+    """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
+    known to make calls of its own, so that JSON in its text is JSON."""
 
-    def __init__(self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool) -> None:
-        self._reader: ConstrainedReader | FreeReader = FreeReader(tools, self._new_index, repair=repair)
+    def __init__(
+        self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool, calls_natively: bool = False
+    ) -> None:
+        self._reader: ConstrainedReader | FreeReader = FreeReader(
+            tools, self._new_index, repair=repair, marked_only=calls_natively
+        )
         if constrained:
             self._reader = ConstrainedReader(self._reader, self._new_index)
         self._found = 0
         self.has_called = False
+        self.has_called_natively = False
 
     def passes(self, batch: Batch) -> bool:
         """Whether the batch can be handed on as it is: nearly always."""
@@ -40,7 +46,8 @@ class Reading:
             elif isinstance(chunk, StepFinished):
                 chunks += self._finished(chunk)
             else:
-                self.has_called = self.has_called or isinstance(chunk, CallFragment)
+                if isinstance(chunk, CallFragment):
+                    self.has_called = self.has_called_natively = True
                 chunks.append(chunk)
         return chunks
 
@@ -67,9 +74,11 @@ class Reading:
 class FreeReader:
     """Text in which calls are looked for."""
 
-    def __init__(self, tools: Sequence[ToolSpec], new_index: Callable[[], int], *, repair: bool) -> None:
+    def __init__(
+        self, tools: Sequence[ToolSpec], new_index: Callable[[], int], *, repair: bool, marked_only: bool
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._recogniser = Recogniser({tool.name: tool.schema for tool in tools})
+        self._recogniser = Recogniser({tool.name: tool.schema for tool in tools}, marked_only=marked_only)
         self._new_index = new_index
         self._repair = repair
         self.passes = self._recogniser.passes

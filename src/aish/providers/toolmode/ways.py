@@ -42,6 +42,7 @@ class Ways:
     def __init__(self) -> None:
         self._infos: dict[str, ModelInfo] = {}
         self._learned: dict[str, Way] = {}
+        self._native: set[str] = set()
 
     def know(self, model: str, info: ModelInfo) -> None:
         if len(self._infos) >= _MOST_KEPT:
@@ -69,6 +70,15 @@ class Ways:
         if other is not None:
             self.learn(request.model, other)
         return other
+
+    def note_native_call(self, model: str) -> None:
+        if len(self._native) >= _MOST_KEPT:
+            self._native.clear()
+        self._native.add(model)
+
+    def calls_natively(self, model: str) -> bool:
+        """Whether it has been seen to make calls of its own, which is when it does not need to write them as text."""
+        return model in self._native
 
     def learn(self, model: str, way: Way) -> None:
         if len(self._learned) >= _MOST_KEPT:
