@@ -172,6 +172,8 @@ async def test_symbols_are_found_in_every_language_by_a_part_of_their_name(tools
         "c.ts:1 function make",
         "sub/b.py:1 function make",
     ]
+    exact = await tools("symbols", query="make")
+    assert exact.split("\n")[3] == "a.py:4 variable maker"
 
 
 @pytest.mark.parametrize("tool", ["diagnostics", "format"])
@@ -198,8 +200,16 @@ async def test_a_symbol_is_found_near_its_line_and_the_answer_says_where(tools):
     assert field(result, "line") in ("1", "3")
 
 
-async def test_a_symbol_that_is_not_there_says_what_is(tools):
-    with pytest.raises(ToolError, match=r"has no 'made' in or near line 3, which is: make\(\)"):
+async def test_a_symbol_without_a_line_is_its_declaration(tools, root):
+    (root / "e.py").write_text('"""about thing"""\n\n\ndef thing(): pass\n')
+    assert field(await tools("hover", path="e.py", symbol="thing"), "line") == "4"
+
+
+async def test_a_symbol_that_is_not_there_says_what_is(tools, root):
+    with pytest.raises(ToolError, match=r"has no 'made' in or near line 3, which is: make\(\)$"):
         await tools("hover", path="a.py", line=3, symbol="made")
+    (root / "long.py").write_text("make\n" + "\n" * 20 + "x\n" + "make\n")
+    with pytest.raises(ToolError, match=r"near line 12, which is: ; it is in lines 1, 23$"):
+        await tools("hover", path="long.py", line=12, symbol="make")
     with pytest.raises(ToolError, match="has 4 lines, not 40"):
         await tools("hover", path="a.py", line=40, symbol="make")

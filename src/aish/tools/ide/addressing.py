@@ -15,6 +15,7 @@ from aish.types.tools import ResultStatus
 
 NEAR_LINES = 5
 _SHOWN_CHARS = 120
+_LINES_NAMED = 10
 
 
 def resolve(source: Source, line: int | None, symbol: str) -> Spot:
@@ -33,7 +34,9 @@ def resolve(source: Source, line: int | None, symbol: str) -> Spot:
     where = f"{source.path} has no '{symbol}'"
     if line is None:
         raise _wrong(where)
-    raise _wrong(f"{where} in or near line {line}, which is: {source.line(line).strip()[:_SHOWN_CHARS]}")
+    elsewhere = [number for number in range(1, count + 1) if find_column(source.line(number), symbol) is not None]
+    lines = f"; it is in lines {', '.join(map(str, elsewhere[:_LINES_NAMED]))}" if elsewhere else ""
+    raise _wrong(f"{where} in or near line {line}, which is: {source.line(line).strip()[:_SHOWN_CHARS]}{lines}")
 
 
 def find_column(line: str, symbol: str) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aish.errors import ToolError
-from aish.tools.ide.addressing import resolve
 from aish.tools.ide.answer import Answer, Status
 from aish.tools.ide.backends.owner import Backends
 from aish.tools.ide.backends.port import CodeBackend, Edits
@@ -45,7 +44,8 @@ class Changing:
 
     async def rename(self, arguments: Arguments) -> str:
         source = await self._load(arguments)
-        spot, new_name = resolve(source, arguments.get("line"), str(arguments["symbol"])), str(arguments["new_name"])
+        spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
+        new_name = str(arguments["new_name"])
         answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
         title = f"rename {spot.symbol} to {new_name}"
         if arguments.get("preview"):

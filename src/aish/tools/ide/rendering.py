@@ -13,6 +13,7 @@ MAX_READ_CHARS = 14_000  # below what one result may have, so that our own mark 
 LINE_CHARS = 500
 BODY_LINES = 40
 _MESSAGE_CHARS = 400
+_DECLARED_CHARS = 120
 
 
 class Page:
@@ -64,7 +65,9 @@ def symbol_list(symbols: Sequence[Symbol]) -> str:
 
 
 def _declared(symbol: Symbol) -> str:
-    return symbol.text if symbol.name in symbol.text else symbol.name
+    if symbol.name not in symbol.text or symbol.kind == "variable":
+        return symbol.name
+    return symbol.text[:_DECLARED_CHARS]
 
 
 def _within(symbol: Symbol) -> str:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 from aish.errors import ToolError
-from aish.tools.ide.addressing import resolve
 from aish.tools.ide.answer import Answer, Place, Problem, Spot, Status
 from aish.tools.ide.backends.owner import Backends
 from aish.tools.ide.contents import Contents
@@ -111,7 +110,7 @@ class Understanding:
 
     async def _spot(self, arguments: Arguments) -> tuple[Source, Spot]:
         source = await self._load(arguments)
-        return source, resolve(source, arguments.get("line"), str(arguments["symbol"]))
+        return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
 
     async def _shown(self, place: Place) -> str:
         """A declaration with its code; from its tree where the server gave only the name's own line."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aish.tools.ide.answer import Answer, Symbol
+from aish.tools.ide.addressing import last_name, resolve
+from aish.tools.ide.answer import Answer, Spot, Symbol
 from aish.tools.ide.backends.lsp import LspBackend
 from aish.tools.ide.backends.port import CodeBackend
 from aish.tools.ide.backends.servers import Servers
@@ -71,6 +72,13 @@ class Backends:
             if len(self._outlines) > _OUTLINES_KEPT:
                 del self._outlines[next(iter(self._outlines))]
         return known
+
+    async def locate(self, source: Source, line: int | None, symbol: str) -> Spot:
+        """Without a line it is the declaration, where the file has one of that name. Raises ToolError."""
+        if line is None:
+            declared = (one for one in (await self.outline(source)).value if one.name == last_name(symbol))
+            line = next((one.line for one in declared), None)
+        return resolve(source, line, symbol)
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
         ide = self._ide()

@@ -66,6 +66,8 @@ class TreeBackend:
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
         found = await self._search(lambda stop: self._matching(query, limit, stop))
+        wanted = query.casefold()
+        found.sort(key=lambda one: (one.name.casefold() != wanted, not one.name.casefold().startswith(wanted)))
         return Answer(tuple(found), NAME)
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
