@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ from aish.calls.envelope import Written, find_calls
 from aish.calls.near import find_near
 from aish.calls.span import Span
 from aish.calls.tolerant import INVISIBLE, Reader, Unreadable, read_strictly
-from aish.types.tools import JsonSchema, Repair, RepairKind
+from aish.types.tools import JsonSchema, Repair
 
 _SPACE = re.compile(rf"[\s{INVISIBLE}]*")
 _NAME = re.compile(
@@ -176,9 +176,5 @@ class Attempt:
         self.pos -= len(text) - reader.pos  # what follows a value that lacks its bracket is not part of it
         return value, tuple(Repair(kind) for kind in reader.noted)
 
-    def nothing_here(self) -> NoReturn:
-        raise NotACall
-
 
 _BROKEN = object()
-LOST_BRACKET = Repair(RepairKind.BRACKET)

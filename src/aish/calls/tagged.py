@@ -112,7 +112,9 @@ def _content(attempt: Attempt, char: str, closers: tuple[str, ...]) -> bool:
         try:
             attempt.calls += attempt.read_calls(text, sure=sure, tagged=True)
         except NotACall:
-            attempt.calls += python_calls(text[1:-1]) if char == "[" else attempt.nothing_here()
+            if char == "{":
+                raise
+            attempt.calls += python_calls(text[1:-1])
         return True
     if attempt.take(_FUNCTION):
         attempt.pos -= len(_FUNCTION)
