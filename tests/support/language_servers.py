@@ -90,3 +90,9 @@ def _installing(folder: str, wanted: Sequence[str]) -> Iterator[bool]:
 
 def _run(words: Sequence[str]) -> None:
     subprocess.run(words, check=True, timeout=INSTALL_S, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":  # ahead of the tests, which have less patience
+    _from_pypi()
+    for name in _NPM if shutil.which("npm") else ():
+        _from_npm(name)

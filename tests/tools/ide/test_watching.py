@@ -19,10 +19,7 @@ def watched(request, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.py").write_text("a")
     (tmp_path / "sub" / "b.py").write_text("b")
-    if request.param == "kernel":
-        made = KernelWatch(tmp_path, is_python)
-    else:
-        made = LookingWatch(tmp_path, is_python, every_s=0)
+    made = (KernelWatch if request.param == "kernel" else LookingWatch)(tmp_path, is_python)
     yield tmp_path, made
     made.close()
 

@@ -109,6 +109,7 @@ class Changing:
             reasons = "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
             raise ToolError(f"nothing was changed: {reasons}. Read the file again and repeat the edit.")
         self._note(outcome)
+        self._backends.servers.tell_edits(edit for edit in answer.value if edit.path in outcome.applied)
         files = sorted(outcome.applied, key=lambda path: (path != first, path))
         diagnosed = await self._understanding.diagnosed(files[:_DIAGNOSED_AFTER])
         left = len(files) - _DIAGNOSED_AFTER

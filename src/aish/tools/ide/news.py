@@ -32,6 +32,16 @@ class News:
         """The same, in a thread where files have to be looked at."""
         return await asyncio.to_thread(self.take, listener) if self._watch.is_slow else self.take(listener)
 
+    def tell(self, changes: Changes) -> None:
+        """Ours, which nobody needs to watch for."""
+        for kept in self._kept.values():
+            for path, kind in changes.items():
+                note(kept, path, kind)
+
+    @property
+    def complete(self) -> bool:
+        return self._watch.complete
+
     def peek(self, listener: str) -> Changes:
         """What it would hear if it asked."""
         self._collect()

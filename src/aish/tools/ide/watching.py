@@ -2,8 +2,7 @@
 
 A server believes what it read once of a file that is not open; a command, a formatter or a person changes it and the
 server answers from the old text. On Linux the kernel notes every change as it happens (inotify), so asking costs one
-read and misses nothing. Elsewhere, and where the kernel has no watches left, the files are looked at again, at most
-every few seconds.
+read and misses nothing. Elsewhere, and where the kernel has no watches left, every file is looked at again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import errno
 import os
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +24,6 @@ SKIPPED_FOLDERS = frozenset({
 })  # fmt: skip
 MAX_FOLDERS = 50_000
 MAX_FILES = 100_000
-_LOOK_EVERY_S = 2.0
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 
@@ -43,6 +40,10 @@ class Watch(Protocol):
     @property
     def is_slow(self) -> bool:
         """Whether asking takes a look at every file."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the workspace is small enough for all of it to be watched."""
 
     def changes(self) -> Changes:
         """What changed since the last call, by relative path; of several changes of one file the last.
@@ -95,18 +96,17 @@ class LookingWatch:
 
     is_slow = True
 
-    def __init__(self, root: Path, wanted: Callable[[str], bool], every_s: float = _LOOK_EVERY_S) -> None:
+    def __init__(self, root: Path, wanted: Callable[[str], bool]) -> None:
         self._root = root
         self._wanted = wanted
-        self._every_s = every_s
         self._known = self._look()
-        self._looked_s = time.monotonic()
+
+    @property
+    def complete(self) -> bool:
+        return len(self._known) < MAX_FILES
 
     def changes(self) -> Changes:
-        if time.monotonic() - self._looked_s < self._every_s:
-            return {}
         before, self._known = self._known, self._look()
-        self._looked_s = time.monotonic()
         return compare(before, self._known)
 
     def close(self) -> None:
@@ -158,6 +158,10 @@ class KernelWatch:
         except OSError:
             self.close()
             raise
+
+    @property
+    def complete(self) -> bool:
+        return len(self._folders) < MAX_FOLDERS and len(self._known) < MAX_FILES
 
     def changes(self) -> Changes:
         found: Changes = {}

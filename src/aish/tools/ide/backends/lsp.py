@@ -34,6 +34,7 @@ Question = Callable[[Session], Awaitable[T]]
 
 # A question about one place is worth a short wait for a server that is busy; one about the whole project a longer one.
 _QUICK_WAIT_S = 3.0
+_TOO_LARGE = "the workspace is too large for all of it to be watched; changes by others may not be known"
 _REPEATS = 8
 _IN_ALL = 4  # times the patience for one answer: to start, to ask, to wait until it is done, to ask again
 _REPEAT_AFTER_S = 0.15
@@ -126,9 +127,6 @@ class LspBackend:
 
         return self._unless_changed(await self._answer("textDocument/codeAction", source, ask, (), quick=True))
 
-    async def changed(self, paths: Sequence[str]) -> None:
-        """The watch has seen it; the next question tells."""
-
     async def aclose(self) -> None:
         """The servers are the owner's to close."""
 
@@ -167,7 +165,8 @@ class LspBackend:
         known = session.documents.find(source.path) if source is not None else None
         if source is not None and known is not None and known.hash != source.hash:
             return Answer(value, self.name, Status.STALE, f"{source.path} changed meanwhile")
-        if note := session.connection.spec.note:
+        note = session.connection.spec.note or ("" if self._servers.sees_everything else _TOO_LARGE)
+        if note:
             return Answer(value, self.name, Status.PARTIAL, note)
         return Answer(value, self.name)
 

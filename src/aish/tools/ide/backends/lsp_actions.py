@@ -23,7 +23,7 @@ from aish.tools.ide.lsp.server import Session
 from aish.tools.ide.source import Source
 
 _MAX_ACTIONS = 100
-_PROBLEMS_WAIT_S = 3.0
+_PROBLEMS_WAIT_S = 1.5
 
 
 class Action(msgspec.Struct, frozen=True):

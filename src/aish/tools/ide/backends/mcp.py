@@ -109,9 +109,6 @@ class McpBackend:
     async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]:
         return await self._tree.fix(source, line, end_line, key)
 
-    async def changed(self, paths: Sequence[str]) -> None:
-        """It watches its own files."""
-
     async def aclose(self) -> None:
         """Its connection is not ours."""
 

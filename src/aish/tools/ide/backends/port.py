@@ -6,7 +6,6 @@ ToolError is for what went wrong. Edits are computed, never applied here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from aish.tools.ide.answer import Answer, Fix, Place, Problem, Spot, Symbol
@@ -40,8 +39,5 @@ class CodeBackend(Protocol):
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]: ...
 
     async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]: ...
-
-    async def changed(self, paths: Sequence[str]) -> None:
-        """We changed these files ourselves."""
 
     async def aclose(self) -> None: ...

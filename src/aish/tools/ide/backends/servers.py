@@ -7,17 +7,18 @@ files, not what is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
 from aish.errors import ToolError
+from aish.tools.ide.edits.port import FileEdit
 from aish.tools.ide.languages import Choice, Found, find_program, find_server, server_spec, table
 from aish.tools.ide.lsp.server import LanguageServer, Session
 from aish.tools.ide.lsp.spec import ServerLimits
 from aish.tools.ide.news import News
 from aish.tools.ide.source import load
-from aish.tools.ide.watching import CHANGED, MADE
+from aish.tools.ide.watching import CHANGED, MADE, REMOVED
 from aish.tools.workspace import Workspace
 
 _MAX_OPENED = 32  # new files at once
@@ -63,6 +64,15 @@ class Servers:
     def changed_since_told(self, server: str) -> set[str]:
         """Files that changed on disk since the server was last told."""
         return set(self._news.peek(server)) if self._news is not None else set()
+
+    @property
+    def sees_everything(self) -> bool:
+        return self._news is None or self._news.complete
+
+    def tell_edits(self, edits: Iterable[FileEdit]) -> None:
+        """What we changed ourselves, for where nobody watches."""
+        if self._news is not None:
+            self._news.tell({edit.path: _kind(edit) for edit in edits})
 
     def states(self) -> dict[str, str]:
         return {name: "running" if server.running else server.ended for name, server in self._servers.items()}
@@ -110,6 +120,10 @@ class Servers:
             await session.documents.close(path)
         else:
             await session.documents.sync(source)
+
+
+def _kind(edit: FileEdit) -> int:
+    return REMOVED if edit.content is None else MADE if edit.base is None else CHANGED
 
 
 def _is_watched(name: str) -> bool:

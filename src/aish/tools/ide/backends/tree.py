@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from aish.errors import ToolError
@@ -84,9 +84,6 @@ class TreeBackend:
 
     async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]:
         return self._unsupported(())
-
-    async def changed(self, paths: Sequence[str]) -> None:
-        """Every answer reads the files anew."""
 
     async def aclose(self) -> None:
         """Nothing is held."""
