@@ -114,9 +114,12 @@ def test_clangd_without_a_compilation_database_is_known_to_be_incomplete(tmp_pat
     program(tmp_path / "bin", "clangd")
     choice = Choice(search_path=str(tmp_path / "bin"))
     found = find_server("c", tmp_path, choice)
-    assert "compile_commands.json" in server_spec("c", found, tmp_path, choice, ServerLimits()).note
-    (tmp_path / "compile_commands.json").write_text("[]")
-    assert server_spec("c", found, tmp_path, choice, ServerLimits()).note == ""
+    spec = server_spec("c", found, tmp_path, choice, ServerLimits())
+    assert "compile_commands.json" in spec.incomplete("src/a.c")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "compile_commands.json").write_text("[]")
+    assert spec.incomplete("src/deep/a.c") == ""
+    assert spec.incomplete("other/a.c") != ""
 
 
 def test_the_projects_own_interpreter_is_asked_only_where_its_programs_may_run(tmp_path):

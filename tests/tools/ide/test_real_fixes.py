@@ -96,3 +96,20 @@ async def test_what_is_not_the_projects_own_is_named_and_not_renamed(server, tmp
             await tools("rename", path=path, line=line, symbol=symbol, new_name="other")
     assert "(outside the workspace, not read)" in definition
     assert (root / path).read_text() == text
+
+
+@pytest.mark.parametrize("server", ["typescript", "typescript-language-server", "clangd"])
+async def test_a_project_that_does_not_say_what_belongs_to_it_is_partial_and_not_renamed(server, tmp_path):
+    project = PROJECTS[LANGUAGE_OF[server]]()
+    root = project.write(tmp_path / "root")
+    for name in ("tsconfig.json", "compile_commands.json"):
+        (root / name).unlink(missing_ok=True)
+    path, line = project.definition
+    at = {"path": path, "line": line, "symbol": project.symbol}
+    async with ide_with(root, server) as tools:
+        references = await tools("references", **at)
+        renamed = await tools("rename", **at, new_name="other")
+    assert field(references, "status") == "partial"
+    assert int(field(references, "total")) < len(project.references)
+    assert "nothing was changed" in renamed
+    assert (root / path).read_text("utf-8") == project.files[path]

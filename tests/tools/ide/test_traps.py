@@ -8,6 +8,7 @@ import pytest
 
 from aish.tools.ide.lsp.edits import file_edits
 from aish.tools.ide.source import Source
+from aish.tools.ide.watching import LookingWatch
 from support.code_projects import PROJECTS
 from support.eventually import eventually
 from support.ide_tools import LANGUAGE_OF, field, hostile_ide, ide_with
@@ -90,6 +91,20 @@ async def test_4_a_file_that_somebody_made_is_known_at_the_next_question(server,
         removed = await tools("references", **at)
     counts = [int(field(result, "total")) for result in (before, after, removed)]
     assert counts == [125, 127, 125]
+
+
+@pytest.mark.parametrize("server", ["ty", "clangd"])
+async def test_4_where_the_kernel_does_not_watch_changes_are_known_all_the_same(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("aish.tools.ide.news.watch", LookingWatch)
+    language = LANGUAGE_OF[server]
+    made = PROJECTS[language]()
+    folder = made.write(tmp_path / "root")
+    home = made.definition[0] if language != "c" else "include/models.h"
+    use = min(path for path in made.reference_files if "user_" in path)
+    async with ide_with(folder, server) as tools:
+        assert "no problems" in await tools("diagnostics", path=use)
+        (folder / home).write_text((folder / home).read_text().replace(made.symbol, "another_name"))
+        assert "error" in await tools("diagnostics", path=use)
 
 
 async def test_5_a_server_that_renames_only_the_import_at_a_use_is_asked_at_the_declaration(tmp_path):

@@ -149,7 +149,6 @@ def _major(manifest: Path) -> int:
 
 def server_spec(language: str, found: Found, root: Path, choice: Choice, limits: ServerLimits) -> ServerSpec:
     known, server = table().language[language], table().server[found.server]
-    complete = not server.complete_with or any((root / name).is_file() for name in server.complete_with)
     return ServerSpec(
         name=found.server,
         command=found.command,
@@ -160,7 +159,8 @@ def server_spec(language: str, found: Found, root: Path, choice: Choice, limits:
         options=_options(server, found.command[0], choice),
         loaded_log=server.loaded_log,
         ask_compiler=server.ask_compiler,
-        note="" if complete else server.because,
+        complete_with=server.complete_with,
+        because=server.because,
         limits=limits,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from aish.tools.ide.answer import Answer, Place, Problem, Status, Symbol
@@ -122,10 +122,3 @@ def body(source: Source, line: int, end_line: int) -> str:
     shown = min(last, line + BODY_LINES - 1)
     text, at = numbered(source, line, shown)
     return text if at == last else f"{text}\n… to line {last}"
-
-
-def counted(paths: Iterable[str]) -> Iterator[str]:
-    """`path (3)` for each."""
-    for path, group in groupby(sorted(paths)):
-        count = len(list(group))
-        yield f"{path} ({count})" if count > 1 else path

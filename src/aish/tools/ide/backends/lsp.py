@@ -165,7 +165,9 @@ class LspBackend:
         known = session.documents.find(source.path) if source is not None else None
         if source is not None and known is not None and known.hash != source.hash:
             return Answer(value, self.name, Status.STALE, f"{source.path} changed meanwhile")
-        note = session.connection.spec.note or ("" if self._servers.sees_everything else _TOO_LARGE)
+        note = "" if self._servers.sees_everything else _TOO_LARGE
+        if not quick and source is not None:
+            note = session.connection.spec.incomplete(source.path) or note
         if note:
             return Answer(value, self.name, Status.PARTIAL, note)
         return Answer(value, self.name)

@@ -74,9 +74,6 @@ class Servers:
         if self._news is not None:
             self._news.tell({edit.path: _kind(edit) for edit in edits})
 
-    def states(self) -> dict[str, str]:
-        return {name: "running" if server.running else server.ended for name, server in self._servers.items()}
-
     async def aclose(self) -> None:
         await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
         if self._news is not None:

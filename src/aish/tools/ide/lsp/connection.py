@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError, ConnectionLost, WireTimeout
+from aish.errors import AishError, ConnectionLost
 from aish.tools.ide.lsp.answers import decoded
 from aish.tools.ide.lsp.capabilities import PROVIDERS, hello
 from aish.tools.ide.lsp.inbox import Inbox
@@ -143,8 +143,3 @@ def _process(spec: ServerSpec) -> ProcessSpec:
         close_wait_s=spec.limits.close_wait_s,
         term_wait_s=spec.limits.close_wait_s,
     )
-
-
-def is_late(error: AishError) -> bool:
-    """Whether nothing failed: the answer only was not there in time."""
-    return isinstance(error, WireTimeout)

@@ -7,7 +7,6 @@ edit is refused, and the reason says which.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -104,9 +103,3 @@ def _with_ends(new: str, end: str) -> str:
 
 def _refused(text: str) -> ToolError:
     return ToolError(f"the server's edit was refused: {text}", status=ResultStatus.FAILED)
-
-
-def decoded_edit(raw: msgspec.Raw) -> Any:
-    from aish.tools.ide.lsp.answers import decoded
-
-    return decoded(raw, object)

@@ -36,12 +36,22 @@ class ServerSpec(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}
     loaded_log: str = ""  # what its log says once it knows all files of the project; "" where it does not say
     ask_compiler: bool = False  # diagnostics come from the compiler behind it (see `tsserver`)
-    note: str = ""  # why its answers may be incomplete in this project
+    complete_with: tuple[str, ...] = ()  # files of which one must be in a folder above, else answers are partial
+    because: str = ""
     limits: ServerLimits = ServerLimits()
 
     def language_id(self, path: str) -> str:
         suffix = PurePosixPath(path).suffix
         return self.documents.get(suffix) or self.documents.get(suffix.lower(), "plaintext")
+
+    def incomplete(self, path: str) -> str:
+        """Why what it says of a file's project may not be all; "" where it is."""
+        if not self.complete_with:
+            return ""
+        folders = [self.root / folder for folder in PurePosixPath(path).parents]
+        return (
+            "" if any((folder / name).is_file() for folder in folders for name in self.complete_with) else self.because
+        )
 
     def wants(self, path: str) -> bool:
         """Whether a change of this file is news to the server."""
