@@ -220,6 +220,13 @@ async def test_a_wrong_edit_is_refused_as_a_whole(root, mode, reason):
     assert (root.parent / "outside.py").read_text() == TEXT
 
 
+@pytest.mark.parametrize("name", ["", " ", "1st", "two words", "a;b", "a\nb", "a.b", "x" * 50 + "!"])
+async def test_what_cannot_be_a_name_is_not_given_to_anything(root, name):
+    async with hostile_ide(root) as tools:
+        with pytest.raises(ToolError, match="cannot be a name"):
+            await tools("rename", **AT, new_name=name)
+
+
 async def test_a_file_that_somebody_writes_while_a_rename_is_computed_is_left_alone(root):
     async with hostile_ide(root, "disk_changes_meanwhile", wait_s=1) as tools:
         result = await tools("rename", **AT, new_name="other")

@@ -6,6 +6,7 @@ server knows so far would leave the rest behind.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from aish.errors import ToolError
@@ -23,6 +24,7 @@ from aish.types.tools import Arguments, ResultStatus
 
 _DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
 _FILES_NAMED = 12
+_NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # what a name is in most languages; servers do not all check
 
 
 class Changing:
@@ -45,7 +47,9 @@ class Changing:
     async def rename(self, arguments: Arguments) -> str:
         source = await self._load(arguments)
         spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
-        new_name = str(arguments["new_name"])
+        new_name = str(arguments["new_name"]).strip()
+        if not _NAME.fullmatch(new_name):
+            raise ToolError(f"'{new_name[:80]}' cannot be a name", status=ResultStatus.BAD_ARGUMENTS)
         answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
         title = f"rename {spot.symbol} to {new_name}"
         if arguments.get("preview"):

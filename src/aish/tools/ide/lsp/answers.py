@@ -23,6 +23,7 @@ _KINDS = (
     "member", "struct", "event", "operator", "type",
 )  # fmt: skip
 _MAX_DEPTH = 64
+_MAX_NESTED = 4
 
 
 class WirePlace(msgspec.Struct, frozen=True):
@@ -86,11 +87,12 @@ def hover_text(raw: msgspec.Raw) -> str:
     return _markup(hover.get("contents")).strip() if isinstance(hover, dict) else ""
 
 
-def _markup(contents: object) -> str:
+def _markup(contents: object, depth: int = 0) -> str:
+    """A text, a text with its kind or language, or a list of these."""
     if isinstance(contents, str):
         return contents
-    if isinstance(contents, list):
-        return "\n\n".join(filter(None, map(_markup, contents)))
+    if isinstance(contents, list) and depth < _MAX_NESTED:
+        return "\n\n".join(filter(None, (_markup(item, depth + 1) for item in contents)))
     if isinstance(contents, Mapping):
         value, language = str(contents.get("value", "")), contents.get("language")
         return f"```{language}\n{value}\n```" if language else value

@@ -11,6 +11,7 @@ from typing import Any
 from aish.tools.ide.lsp.answers import WireProblem, decoded
 from aish.tools.ide.lsp.connection import Connection
 from aish.tools.ide.lsp.positions import Position, Range
+from aish.wire.jsonrpc_message import integer
 
 COMMAND = "typescript.tsserverRequest"
 _QUESTIONS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")
@@ -25,11 +26,11 @@ async def ask_compiler(connection: Connection, uri: str, *, timeout_s: float) ->
         raw = await connection.request("workspace/executeCommand", params, timeout_s=timeout_s)
         answer = decoded(raw, dict[str, Any])
         body = answer.get("body")
-        found += [_problem(item) for item in body if isinstance(item, dict)] if isinstance(body, list) else []
+        found += [read_problem(item) for item in body if isinstance(item, dict)] if isinstance(body, list) else []
     return tuple(found)
 
 
-def _problem(item: dict[str, Any]) -> WireProblem:
+def read_problem(item: dict[str, Any]) -> WireProblem:
     range = Range(_position(item.get("start")), _position(item.get("end")))
     severity = _SEVERITIES.get(str(item.get("category")), "error")
     code, message = str(item.get("code", "")), str(item.get("text", ""))
@@ -39,8 +40,9 @@ def _problem(item: dict[str, Any]) -> WireProblem:
 
 def _position(place: object) -> Position:
     """Both from 1 there."""
-    line, offset = (place.get("line"), place.get("offset")) if isinstance(place, dict) else (1, 1)
-    return Position(max(0, int(line or 1) - 1), max(0, int(offset or 1) - 1))
+    table = place if isinstance(place, dict) else {}
+    line, offset = integer(table.get("line")) or 1, integer(table.get("offset")) or 1
+    return Position(max(0, line - 1), max(0, offset - 1))
 
 
 def _plain(range: Range) -> dict[str, Any]:
