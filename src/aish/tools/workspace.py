@@ -86,6 +86,12 @@ class Workspace:
         with self._opened(path.parent, _FOLDER, name) as folder:
             _replaceable_mode(folder, path.name, name)
 
+    def check_readable(self, name: str) -> None:
+        """Raises ToolError for what is not a regular file below the root."""
+        with self._opened(self._relative(name), _READ, name) as fd:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise _refusal(f"{name} is not a regular file")
+
     def entries(self, name: str = ".") -> list[tuple[str, Kind]]:
         """What is in a folder, sorted by name. A link is "other", wherever it leads."""
         with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:

@@ -76,6 +76,39 @@ async def test_globs_and_folders_narrow_it(space, by):
     assert await find(space, by, "x", below="src", glob="*.ts") == [("src/d.ts", 1)]
 
 
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("*.{py,ts}", {"a.py", "b.ts", "src/c.py", "src/deep/d.ts"}),
+        ("src/*", {"src/c.py"}),
+        ("src/**", {"src/c.py", "src/deep/d.ts"}),
+        ("src/**/*.ts", {"src/deep/d.ts"}),
+        ("./src/*.py", {"src/c.py"}),
+        ("[ab].*", {"a.py", "b.ts"}),
+        ("nothing*", set()),
+    ],
+)
+async def test_a_glob_means_the_same_to_both(space, by, glob, expected):
+    write(space, a_dot_py="x\n", b_dot_ts="x\n", src__c_dot_py="x\n", src__deep__d_dot_ts="x\n", e_dot_md="x\n")
+    assert {path for path, _ in await find(space, by, "x", glob=glob)} == expected
+
+
+async def test_a_file_may_be_searched_alone_and_what_is_not_there_is_an_error(space, by):
+    write(space, a_dot_py="x\ny\n", b_dot_py="x\n")
+    found = await search(space, Query("x", below="a.py"), search_path="")
+    assert [place.path for place in found.places] == ["a.py"]
+    with pytest.raises(ToolError, match="does not exist"):
+        await find(space, by, "x", below="missing")
+    with pytest.raises(ToolError):
+        await find(space, by, "x", below="../elsewhere")
+
+
+async def test_a_folder_with_odd_characters_is_searched(space, by):
+    (space.root / "[id] {x}").mkdir()
+    (space.root / "[id] {x}" / "a.py").write_text("x\n")
+    assert await find(space, by, "x", below="[id] {x}") == [("[id] {x}/a.py", 1)]
+
+
 async def test_binary_files_and_version_control_are_passed_over(space, by):
     write(space, a_dot_py="needle\n", _dot_git__config="needle\n", _dot_hidden__h_dot_py="needle\n")
     (space.root / "b.bin").write_bytes(b"\0\1needle\n")

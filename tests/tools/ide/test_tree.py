@@ -213,3 +213,15 @@ async def test_a_symbol_that_is_not_there_says_what_is(tools, root):
         await tools("hover", path="long.py", line=12, symbol="make")
     with pytest.raises(ToolError, match="has 4 lines, not 40"):
         await tools("hover", path="a.py", line=40, symbol="make")
+
+
+async def test_without_grammars_symbols_are_partial_and_an_outline_is_the_servers(root, monkeypatch):
+    for module in ("backends.owner", "backends.tree"):
+        monkeypatch.setattr(f"aish.tools.ide.{module}.find_grammar", lambda name: None)
+    async with ide_with(root, "ty") as tools:
+        symbols = await tools("symbols", query="make")
+        outlined = await tools("outline", path="sub/b.py")
+    assert field(symbols, "status") == "partial"
+    assert "no grammar for python, typescript here; pip install" in symbols
+    assert field(outlined, "backend") == "ty"
+    assert outlined.split("\n")[1:] == ["1-2 function def make():", "5-5 function def other(): pass"]

@@ -65,9 +65,13 @@ class TreeBackend:
         return Answer(tuple(found), NAME, Status.PARTIAL, self._note())
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
-        found = await self._search(lambda stop: self._matching(query, limit, stop))
+        unread: set[str] = set()
+        found = await self._search(lambda stop: self._matching(query, limit, stop, unread))
         wanted = query.casefold()
         found.sort(key=lambda one: (one.name.casefold() != wanted, not one.name.casefold().startswith(wanted)))
+        if unread:
+            note = f"there is no grammar for {', '.join(sorted(unread))} here; pip install 'aish-runtime[shell]'"
+            return Answer(tuple(found), NAME, Status.PARTIAL, note)
         return Answer(tuple(found), NAME)
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
@@ -117,12 +121,16 @@ class TreeBackend:
                 if word.search(line):
                     yield Place(source.path, number, number, line.strip()[:_TEXT_CHARS])
 
-    def _matching(self, query: str, limit: int, stop: threading.Event) -> Iterator[Symbol]:
+    def _matching(self, query: str, limit: int, stop: threading.Event, unread: set[str]) -> Iterator[Symbol]:
+        """Notes the languages that it cannot read."""
         found = 0
         wanted = query.casefold()
         for source in self._sources("", wanted, stop):
             language = find_grammar(table().grammar_of(source.path) or "?")
-            for symbol in _outline(source, language) if language is not None else ():
+            if language is None:
+                unread.add(table().language_of(source.path))
+                continue
+            for symbol in _outline(source, language):
                 if wanted in symbol.name.casefold():
                     yield symbol
                     found += 1

@@ -43,12 +43,12 @@ def _pattern(line: str, base: str) -> Pattern | None:
     if not line:
         return None
     anchored = "/" in line
-    regex = _translated(line.lstrip("/"))
+    regex = translated(line.lstrip("/"))
     return Pattern(base, regex if anchored else f"(?:.*/)?{regex}", takes_back, folders_only)
 
 
-def _translated(glob: str) -> str:
-    """`*` stops at a slash, `**` does not."""
+def translated(glob: str) -> str:
+    """As an expression for a whole path: `*` stops at a slash, `**` does not."""
     pieces, at = [], 0
     while at < len(glob):
         for mark, regex in (("**/", "(?:.*/)?"), ("/**", "/.*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
@@ -77,13 +77,13 @@ def is_ignored(path: str, patterns: Sequence[Pattern], *, folder: bool) -> bool:
         if pattern.folders_only and not folder:
             continue
         below = path.removeprefix(f"{pattern.base}/") if pattern.base else path
-        if _compiled(pattern.regex).fullmatch(below):
+        if compiled(pattern.regex).fullmatch(below):
             return not pattern.takes_back
     return False
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(regex: str) -> re.Pattern[str]:
+def compiled(regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex)
     except re.error:  # a class such as [z-a]

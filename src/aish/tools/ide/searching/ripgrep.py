@@ -62,12 +62,7 @@ def _arguments(query: Query) -> list[str]:
         words.append("--fixed-strings")
     if query.ignore_case:
         words.append("--ignore-case")
-    below = query.below.strip("/").removeprefix("./").removesuffix(".")
-    if below:
-        words.append(f"--glob=/{below}/**")
-    if query.glob and not below:
-        words.append(f"--glob={query.glob}")
-    return [*words, f"--regexp={query.pattern}", "./"]
+    return [*words, f"--regexp={query.pattern}", "--", f"./{query.below}"]
 
 
 def _line(raw: bytes) -> tuple[str, int] | None:

@@ -46,20 +46,37 @@ class Found(msgspec.Struct, frozen=True):
 async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
     """Raises ToolError for an expression that is none."""
     matches = matcher(query)
+    below = await asyncio.to_thread(_folder, space, query.below)
+    if below is None:
+        found_here = _in_file(space, space.relative(query.below), matches)[:MAX_MATCHES]
+        return Found(tuple(found_here), len(found_here) < MAX_MATCHES, "aish")
+    query = msgspec.structs.replace(query, below=below)
     program = ripgrep.find(search_path)
     if program:
         found = await ripgrep.run(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
         if found is not None:
             lines, complete = found
-            wanted = [line for line in lines if matches_glob(line[0], query.glob)]  # of several globs it takes any
+            wanted = [line for line in lines if matches_glob(line[0], query.glob)]
             places = await asyncio.to_thread(_read_again, space, wanted, matches)
             return Found(tuple(places), complete, "ripgrep")
     stop = threading.Event()
+    timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
     try:
-        async with asyncio.timeout(TIMEOUT_S + 5):
-            return await asyncio.to_thread(_walk, space, query, matches, stop)
+        return await asyncio.to_thread(_walk, space, query, matches, stop)
     finally:
+        timer.cancel()
         stop.set()
+
+
+def _folder(space: Workspace, name: str) -> str | None:
+    """As a path, "" for the root; None for a file. Raises ToolError for what is neither."""
+    path = space.relative(name or ".")
+    try:
+        space.entries(path)
+    except ToolError:
+        space.check_readable(path)
+        return None
+    return "" if path == "." else path
 
 
 def matcher(query: Query) -> Matcher:

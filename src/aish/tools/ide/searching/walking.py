@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import fnmatch
+import functools
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from aish.errors import ToolError
-from aish.tools.ide.searching.ignoring import ALWAYS, FILES, Pattern, is_ignored, read_patterns
+from aish.tools.ide.searching.ignoring import ALWAYS, FILES, Pattern, compiled, is_ignored, read_patterns, translated
 from aish.tools.workspace import Workspace
 
 MAX_FOLDERS = 20_000
 _IGNORE_FILE_BYTES = 256 * 1024
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MAX_BRACES, _MAX_ALTERNATIVES = 4, 64
 
 
 def files(space: Workspace, *, below: str = "") -> Iterator[str]:
-    """Stops after MAX_FOLDERS."""
-    waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below.strip("/").removeprefix("./").removesuffix("."), ())]
+    """Below a folder of the workspace, "" for all of it. Stops after MAX_FOLDERS."""
+    waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below, ())]
     seen = 0
     while waiting and seen < MAX_FOLDERS:
         folder, patterns = waiting.pop()
@@ -43,9 +46,24 @@ def _own_patterns(space: Workspace, folder: str, names: Sequence[str]) -> Iterat
 
 
 def matches_glob(path: str, glob: str) -> bool:
-    """`*.py` is about the name, `src/**/*.py` about the path."""
+    """`*.py` is about the name, `src/**/*.py` about the path; `{a,b}` is one or the other."""
+    glob = glob.removeprefix("./").lstrip("/")
     if not glob:
         return True
-    if "/" not in glob:
-        return fnmatch.fnmatchcase(path.rpartition("/")[2], glob)
-    return fnmatch.fnmatchcase(path, glob) or fnmatch.fnmatchcase(path, glob.replace("**/", ""))
+    subject = path if "/" in glob else path.rpartition("/")[2]
+    return any(compiled(translated(one)).fullmatch(subject) for one in _alternatives(glob))
+
+
+@functools.lru_cache(maxsize=64)
+def _alternatives(glob: str) -> tuple[str, ...]:
+    found = [glob]
+    for _ in range(_MAX_BRACES):
+        opened = [_BRACES.search(one) for one in found]
+        if not any(opened) or len(found) > _MAX_ALTERNATIVES:
+            break
+        found = [
+            one[: at.start()] + choice + one[at.end() :] if at else one
+            for one, at in zip(found, opened, strict=True)
+            for choice in (at[1].split(",") if at else ("",))
+        ]
+    return tuple(found[:_MAX_ALTERNATIVES])
