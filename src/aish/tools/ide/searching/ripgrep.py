@@ -14,10 +14,11 @@ from aish.wire.process import ChildProcess, ProcessSpec
 if TYPE_CHECKING:
     from aish.tools.ide.searching.search import Query
 
+# Ignore files outside the workspace say nothing here, as in our own walk.
 _OPTIONS = (
     "--no-config", "--color=never", "--no-heading", "--with-filename", "--line-number", "--null", "--hidden",
-    "--no-messages", "--sort=path", "--max-columns=200", "--max-filesize=4M", "--no-require-git", "--glob=!.git",
-    "--glob=!.hg", "--glob=!.svn",
+    "--no-messages", "--sort=path", "--max-columns=200", "--max-filesize=4M", "--no-require-git", "--no-ignore-parent",
+    "--no-ignore-global", "--no-ignore-exclude", "--glob=!.git", "--glob=!.hg", "--glob=!.svn",
 )  # fmt: skip
 _MAX_BYTES = 8 * 1024 * 1024
 # The expression made no sense to it, or it does not know an option.
@@ -62,6 +63,9 @@ def _arguments(query: Query) -> list[str]:
         words.append("--fixed-strings")
     if query.ignore_case:
         words.append("--ignore-case")
+    glob = query.glob.removeprefix("./").lstrip("/")
+    if glob and not glob.startswith("!"):  # which would mean: all others
+        words.append(f"--glob={glob}")
     return [*words, f"--regexp={query.pattern}", "--", f"./{query.below}"]
 
 
