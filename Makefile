@@ -49,7 +49,7 @@ bench-mcp: $(VENV)/.installed-dev
 bench-gateway: $(VENV)/.installed-dev
 	$(BIN)/python bench/gateway.py
 
-# How well the embedded model calls tools: every case that ships, in each mode. A quarter of an hour on two cores.
+# How well the embedded model calls tools: every case that ships, in each mode. An hour or two on two cores.
 eval: $(VENV)/.installed
 	@$(BIN)/aish models pull smollm2 >/dev/null
 	@mkdir -p .cache
@@ -57,7 +57,7 @@ eval: $(VENV)/.installed
 		--json .cache/eval.json --html .cache/eval.html
 	@echo "the page is at .cache/eval.html"
 
-# The same in half a minute, for a run of the checks.
+# A few cases of each suite, in a minute or two.
 eval-slice: $(VENV)/.installed
 	@$(BIN)/aish models pull smollm2 >/dev/null
 	$(BIN)/aish eval --model embedded:smollm2 --mode constrained --limit 3
