@@ -354,7 +354,7 @@ def _shapes(message: Message) -> Any:
 
 
 def _create(message: Message) -> Any:
-    return {"documentChanges": [{"kind": "create", "uri": uri_of(message) + ".new"}]}
+    return {"documentChanges": [{"kind": "create", "uri": uri_of(message)}]}
 
 
 mode_edit_outside = _rename_to(_outside)

@@ -86,6 +86,20 @@ class Workspace:
         with self._opened(path.parent, _FOLDER, name) as folder:
             _replaceable_mode(folder, path.name, name)
 
+    def exists(self, name: str) -> bool:
+        """Whether anything has that name, a link that leads nowhere included. Raises ToolError for a name outside."""
+        path = self._relative(name)
+        try:
+            with self._opened(path.parent, _FOLDER, name) as folder:
+                os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        except ToolError as exc:
+            if isinstance(exc.__cause__, FileNotFoundError):
+                return False
+            raise
+        return True
+
     def check_readable(self, name: str) -> None:
         """Raises ToolError for what is not a regular file below the root."""
         with self._opened(self._relative(name), _READ, name) as fd:

@@ -208,7 +208,7 @@ async def test_no_diagnostics_in_time_is_pending_and_never_none(root):
         ("edit_wrong_line", "does not fit"),
         ("edit_backwards", "does not fit"),
         ("edit_something_else", "something else"),
-        ("edit_creates", "create files"),
+        ("edit_creates", "there already"),
         ("edit_nonsense", "cannot be read"),
     ],
 )

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aish.tools.ide.lsp.edits import file_edits
+from aish.tools.ide.lsp.edits import Only, file_edits
 from aish.tools.ide.source import Source
 from aish.tools.ide.watching import LookingWatch
 from support.code_projects import PROJECTS
@@ -171,6 +171,6 @@ _RANGE = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 
 )
 def test_8_both_shapes_of_an_edit_are_one_and_carry_the_hash_of_what_they_replace(edit):
     source = _source()
-    (made,) = file_edits(edit, lambda uri: source, "utf-16")
+    (made,) = file_edits(edit, Only(source), "utf-16")
     assert made.content == b"def new(): pass\n"
     assert made.base == source.hash

@@ -23,7 +23,7 @@ from aish.tools.ide.backends.servers import Servers
 from aish.tools.ide.languages import Found
 from aish.tools.ide.lsp import answers
 from aish.tools.ide.lsp.diagnostics import diagnose
-from aish.tools.ide.lsp.edits import file_edits
+from aish.tools.ide.lsp.edits import Only, file_edits
 from aish.tools.ide.lsp.positions import TextMap
 from aish.tools.ide.lsp.server import Session
 from aish.tools.ide.source import Source
@@ -107,7 +107,7 @@ class LspBackend:
             params = {**self._document(session, source), "options": options}
             edits = answers.decoded(await session.connection.request("textDocument/formatting", params), object)
             change = {"changes": {session.documents.uri(source.path): edits or []}}
-            return file_edits(change, lambda uri: source, session.connection.encoding)
+            return file_edits(change, Only(source), session.connection.encoding)
 
         return await self._answer("textDocument/formatting", source, ask, (), quick=True)
 

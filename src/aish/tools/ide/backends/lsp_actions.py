@@ -56,7 +56,7 @@ async def perform(session: Session, files: Files, action: Action) -> tuple[FileE
             await connection.request("workspace/executeCommand", params)
     if len(edits) != 1:
         raise ToolError(f"'{action.fix.title}' is not an edit of files" if not edits else "it edits more than once")
-    return file_edits(edits[0], files.get, connection.encoding)
+    return file_edits(edits[0], files, connection.encoding)
 
 
 def _fix(source: Source, item: dict[str, Any]) -> Fix:

@@ -32,6 +32,9 @@ class Files:
         """Raises ToolError for what is not a text in the workspace."""
         return load(self._space, self.path(uri))
 
+    def exists(self, uri: str) -> bool:
+        return self._space.exists(self.path(uri))
+
     def path(self, uri: str) -> str:
         if _OTHER_SCHEME.match(uri):
             raise ToolError(f"the server names what is no file: {uri[:200]}")

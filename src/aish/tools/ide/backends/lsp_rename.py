@@ -42,7 +42,7 @@ async def rename_edits(
         edit = await _from_references(session, where, new_name)
     if not edit:
         raise ToolError(f"{connection.spec.name} cannot rename {spot.symbol}")
-    return file_edits(edit, files.get, connection.encoding, replaces=lambda old: old.strip(_QUOTES) == spot.symbol)
+    return file_edits(edit, files, connection.encoding, replaces=lambda old: old.strip(_QUOTES) == spot.symbol)
 
 
 async def _declaration(session: Session, files: Files, where: dict[str, Any], symbol: str) -> dict[str, Any]:

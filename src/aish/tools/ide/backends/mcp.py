@@ -164,7 +164,7 @@ class McpBackend:
         edit = _json(text)
         if not isinstance(edit, dict) or not {"changes", "documentChanges"} & edit.keys():
             raise ToolError(f"{self.name} did not answer with an edit: {text[:300]}")
-        return Answer(file_edits(edit, self._files().get, "utf-16"), self.name)
+        return Answer(file_edits(edit, self._files(), "utf-16"), self.name)
 
 
 def _json(text: str) -> Any:

@@ -1,12 +1,13 @@
 """A server's edit of the workspace as edits of files: both shapes it comes in, every range checked against our text.
 
 Nothing here writes. A URI outside the workspace, a range that is not in the text, two edits that overlap: the whole
-edit is refused, and the reason says which.
+edit is refused, and the reason says which. Files may also be made, moved and removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,9 +18,32 @@ from aish.tools.ide.source import Source
 from aish.types.tools import ResultStatus
 
 MAX_FILES = 5000
-_OPERATIONS = frozenset({"create", "rename", "delete"})
 
-Load = Callable[[str], Source]  # by URI or path; raises ToolError
+
+class SourceFiles(Protocol):
+    """Files by the URIs of a server; each raises ToolError for one outside the workspace."""
+
+    def path(self, uri: str) -> str: ...
+
+    def exists(self, uri: str) -> bool: ...
+
+    def get(self, uri: str) -> Source: ...
+
+
+class Only:
+    """One file under any name, whose text may not be on disk yet."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def path(self, uri: str) -> str:
+        return self._source.path
+
+    def exists(self, uri: str) -> bool:
+        return True
+
+    def get(self, uri: str) -> Source:
+        return self._source
 
 
 class TextEdit(msgspec.Struct, frozen=True):
@@ -28,51 +52,123 @@ class TextEdit(msgspec.Struct, frozen=True):
 
 
 def file_edits(
-    edit: object, load: Load, encoding: Encoding, *, replaces: Callable[[str], bool] = lambda old: True
+    edit: object, files: SourceFiles, encoding: Encoding, *, replaces: Callable[[str], bool] = lambda old: True
 ) -> tuple[FileEdit, ...]:
     """`replaces` says whether a text may be replaced at all. Raises ToolError."""
-    made: dict[str, FileEdit] = {}
-    for uri, edits in _by_file(edit):
-        source = load(uri)
-        if source.path in made:
-            raise _refused(f"the edit names {source.path} twice")
-        if len(made) >= MAX_FILES:
-            raise _refused(f"the edit touches more than {MAX_FILES} files")
-        text = apply_edits(source, edits, encoding, replaces)
-        if text != source.text:
-            made[source.path] = FileEdit(source.path, source.hash, source.encoded(text))
-    return tuple(made.values())
+    changing = _Changing(files, encoding, replaces)
+    for kind, uri, value in _steps(edit):
+        match kind:
+            case "create":
+                changing.create(uri, value)
+            case "rename":
+                changing.move(uri, str(value.get("newUri", "")))
+            case "delete":
+                changing.remove(uri)
+            case _:
+                changing.edit(uri, value)
+    return changing.edits()
 
 
-def _by_file(edit: object) -> Iterator[tuple[str, Sequence[TextEdit]]]:
+class _Changing:
+    """The files that an edit touches, as they are after each of its steps. Nothing is written."""
+
+    def __init__(self, files: SourceFiles, encoding: Encoding, replaces: Callable[[str], bool]) -> None:
+        self._files = files
+        self._encoding = encoding
+        self._replaces = replaces
+        self._before: dict[str, Source | None] = {}  # None where there was nothing
+        self._after: dict[str, Source | None] = {}
+
+    def edit(self, uri: str, edits: Sequence[TextEdit]) -> None:
+        source = self._held(uri)
+        if source is None:
+            raise _refused(f"it changes {self._files.path(uri)}, which does not exist")
+        self._put(source.path, source, apply_edits(source, edits, self._encoding, self._replaces))
+
+    def create(self, uri: str, options: Mapping[str, Any]) -> None:
+        if self._held(uri) is None:
+            path = self._files.path(uri)
+            self._after[path] = Source(path, b"", "")
+        elif options.get("options") != {"ignoreIfExists": True}:
+            raise _refused(f"it makes {self._files.path(uri)}, which is there already")
+
+    def move(self, uri: str, new_uri: str) -> None:
+        source = self._held(uri)
+        if source is None or self._held(new_uri) is not None:
+            raise _refused(f"it moves {self._files.path(uri)} to {self._files.path(new_uri)}, which cannot be done")
+        self._after[self._files.path(new_uri)] = Source(self._files.path(new_uri), source.data, source.text)
+        self._after[source.path] = None
+
+    def remove(self, uri: str) -> None:
+        if self._held(uri) is None:
+            raise _refused(f"it removes {self._files.path(uri)}, which does not exist")
+        self._after[self._files.path(uri)] = None
+
+    def edits(self) -> tuple[FileEdit, ...]:
+        """What is another now than it was."""
+        made = [self._file_edit(path) for path in self._after]
+        return tuple(edit for edit in made if edit is not None)
+
+    def _file_edit(self, path: str) -> FileEdit | None:
+        before, after = self._before.get(path), self._after[path]
+        if (before.data if before else None) == (after.data if after else None):
+            return None
+        return FileEdit(path, before.hash if before else None, after.data if after else None)
+
+    def _held(self, uri: str) -> Source | None:
+        path = self._files.path(uri)
+        if path not in self._after:
+            if len(self._after) >= MAX_FILES:
+                raise _refused(f"it touches more than {MAX_FILES} files")
+            self._before[path] = self._after[path] = self._files.get(uri) if self._files.exists(uri) else None
+        return self._after[path]
+
+    def _put(self, path: str, source: Source, text: str) -> None:
+        self._after[path] = Source(path, source.encoded(text), text)
+
+
+def _steps(edit: object) -> Iterator[tuple[str, str, Any]]:
+    """What to do, to which file, and with what: text edits of one file together, in the order of the edit."""
     if not isinstance(edit, Mapping):
-        raise _refused("the edit is none")
+        raise _refused("it is none")
     changes = edit.get("documentChanges")
     if isinstance(changes, list):  # the newer shape; where both are given this one counts
-        merged: dict[str, list[TextEdit]] = {}
-        for change in changes:
-            uri, edits = _document_change(change)
-            merged.setdefault(uri, []).extend(edits)
-        yield from merged.items()
+        yield from _joined([_step(change) for change in changes])
         return
     table = edit.get("changes")
     for uri, edits in table.items() if isinstance(table, Mapping) else ():
-        yield str(uri), _text_edits(edits)
+        yield "edit", str(uri), _text_edits(edits)
 
 
-def _document_change(change: object) -> tuple[str, Sequence[TextEdit]]:
-    if not isinstance(change, Mapping) or change.get("kind") in _OPERATIONS:
-        kind = change.get("kind") if isinstance(change, Mapping) else "?"
-        raise _refused(f"the edit wants to {kind} files, which is not done here")
+def _step(change: object) -> tuple[str, str, Any]:
+    if not isinstance(change, Mapping):
+        raise _refused("it cannot be read")
+    kind = change.get("kind")
+    if kind in ("create", "delete"):
+        return kind, str(change.get("uri", "")), change
+    if kind == "rename":
+        return kind, str(change.get("oldUri", "")), change
     document = change.get("textDocument")
-    return str(document.get("uri", "")) if isinstance(document, Mapping) else "", _text_edits(change.get("edits"))
+    uri = str(document.get("uri", "")) if isinstance(document, Mapping) else ""
+    return "edit", uri, _text_edits(change.get("edits"))
+
+
+def _joined(steps: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+    """Edits of one file that follow one another are about the same text, not about one another's."""
+    joined: list[tuple[str, str, Any]] = []
+    for kind, uri, value in steps:
+        if kind == "edit" and joined and joined[-1][:2] == (kind, uri):
+            joined[-1] = (kind, uri, [*joined[-1][2], *value])
+        else:
+            joined.append((kind, uri, value))
+    return joined
 
 
 def _text_edits(edits: object) -> Sequence[TextEdit]:
     try:
         return msgspec.convert(edits, list[TextEdit])
     except msgspec.ValidationError as exc:
-        raise _refused(f"the edit cannot be read: {exc}") from exc
+        raise _refused(f"it cannot be read: {exc}") from exc
 
 
 def apply_edits(
