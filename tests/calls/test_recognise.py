@@ -194,6 +194,19 @@ def test_plain_text_passes_without_being_looked_at_twice():
     assert not recogniser.passes("a < b")
 
 
+@pytest.mark.parametrize("size", [900, 1024, 5000, 50_000])
+def test_a_long_call_and_what_follows_it_are_the_same_in_one_piece_and_in_many(size: int):
+    city = "R" * size
+    call = json.dumps({"name": "get_weather", "arguments": {"city": city}})
+    text = f"Before {call} between <tool_call>{call}</tool_call> after {{x}} and [1]."
+    said, calls = recognise(text)
+    assert (said, [call.arguments for call in calls]) == (
+        "Before  between  after {x} and [1].",
+        [{"city": city}, {"city": city}],
+    )
+    assert recognise(text, list(range(0, len(text), 7))) == (said, calls)
+
+
 def test_an_endless_call_is_not_held_for_ever():
     recogniser = Recogniser(SCHEMAS)
     out = recogniser.feed('{"name": "get_weather", "arguments": {"city": "')
@@ -201,6 +214,45 @@ def test_an_endless_call_is_not_held_for_ever():
         out += recogniser.feed("x" * 1000)
     assert [type(piece) for piece in out] == [Written]
     assert isinstance(out[0].arguments, str)
+
+
+def test_a_mark_that_ends_a_call_ends_it_whatever_brackets_come_later():
+    text = '<tool_call>{"name": "now", "arguments": {</tool_call> and } some } more'
+    said, calls = recognise(text)
+    assert (said, [call.name for call in calls]) == (" and } some } more", ["now"])
+    assert recognise(text, list(range(len(text)))) == (said, calls)
+
+
+HOSTILE = [
+    "[", "{", "<", "`", "``` ", " ", "/*x*/", "```json\n", "now(\n", "get_weather(city='x'\n", "<parameter=a>x",
+    "<tool_call>", "</tool_call>", "<tool_call>{", "[TOOL_CALLS]", "<function=now>",
+    '<tool_call>{"name": "now", "a": "',
+    "<tool_call>now<arg_key>a</arg_key><arg_value>", '{"name":"now","arguments":{}},',
+    '{"name": "get_weather", "arguments": {',
+]  # fmt: skip
+MOST_LOOKS = 1200  # at each character: the first looks are 1 024 characters long
+BEGINNINGS = [
+    "",
+    '{"name":"now",',
+    "<tool_call>",
+    '<tool_call>{"name":"now","arguments":{"a":"',
+    "<function=now>",
+    "{ /*",
+]
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize("part", HOSTILE)
+def test_text_made_to_be_held_back_is_read_in_bounded_steps(part: str, beginning: str):
+    text = beginning + part * (20_000 // len(part))
+    recogniser = Recogniser(SCHEMAS)
+    for start in range(0, len(text), 4):
+        recogniser.feed(text[start : start + 4])
+    recogniser.finish(whole=True)
+    at_once = Recogniser(SCHEMAS)
+    at_once.feed(text)
+    at_once.finish(whole=True)
+    assert max(recogniser.searched_chars, at_once.searched_chars) <= MOST_LOOKS * len(text)
 
 
 FRAGMENTS = st.lists(

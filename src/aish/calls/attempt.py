@@ -20,6 +20,8 @@ from aish.calls.tolerant import INVISIBLE, Reader, Unreadable, read_strictly
 from aish.types.tools import JsonSchema, Repair
 
 _SPACE = re.compile(rf"[\s{INVISIBLE}]*")
+_MAX_MARKS = 32  # of those that may end a call, inside its strings
+_MAX_SPACE = 2000  # within a call; more of it is no call
 _NAME = re.compile(
     r"[\"'“]?(?:name|tool|tool_name|function|function_name)[\"'”]?\s*[:=]\s*[\"'“]([^\"'“”\\]{1,128})[\"'”]"
 )
@@ -90,13 +92,19 @@ class Attempt:
         self.whole = whole
         self.pos = 0
         self.calls: list[Written] = []
+        self.has_begun = False  # it looked like a call for long enough to cost something
 
     def found(self) -> Found:
         return Found(self.pos, tuple(self.calls))
 
     def peek(self) -> str:
         """The next character that is not space; "" at the very end."""
+        before = self.pos
         self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # it always matches
+        if self.pos - before > _MAX_SPACE:
+            if not self.calls:
+                raise NotACall
+            return " "
         if self.pos < len(self.text):
             return self.text[self.pos]
         if not self.final:
@@ -125,29 +133,30 @@ class Attempt:
     def json(self, closers: tuple[str, ...] = ()) -> tuple[str, bool]:
         """The text of the bracketed value here, and past it; and whether its end is sure though a bracket is missing.
 
-        One that is not closed ends where a mark says that the call does. A mark inside a string says nothing, unless
-        nothing else comes.
+        It ends with its bracket, or where a mark says that the call does, whichever comes first. A mark inside a string
+        says nothing, unless nothing else comes.
         """
+        self.has_begun = True
         start, span = self.pos, Span()
-        if (length := span.feed(self.text[start:])) >= 0:
-            self.pos = start + length
-            return self.text[start : self.pos], False
         mark = re.compile("|".join(map(re.escape, closers))) if closers else None
-        end = self._closed_by(mark, start) if mark else -1
-        if end < 0 and not self.final:
-            raise NeedMore(span, mark)
-        self.pos = end if end >= 0 else len(self.text)
-        return self.text[start : self.pos], end >= 0 or self.whole
-
-    def _closed_by(self, mark: re.Pattern[str], start: int) -> int:
-        first = -1
-        for found in mark.finditer(self.text, start):
-            span = Span()
-            span.feed(self.text[start : found.start()])
+        fed, first, seen = start, -1, 0
+        while mark is not None and seen < _MAX_MARKS and (found := mark.search(self.text, fed)):
+            if (length := span.feed(self.text[fed : found.start()])) >= 0:
+                return self._taken(start, fed + length), False
             if not span.in_string:
-                return found.start()
+                return self._taken(start, found.start()), True
             first = first if first >= 0 else found.start()
-        return first if self.final else -1
+            span.feed(found[0])
+            fed, seen = found.end(), seen + 1
+        if (length := span.feed(self.text[fed:])) >= 0:
+            return self._taken(start, fed + length), False
+        if not self.final:
+            raise NeedMore(span, mark if seen < _MAX_MARKS else None)
+        return self._taken(start, first if first >= 0 else len(self.text)), first >= 0 or self.whole
+
+    def _taken(self, start: int, end: int) -> str:
+        self.pos = end
+        return self.text[start:end]
 
     def read_calls(self, text: str, *, sure: bool, tagged: bool) -> list[Written]:
         """The calls that a JSON text is. One that is plainly a call but cannot be read is a call all the same, whose

@@ -16,6 +16,7 @@ from aish.calls.tolerant import COMMAS, INVISIBLE, QUOTES, Reader, Unreadable
 _MAX_KEY_CHARS = 40
 _MAX_NAME_CHARS = 160
 _MAX_PAIRS = 6
+_MAX_HEAD_CHARS = 2000  # of the first keys with what lies between them
 _SPACE = re.compile(rf"(?:[\s{INVISIBLE}]+|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*", re.S)
 _OPEN_COMMENT = re.compile(r"(?:#|//)[^\n]*\Z|/\*(?:(?!\*/).)*\Z|/\Z", re.S)
 _VISIBLE = frozenset("\"':,{[") | frozenset(string.ascii_letters)
@@ -128,11 +129,17 @@ class _Head:
 
     def __init__(self, text: str, pos: int, attempt: Attempt) -> None:
         self._text = text
+        self._start = pos
         self._pos = pos + 1
         self._attempt = attempt
 
     def check(self) -> None:
         """Returns if it may be a call; NotACall or NeedMore otherwise."""
+        self._check_pairs()
+        if self._pos - self._start > _MAX_HEAD_CHARS:
+            raise NotACall
+
+    def _check_pairs(self) -> None:
         for _ in range(_MAX_PAIRS):
             key = self._word(_MAX_KEY_CHARS)
             if key not in CALL_KEYS:
@@ -205,6 +212,6 @@ class _Head:
 
     def _run_out(self, mark: re.Pattern[str] | None = None) -> None:
         """Too little to say anything. At the very end that is no call."""
-        if self._attempt.final:
+        if self._attempt.final or len(self._text) - self._start > _MAX_HEAD_CHARS:
             raise NotACall
         raise NeedMore(mark=mark)

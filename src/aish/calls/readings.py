@@ -16,6 +16,7 @@ import msgspec
 _MAX_STEPS = 20_000
 _MAX_READINGS = 64
 _MAX_CHARS = 64 * 1024
+_MAX_CHARS_READ = 1024 * 1024  # over all readings
 _SPACE = re.compile(r"\s*")
 _SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[\s,}\]])|true|false|null|True|False|None")
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
@@ -38,7 +39,7 @@ def find_readings(text: str) -> list[Any]:
                 found.append(value)
             if len(found) > _MAX_READINGS:
                 return []
-    except (TooMany, RecursionError):
+    except (TooMany, RecursionError, ValueError):  # a number may be too long for anybody
         return []
     return found
 
@@ -49,6 +50,7 @@ class _Reader:
             raise TooMany
         self._text = text
         self._steps = 0
+        self._chars = 0
 
     def value(self, pos: int) -> Iterator[Reading]:
         pos = self._after_space(pos)
@@ -96,8 +98,12 @@ class _Reader:
             self._steps += 1
             if self._steps > _MAX_STEPS:
                 raise TooMany
-            follower = self._text[self._after_space(found.end()) :][:1]
+            after = self._after_space(found.end())
+            follower = self._text[after : after + 1]
             if found[0] == quote and follower and follower in followers:
+                self._chars += found.start() - pos
+                if self._chars > _MAX_CHARS_READ:
+                    raise TooMany
                 content = _decoded(self._text[pos + 1 : found.start()], quote)
                 if content is not None:
                     yield content, found.end()

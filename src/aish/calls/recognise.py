@@ -22,11 +22,14 @@ from aish.types.tools import JsonSchema
 
 # Arguments may hold a whole file; a model in a loop must not hold everything.
 MAX_HELD_CHARS = 1024 * 1024
+_FIRST_LOOK_CHARS = 1024
+# Beginnings of calls that came to nothing: a text with so many is not written by a model that calls tools.
+_MAX_FAILURES = 64
 _TAIL_CHARS = 64  # longer than any mark, which may lie across two pieces
 _MARKS = "<[{`"
 # What cannot be a call at the first look: objects with another first key (looked up), lists of values, comparisons.
 _PLAIN = re.compile(r"\{\s*\"(\w+)\"|\[\s*(?=[\"'\d\]-])|<(?=[\s\d=])")
-_BACKTICKS = re.compile(r"`+")
+_BACKTICKS = re.compile(r"`{1,16}")
 _FENCE_INFO = re.compile(r"[\w+.-]*")
 _JSON_FENCES = frozenset({
     "", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool", "tools", "function", "function_call",
@@ -50,6 +53,8 @@ class Recogniser:
         self._waits: NeedMore | None = None
         self._literal = ""  # the mark that ends the code we are in
         self._whole = False
+        self._failures = 0
+        self.searched_chars = 0  # how much was looked at, again and again where that was needed: it has to be bounded
         # A line may be a Python call: at the start of one, what the names begin with is a trigger, too.
         firsts = "".join(sorted({re.escape(name[0]) for name in self._tools.line_starts if name}))
         self._trigger = _trigger_for(firsts)
@@ -89,9 +94,10 @@ class Recogniser:
         self._held, self._held_chars, self._waits, self._tail = [], 0, None, ""
         return text
 
-    def _hold(self, text: str, waits: NeedMore) -> None:
-        self._held, self._held_chars, self._waits = [text], len(text), waits
+    def _hold_back(self, text: str) -> None:
+        self._held, self._held_chars = [text], len(text)
         self._tail = text[-_TAIL_CHARS:]
+        self._at_line_start = text[0] not in _MARKS
 
     def _is_woken(self, piece: str) -> bool:
         waits = self._waits
@@ -106,6 +112,9 @@ class Recogniser:
         pieces: list[Piece] = []
         pos = 0
         while pos < len(text):
+            if self._failures > _MAX_FAILURES:
+                _add_text(pieces, text[pos:])
+                break
             if self._literal:
                 pos = self._pass_literal(text, pos, pieces, final=final)
                 continue
@@ -132,21 +141,34 @@ class Recogniser:
         return trigger.start() + 1 if trigger[0] == "\n" else trigger.start()
 
     def _try(self, text: str, start: int, pieces: list[Piece], *, final: bool) -> int:
-        """Where to go on after what begins here."""
-        candidate = text[start:]
+        """Where to go on after what begins here. Most beginnings are decided within a few characters, so that a look at
+        these comes first; what it decides stands, since more text never changes it."""
+        if len(text) - start > _FIRST_LOOK_CHARS:
+            end = self._look(text[start : start + _FIRST_LOOK_CHARS], pieces, final=False)
+            if end >= 0:
+                return start + end
+        end = self._look(text[start:], pieces, final=final)
+        if end < 0:
+            self._hold_back(text[start:])
+        return start + end if end >= 0 else len(text)
+
+    def _look(self, candidate: str, pieces: list[Piece], *, final: bool) -> int:
+        """How much of the candidate is settled; -1 if more of it is needed."""
+        self.searched_chars += len(candidate)
+        self._waits = None
+        attempt = Attempt(candidate, self._tools, final=final, whole=self._whole)
         try:
-            attempt = Attempt(candidate, self._tools, final=final, whole=self._whole)
             found = _marked(attempt) if self._marked_only else _attempt(attempt)
         except NotACall as plain:
+            self._failures += attempt.has_begun
             _add_text(pieces, candidate[: plain.skip])
             self._literal = plain.literal
-            return start + plain.skip
+            return plain.skip
         except NeedMore as waits:
-            self._hold(candidate, waits)
-            self._at_line_start = candidate[0] not in _MARKS
-            return len(text)
+            self._waits = waits
+            return -1
         pieces += found.calls
-        return start + found.end
+        return found.end
 
     def _pass_literal(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
         """Code, up to its closing mark; inline code ends with its line at the latest."""
@@ -167,7 +189,8 @@ class Recogniser:
         kept = max(kept, pos)
         _add_text(pieces, text[pos:kept])
         if kept < len(text):
-            self._hold(text[kept:], NeedMore())
+            self._waits = NeedMore()
+            self._hold_back(text[kept:])
         return len(text)
 
 

@@ -44,6 +44,8 @@ OPENERS: dict[str, tuple[str, ...]] = {
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
 }
 _FUNCTION = "<function="
+_MAX_PARTS = 4 * MAX_CALLS  # calls, marks, separators
+_MAX_ARGUMENTS = 64  # of a call, each with its own marks
 STARTS = (*OPENERS, _FUNCTION)
 # Marks inside of others, and what may stand between two calls.
 _INNER = (
@@ -63,7 +65,8 @@ def tagged(attempt: Attempt, opener: str) -> None:
     """What follows an opening mark, up to its closing one. The mark may be missing where the calls are complete."""
     closers = OPENERS[opener]
     attempt.pos += len(opener)
-    while len(attempt.calls) < MAX_CALLS:
+    attempt.has_begun = True
+    for _ in range(_MAX_PARTS):
         char = attempt.peek()
         if attempt.take(*closers):
             return _or_none(attempt)
@@ -75,7 +78,9 @@ def tagged(attempt: Attempt, opener: str) -> None:
         if not _content(attempt, char, closers):
             attempt.pos = before
             return _or_none(attempt)
-    return None
+        if len(attempt.calls) >= MAX_CALLS:
+            return None
+    return _or_none(attempt)
 
 
 _BEFORE_FIRST = tuple(mark for mark in _INNER if mark not in (",", ";", "}", "]"))
@@ -90,6 +95,7 @@ def function_tag(attempt: Attempt, closers: tuple[str, ...] = ()) -> None:
             raise NeedMore
         raise NotACall
     start, attempt.pos = attempt.pos, found.end()
+    attempt.has_begun = True
     char = attempt.peek()
     if char == "{":
         text, sure = attempt.json(("</function>", *closers))
@@ -173,7 +179,7 @@ def _python(attempt: Attempt) -> bool:
 def _keys_and_values(attempt: Attempt, name: str, start: int, closers: tuple[str, ...]) -> bool:
     """GLM: `<arg_key>…</arg_key><arg_value>…</arg_value>`, or nothing at all for a tool without arguments."""
     raw: dict[str, str] = {}
-    while attempt.peek() == "<":
+    while attempt.peek() == "<" and len(raw) < _MAX_ARGUMENTS:
         pos = attempt.pos
         if attempt.take(*closers):
             attempt.pos = pos
@@ -204,7 +210,7 @@ def _may_become_key(rest: str) -> bool:
 
 def _parameters(attempt: Attempt, name: str, start: int) -> None:
     raw: dict[str, str] = {}
-    while True:
+    for _ in range(_MAX_ARGUMENTS):
         attempt.peek()
         before = attempt.pos
         if attempt.take("</function>") or (raw and attempt.take("</tool_call>")):
@@ -227,6 +233,7 @@ def _parameters(attempt: Attempt, name: str, start: int) -> None:
             return
         raw[key[1]] = attempt.text[key.end() : end.start()].removeprefix("\n").removesuffix("\n")
         attempt.pos = end.end()
+    _broken(attempt, name, start)
 
 
 def _typed(attempt: Attempt, name: str, raw: dict[str, str]) -> dict[str, object]:
