@@ -17,6 +17,7 @@ from aish.engine.compose import Composed, Composer
 from aish.engine.context import SystemParts
 from aish.engine.conversation import Conversation
 from aish.engine.cost import Admitted, Ledger
+from aish.engine.loops import LOOK_CHARS, LOOP_CHARS, goes_round
 from aish.engine.meter import Meter
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
@@ -95,6 +96,7 @@ class Asking:
     async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
         """One answer, as the assembler's events. `end` is set if the turn cannot go on."""
         apply = self._transcript.apply
+        look_at = LOOK_CHARS
         try:
             composed, notes = await self._compose()
             if notes:
@@ -106,9 +108,11 @@ class Asking:
                         for event in events:
                             apply(event)
                         yield events
-                    if assembler.is_full:
-                        assembler.end = StepEnd.LENGTH
-                        break
+                    if assembler.text_chars >= look_at:
+                        look_at = assembler.text_chars + LOOK_CHARS
+                        if assembler.is_full or goes_round(self._transcript.newest_text(LOOP_CHARS)):
+                            assembler.end = StepEnd.LENGTH
+                            break
             if events := assembler.finish():
                 for event in events:
                     apply(event)

@@ -72,6 +72,10 @@ class Assembler:
         return bool(self._text_chars or self._drafts)
 
     @property
+    def text_chars(self) -> int:
+        return self._text_chars
+
+    @property
     def is_full(self) -> bool:
         """Whether the answer has reached a length at which it is cut."""
         return self._text_chars >= MAX_TEXT_CHARS

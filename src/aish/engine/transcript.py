@@ -59,6 +59,16 @@ class Transcript:
         """What the model has said since the last step began."""
         return "".join(self._text)
 
+    def newest_text(self, chars: int) -> str:
+        """The end of it."""
+        pieces: list[str] = []
+        for piece in reversed(self._text):
+            pieces.append(piece)
+            chars -= len(piece)
+            if chars <= 0:
+                break
+        return "".join(reversed(pieces))
+
     def messages(self) -> tuple[Message, ...]:
         """So far, for the next model call."""
         self._end_step()

@@ -26,7 +26,10 @@ def models_from_listing(provider: str, listing: Any) -> list[ModelInfo]:
     if not isinstance(entries, list):
         raise ProviderProtocolError(f"{provider} lists its models in a form aish does not know")
     named = (entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
-    return [ModelInfo(provider, entry["id"], _context_size(entry), _listed_capabilities(entry)) for entry in named]
+    return [
+        ModelInfo(provider, entry["id"], _context_size(entry), _listed_capabilities(entry), _parameters(entry))
+        for entry in named
+    ]
 
 
 def refine(info: ModelInfo, props: Any) -> ModelInfo:
@@ -82,6 +85,12 @@ def _context_size(entry: dict[str, Any]) -> int | None:
     running = _positive(meta.get("n_ctx")) if isinstance(meta, dict) else None
     sizes = (_positive(entry.get(key)) for key in _CONTEXT_KEYS)
     return running or next((size for size in sizes if size), None)
+
+
+def _parameters(entry: dict[str, Any]) -> int | None:
+    """llama.cpp knows."""
+    meta = entry.get("meta")
+    return _positive(meta.get("n_params")) if isinstance(meta, dict) else None
 
 
 def _positive(value: Any) -> int | None:

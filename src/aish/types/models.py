@@ -26,12 +26,13 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """`context_size` is what the backend said, or None: it is never assumed."""
+    """`context_size` and `parameters` are what the backend said, or None: they are never assumed."""
 
     provider: str
     id: str
     context_size: int | None = None
     capabilities: Capabilities = Capabilities()
+    parameters: int | None = None
 
     @property
     def name(self) -> str:

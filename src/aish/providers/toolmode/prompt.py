@@ -101,6 +101,11 @@ def repeats_itself(messages: Sequence[Message]) -> bool:
     return bool(last) and first == last and isinstance(messages[-1], ToolMessage)
 
 
+def has_result(messages: Sequence[Message]) -> bool:
+    """Whether the last thing said is what a tool gave: not a failure that aish tells of, which may be mended."""
+    return bool(messages) and isinstance(last := messages[-1], ToolMessage) and not last.text.startswith("[aish]")
+
+
 def with_instructions(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
     """Added to the first system message; there is one from now on."""
     if messages and isinstance(messages[0], SystemMessage):

@@ -19,6 +19,7 @@ from aish.errors import ProviderError
 from aish.ports import Provider
 from aish.providers.toolmode.prompt import (
     Manner,
+    has_result,
     instructions,
     rendered,
     repeats_itself,
@@ -26,6 +27,7 @@ from aish.providers.toolmode.prompt import (
     with_instructions,
 )
 from aish.providers.toolmode.reading import Reading
+from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
 from aish.types.chunks import Batch
@@ -57,11 +59,13 @@ class ToolModeProvider:
         return info
 
     def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        request = self._narrowed(request)
         if self._goes_through(request):
             return self._inner.stream(request)
         return aclosing(self._batches(request))
 
     def prepared(self, request: StepRequest) -> StepRequest:
+        request = self._narrowed(request)
         if self._goes_through(request):
             return self._inner.prepared(request)
         return self._inner.prepared(self._sent(request, self._ways.choose(request)))
@@ -129,6 +133,14 @@ class ToolModeProvider:
                 async with asyncio.timeout(max(0.0, min(_LOOKUP_S, request.deadline_s))):
                     await self.describe(request.model)
 
+    def _narrowed(self, request: StepRequest) -> StepRequest:
+        """A weak model that has to be told of tools is told of those that the question is about."""
+        if not request.tools or request.tool_mode != "auto" or request.tool_choice.mode == "required":
+            return request
+        if self._ways.choose(request) in _NATIVE_WAYS or not is_weak(self._ways.info(request.model)):
+            return request
+        return msgspec.structs.replace(request, tools=relevant(request.tools, request.messages))
+
     def _goes_through(self, request: StepRequest) -> bool:
         """Whether there is nothing to do for us."""
         if request.tools:
@@ -149,9 +161,10 @@ class ToolModeProvider:
         """With the tools written into the prompt, and into the schema of the answer where that is constrained. Where
         it is not, the asker's own schema would keep the model from calling: it is told in words instead."""
         choice, answer = request.tool_choice, _answer_schema(request.sampling)
-        # A small model that has made the same call twice makes it for ever, if it may.
-        offered = () if repeats_itself(request.messages) and choice.mode == "auto" else tools
         info = self._ways.info(request.model)
+        # A small model that has made the same call twice makes it for ever, if it may; a weak one, any call.
+        done = repeats_itself(request.messages) or (is_weak(info) and has_result(request.messages))
+        offered = () if done and choice.mode == "auto" else tools
         said = instructions(
             tools,
             manner,

@@ -1,0 +1,20 @@
+"""Notices a model that says the same thing over and over, as small ones do until their window is full. Pure."""
+
+from __future__ import annotations
+
+# Looked at now and then: an answer that goes round is cut soon enough, and looking costs nothing beside streaming.
+LOOK_CHARS = 1000
+# So much of nothing but the same words is no answer any more; long rules and tables of zeros stay well below.
+LOOP_CHARS = 3000
+_LONGEST_PERIOD = 300
+_MARK = 60
+
+
+def goes_round(text: str) -> bool:
+    """Whether the end of it is one short piece, repeated to the letter."""
+    tail = text[-LOOP_CHARS:]
+    if len(tail) < LOOP_CHARS:
+        return False
+    before = tail.rfind(tail[-_MARK:], 0, len(tail) - 1)
+    period = len(tail) - _MARK - before
+    return before >= 0 and period <= _LONGEST_PERIOD and tail[period:] == tail[:-period]
