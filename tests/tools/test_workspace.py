@@ -148,3 +148,35 @@ def test_swapping_a_folder_for_a_symlink_during_reads_never_leads_outside(space)
         stop.set()
         flipping.join(timeout=30)
     assert b"outside" not in seen
+
+
+def test_a_folder_is_listed_by_name_with_what_each_is_and_links_are_not_followed(space):
+    (space.root / "link").symlink_to(space.root / "sub")
+    os.mkfifo(space.root / "pipe")
+    assert space.entries() == [("a.txt", "file"), ("link", "other"), ("pipe", "other"), ("sub", "folder")]
+    assert space.entries("sub") == [("b.txt", "file")]
+    for name in ("a.txt", "missing", "..", "pipe"):
+        with pytest.raises(ToolError):
+            space.entries(name)
+
+
+def test_what_has_a_name_exists_also_a_link_that_leads_nowhere(space):
+    (space.root / "dangling").symlink_to("nowhere")
+    assert [space.exists(name) for name in ("a.txt", "sub", "sub/b.txt", "dangling")] == [True] * 4
+    assert [space.exists(name) for name in ("missing", "missing/deep", "sub/missing")] == [False] * 3
+    with pytest.raises(ToolError):
+        space.exists("../secret.txt")
+
+
+def test_what_cannot_be_written_is_known_before_anything_is_written(space, tmp_path):
+    os.link(tmp_path / "secret.txt", space.root / "hard.txt")
+    space.check_writable("a.txt")
+    space.check_writable("new.txt")
+    for name in ("hard.txt", "sub", "missing/x.txt", "../secret.txt"):
+        with pytest.raises(ToolError):
+            space.check_writable(name)
+
+
+def test_a_name_is_the_same_however_it_is_written(space):
+    names = ("a.txt", "./a.txt", str(space.root / "a.txt"), (space.root / "a.txt").as_uri())
+    assert {space.relative(name) for name in names} == {"a.txt"}

@@ -62,6 +62,15 @@ def test_a_range_that_ends_before_it_begins_is_an_error():
         mapped.span(Range(Position(0, 2), Position(0, 1)))
 
 
+def test_a_place_inside_the_end_of_a_line_is_before_it():
+    mapped = TextMap(["ab\r\n", "c\n", "d"], "utf-16")
+    assert [mapped.offset(Position(0, column)) for column in (2, 3, 4)] == [2, 2, 2]
+    assert mapped.offset(Position(1, 2)) == 5
+    for wrong in (Position(0, 5), Position(1, 3), Position(2, 2)):
+        with pytest.raises(BadResponse):
+            mapped.offset(wrong)
+
+
 def test_the_end_of_a_whole_text_is_the_line_after_the_last():
     assert TextMap(["abc\n"], "utf-16").offset(Position(1, 0)) == 4
     assert TextMap([], "utf-16").offset(Position(0, 0)) == 0

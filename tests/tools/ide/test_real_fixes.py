@@ -113,3 +113,17 @@ async def test_a_project_that_does_not_say_what_belongs_to_it_is_partial_and_not
     assert int(field(references, "total")) < len(project.references)
     assert "nothing was changed" in renamed
     assert (root / path).read_text("utf-8") == project.files[path]
+
+
+async def test_a_refactoring_that_makes_a_file_and_changes_others_is_done_as_a_whole(tmp_path):
+    project = PROJECTS["typescript"]()
+    root = project.write(tmp_path / "root")
+    async with ide_with(root, "typescript-language-server") as tools:
+        offered = await tools("code_action", path="src/models.ts", line=7, end_line=9)
+        key = key_of(offered, "Move to a new file")
+        result = await tools("code_action", path="src/models.ts", line=7, end_line=9, apply=key)
+        checked = await tools("diagnostics", path="src/part_0/user_00.ts")
+    assert field(result, "files") == "63"
+    assert "export function makeAccount" in (root / "src/makeAccount.ts").read_text()
+    assert "makeAccount" not in (root / "src/models.ts").read_text()
+    assert "no problems" in checked

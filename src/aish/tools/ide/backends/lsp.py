@@ -26,7 +26,7 @@ from aish.tools.ide.lsp.diagnostics import diagnose
 from aish.tools.ide.lsp.edits import Only, file_edits
 from aish.tools.ide.lsp.positions import TextMap
 from aish.tools.ide.lsp.server import Session
-from aish.tools.ide.source import Source
+from aish.tools.ide.source import Source, content_hash
 from aish.types.tools import ResultStatus
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ Question = Callable[[Session], Awaitable[T]]
 # A question about one place is worth a short wait for a server that is busy; one about the whole project a longer one.
 _QUICK_WAIT_S = 3.0
 _TOO_LARGE = "the workspace is too large for all of it to be watched; changes by others may not be known"
+_EMPTY = content_hash(b"")
 _REPEATS = 8
 _IN_ALL = 4  # times the patience for one answer: to start, to ask, to wait until it is done, to ask again
 _REPEAT_AFTER_S = 0.15
@@ -194,7 +195,9 @@ class LspBackend:
 
     def _unless_changed(self, answer: Answer[Edits]) -> Answer[Edits]:
         """An edit is about the files as the server knew them; one of them may be another by the time it is made."""
-        changed = self._servers.changed_since_told(self.name) & {edit.path for edit in answer.value}
+        # Into an empty file anything fits. A server of TypeScript makes one by itself where it will move code to.
+        edited = {edit.path for edit in answer.value if edit.base != _EMPTY}
+        changed = self._servers.changed_since_told(self.name) & edited
         if not changed:
             return answer
         note = f"{min(changed)} changed while {self.name} worked; ask again"

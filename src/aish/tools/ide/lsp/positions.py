@@ -76,7 +76,12 @@ class TextMap:
             if position.character != 0:
                 raise BadResponse(f"line {position.line + 1} is not in a text of {count} lines")
             return self._starts[-1]
-        line = self._lines[position.line].rstrip("\r\n")
+        whole = self._lines[position.line]
+        line = whole.rstrip("\r\n")
+        # A place inside the end of a line is the end of the text before it; TypeScript sends such.
+        past = position.character - units_before(line, len(line), self._encoding)
+        if 0 < past <= len(whole) - len(line):
+            return self._starts[position.line] + len(line)
         return self._starts[position.line] + column_of(line, position.character, self._encoding)
 
     def span(self, range: Range) -> tuple[int, int]:
