@@ -167,12 +167,16 @@ class TokenCounter:
 
     async def _learn_calls(self, opening: tuple[Message, ...], without: float) -> tuple[float, float]:
         """What a call adds besides its words, and how many of its words are written at all."""
-        sizes = [await self._probe((*opening, *_exchange(call))) for call in _PROBE_CALLS]
-        words = [await self._provider.count_tokens(self._model, _written(call)) for call in _PROBE_CALLS]
-        if None in sizes or None in words or words[0] == words[1]:
-            return Frame().call, 1.0
-        share = min(1.0, max(0.0, (sizes[1] - sizes[0]) / (words[1] - words[0])))  # type: ignore[operator]
-        return max(0.0, sizes[0] - without - share * words[0]), share  # type: ignore[operator]
+        known: list[tuple[int, int]] = []  # what a conversation with the call comes to, and the call's words alone
+        for call in _PROBE_CALLS:
+            size = await self._probe((*opening, *_exchange(call)))
+            words = await self._provider.count_tokens(self._model, _written(call))
+            if size is None or words is None:
+                return Frame().call, 1.0
+            known.append((size, words))
+        (short, few), (long, many) = known
+        share = min(1.0, max(0.0, (long - short) / (many - few))) if many > few else 1.0
+        return max(0.0, short - without - share * few), share
 
     async def _probe(self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...] = ()) -> int | None:
         return await self._provider.count_prompt(StepRequest(self._model, messages, tools))
