@@ -15,7 +15,7 @@ from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, ImagePart, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Category, Reservation, Spent, Usage, UsageRecord
 
 
@@ -297,6 +297,15 @@ async def test_deleting_a_session_takes_its_turns_and_events_and_no_others(store
     assert await store.read_events("turn_1") == b""
     assert await store.find_turn("turn_2") is not None
     assert await store.read_events("turn_2") == lines(1, 3)
+
+
+async def test_a_deleted_session_takes_its_summary_along(store: Store) -> None:
+    await begin(store)
+    for id in ("sess_1", "sess_2"):
+        await store.put(Document("summary", id, b"{}"))
+    await store.delete_session("sess_1")
+    assert await store.find("summary", "sess_1") is None
+    assert await store.find("summary", "sess_2") is not None
 
 
 async def test_events_of_a_deleted_turn_are_dropped_and_break_nothing(store: Store) -> None:

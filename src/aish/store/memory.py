@@ -10,7 +10,7 @@ import msgspec
 from aish.errors import StoreError
 from aish.store.memory_facts import MemoryFacts
 from aish.store.memory_spending import MemorySpending
-from aish.store.semantics import already_there, events_after, no_session, no_turn, session_with_turn
+from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages, words_of
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
@@ -50,6 +50,7 @@ class MemoryStore(MemorySpending, MemoryFacts):
         for turn in self._turns_of(session):
             del self._turns[turn.id]
             self._events.pop(turn.id, None)
+        self._documents.pop((SUMMARY, session), None)
         return self._sessions.pop(session, None) is not None
 
     async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:

@@ -10,6 +10,8 @@ from aish.errors import SessionNotFound, StoreError
 from aish.store.texts import title_of
 from aish.types.records import SessionRecord, TurnRecord
 
+SUMMARY = "summary"  # the kind of document that tells what was said in a session, under its id: it goes with it
+
 
 def session_with_turn(session: SessionRecord, turn: TurnRecord, number: int) -> SessionRecord:
     return msgspec.structs.replace(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aish.store.semantics import already_there, events_after, no_session, no_turn, session_with_turn
+from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
@@ -36,6 +36,7 @@ def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
 def delete_session(db: sqlite3.Connection, session: str) -> bool:
     db.execute("DELETE FROM events WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
+    db.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (SUMMARY, session))
     return db.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount > 0
 
 
