@@ -260,7 +260,19 @@ FRAGMENTS = st.lists(
         st.sampled_from([*FAMILIES.values(), *PLAIN.values()]),
         st.text("<>[]{}`\"':,\n tool_call=|", max_size=30),
         st.sampled_from(
-            ["<tool_call>", "</tool_call>", '{"name": "now", ', "[TOOL_CALLS]", "```json\n", "```", "\n", "now("]
+            [
+                "<tool_call>",
+                "</tool_call>",
+                '{"name": "now", ',
+                "[TOOL_CALLS]",
+                "```json\n",
+                "```",
+                "\n",
+                "now(",
+                "<function=now>",
+                "<parameter=city",
+                "<arg_key>",
+            ]
         ),
     ),
     max_size=5,

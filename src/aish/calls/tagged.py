@@ -54,11 +54,13 @@ _INNER = (
 )  # fmt: skip
 _ARGUMENTS_FOLLOW = ("[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>")
 _NAME = re.compile(r"[^\W\d][\w.-]*(?::\d*)?")
-_FUNCTION_NAME = re.compile(r"<function=\s*[\"']?([^\s<>\"'{]{1,128})[\"']?\s*>")
-_PARAMETER = re.compile(r"<parameter=\s*[\"']?([^\s<>\"']{1,128})[\"']?\s*>")
+# None of these is longer than _MAX_TAG_CHARS: what has become longer is something else.
+_FUNCTION_NAME = re.compile(r"<function=\s{0,20}[\"']?([^\s<>\"'{]{1,128})[\"']?\s{0,20}>")
+_PARAMETER = re.compile(r"<parameter=\s{0,20}[\"']?([^\s<>\"']{1,128})[\"']?\s{0,20}>")
 _PARAMETER_END = re.compile(r"</parameter>|(?=<parameter=)|(?=</function>)|(?=</tool_call>)")
 _CALL_ID = re.compile(r"[\w-]*")
-_ARGUMENT_KEY = re.compile(r"<arg_key>([^<]{1,128})</arg_key>\s*<arg_value>")
+_ARGUMENT_KEY = re.compile(r"<arg_key>([^<]{1,128})</arg_key>\s{0,20}<arg_value>")
+_MAX_TAG_CHARS = 200
 
 
 def tagged(attempt: Attempt, opener: str) -> None:
@@ -91,7 +93,7 @@ def function_tag(attempt: Attempt, closers: tuple[str, ...] = ()) -> None:
     found = _FUNCTION_NAME.match(attempt.text, attempt.pos)
     if found is None:
         rest = attempt.text[attempt.pos :]
-        if not attempt.final and ">" not in rest and len(rest) < 200:
+        if not attempt.final and ">" not in rest and len(rest) < _MAX_TAG_CHARS:
             raise NeedMore
         raise NotACall
     start, attempt.pos = attempt.pos, found.end()
@@ -187,7 +189,8 @@ def _keys_and_values(attempt: Attempt, name: str, start: int, closers: tuple[str
         key = _ARGUMENT_KEY.match(attempt.text, attempt.pos)
         if key is None:
             if attempt.final or not _may_become_key(attempt.text[attempt.pos :]):
-                return _broken(attempt, name, start) if raw or attempt.take("<arg_key>") else False
+                begun = raw or attempt.text.startswith("<arg_key>", attempt.pos)
+                return _broken(attempt, name, start, attempt.pos) if begun else False
             raise NeedMore
         end = attempt.text.find("</arg_value>", key.end())
         if end < 0:
@@ -205,7 +208,7 @@ def _keys_and_values(attempt: Attempt, name: str, start: int, closers: tuple[str
 
 
 def _may_become_key(rest: str) -> bool:
-    return len(rest) < 200 and "<arg_key>"[: len(rest)] == rest[: len("<arg_key>")]
+    return len(rest) < _MAX_TAG_CHARS and "<arg_key>"[: len(rest)] == rest[: len("<arg_key>")]
 
 
 def _parameters(attempt: Attempt, name: str, start: int) -> None:
@@ -219,11 +222,11 @@ def _parameters(attempt: Attempt, name: str, start: int) -> None:
         key = _PARAMETER.match(attempt.text, before)
         if key is None:
             rest = attempt.text[before:]
-            if not attempt.final and "<parameter="[: len(rest)] == rest[:11] and len(rest) < 200:
+            if not attempt.final and "<parameter="[: len(rest)] == rest[:11] and len(rest) < _MAX_TAG_CHARS:
                 raise NeedMore
             if not raw and not rest.startswith("<parameter="):
                 raise NotACall
-            _broken(attempt, name, start)
+            _broken(attempt, name, start, before)
             return
         end = _PARAMETER_END.search(attempt.text, key.end())
         if end is None and not attempt.final:
@@ -233,7 +236,7 @@ def _parameters(attempt: Attempt, name: str, start: int) -> None:
             return
         raw[key[1]] = attempt.text[key.end() : end.start()].removeprefix("\n").removesuffix("\n")
         attempt.pos = end.end()
-    _broken(attempt, name, start)
+    _broken(attempt, name, start, attempt.pos)
 
 
 def _typed(attempt: Attempt, name: str, raw: dict[str, str]) -> dict[str, object]:
@@ -245,8 +248,10 @@ def _typed(attempt: Attempt, name: str, raw: dict[str, str]) -> dict[str, object
     return typed
 
 
-def _broken(attempt: Attempt, name: str, start: int) -> bool:
-    """A call that stops in the middle: its text is kept as what it is, and is no JSON."""
-    attempt.calls.append(Written(name, attempt.text[start:]))
-    attempt.pos = len(attempt.text)
+def _broken(attempt: Attempt, name: str, start: int, end: int | None = None) -> bool:
+    """A call that stops in the middle, at the end of the text or where it goes wrong: its text is kept as what it is,
+    and is no JSON."""
+    end = len(attempt.text) if end is None else end
+    attempt.calls.append(Written(name, attempt.text[start:end]))
+    attempt.pos = end
     return True
