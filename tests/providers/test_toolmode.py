@@ -17,6 +17,7 @@ from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.providers.toolmode.prompt import describe_tools, room_for_tools
 from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.toolmode.union import answer_or_call
 from aish.safety.redact import Redactor
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status, TextDelta
@@ -179,6 +180,18 @@ async def test_constrained_the_schema_is_one_branch_for_each_tool_and_one_for_an
     assert branches[1]["properties"]["name"] == {"type": "string", "const": "look"}
     assert model.sent.tools == ()
     assert "- city: string." in model.sent.messages[0].text
+
+
+def test_for_weak_models_no_value_of_a_call_may_go_on_for_ever():
+    spec = tool(
+        "look", city={"type": "string"}, guests={"type": "array", "items": {"type": "string"}}, kind={"enum": ["a"]}
+    )
+    free = answer_or_call([spec], ToolChoice("required"))["properties"]["arguments"]["properties"]
+    bound = answer_or_call([spec], ToolChoice("required"), bounded=True)["properties"]["arguments"]["properties"]
+    assert free["city"] == {"type": "string"}
+    assert bound["city"] == {"type": "string", "maxLength": 120}
+    assert bound["guests"] == {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": 8}
+    assert bound["kind"] == free["kind"]
 
 
 @pytest.mark.parametrize("mode", ["constrained", "prompted"])

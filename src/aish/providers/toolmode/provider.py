@@ -172,7 +172,7 @@ class ToolModeProvider:
             room_chars=room_for_tools(info.context_size if info else None),
             answer=answer if manner == "prompted" else None,
         )
-        union = answer_or_call(offered, choice, answer) if manner == "constrained" else None
+        union = answer_or_call(offered, choice, answer, bounded=is_weak(info)) if manner == "constrained" else None
         return msgspec.structs.replace(
             request,
             messages=with_instructions(rendered(request.messages, manner), said),
