@@ -2,8 +2,8 @@
 
 python bench/ide.py [SERVER...]
 
-Warm hover and definition through the tool against the same question put to the server itself, in turns, so that both see
-the same machine; the median of each. Outline of an 8 KB file. An edit until its diagnostics are there. A rename in 62
+Warm hover and definition through the tool against the same question put to the server itself, in turns, so that both
+see the same machine; the median of each. Outline of an 8 KB file. An edit until its diagnostics are there. A rename in 62
 files. Ratios count, milliseconds are this machine's.
 """
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from aish.tools.ide.lsp.spec import ServerLimits
 from support.code_projects import PROJECTS
 from support.ide_tools import LANGUAGE_OF, field, ide_with, listed
 
@@ -63,6 +66,17 @@ async def test_hover_and_definition_lead_to_the_declaration(server, project, tmp
     path, line = project.definition
     assert f"\n{path}:{line}\n{line}\t" in definition
     assert _line(project, project.definition) in definition
+
+
+async def test_many_questions_at_once_are_each_answered_though_few_files_may_be_open(server, project, tmp_path):
+    limits = ServerLimits(answer_timeout_s=30.0, max_open=8)
+    uses = sorted(place for place in project.references if "user_" in place[0])
+    async with ide_with(tmp_path / "root", server, limits=limits) as tools:
+        await tools("references", **_use(project))  # until it has loaded; before that, answers may be partial
+        asked = [tools("definition", path=path, line=line, symbol=project.symbol) for path, line in uses]
+        answers = await asyncio.gather(*asked)
+    path, _ = project.definition if LANGUAGE_OF[server] != "c" else ("", 0)  # in C the header does as well
+    assert all("total=1 " in answer and f"\n{path}" in answer for answer in answers)
 
 
 BROKEN = {

@@ -86,9 +86,10 @@ class LspBackend:
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
         async def ask(session: Session) -> Answer[tuple[Problem, ...]]:
-            opened = await session.documents.touch(source)
             uri = session.documents.uri(source.path)
-            report = await diagnose(session.connection, uri, opened, timeout_s=wait_s)
+            with session.documents.held(source.path):
+                opened = await session.documents.touch(source)
+                report = await diagnose(session.connection, uri, opened, timeout_s=wait_s)
             return self._reported(source, report.problems, fresh=report.fresh, settled=report.settled)
 
         try:
@@ -139,9 +140,11 @@ class LspBackend:
         async def put(session: Session) -> Answer[T]:
             if not session.connection.can(method):
                 return Answer(nothing, self.name, Status.UNSUPPORTED, f"{self.name} cannot do this")
-            if source is not None:
+            if source is None:
+                return await self._settled(session, source, ask, quick=quick)
+            with session.documents.held(source.path):
                 await session.documents.sync(source)
-            return await self._settled(session, source, ask, quick=quick)
+                return await self._settled(session, source, ask, quick=quick)
 
         try:
             async with asyncio.timeout(_IN_ALL * self._servers.limits.answer_timeout_s):

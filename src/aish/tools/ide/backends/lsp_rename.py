@@ -32,30 +32,39 @@ async def rename_edits(
 ) -> tuple[FileEdit, ...]:
     connection = session.connection
     at = TextMap(source.lines, connection.encoding).position(spot.line - 1, spot.column)
-    where = await _declaration(session, files, _where(session.documents.uri(source.path), at), spot.symbol)
-    try:
-        raw = await connection.request("textDocument/rename", {**where, "newName": new_name})
-        edit = answers.decoded(raw, object)
-    except RpcError as exc:
-        if not any(phrase in exc.message for phrase in _TOO_MANY):
-            raise
-        edit = await _from_references(session, where, new_name)
+    here = _where(session.documents.uri(source.path), at)
+    declared, where = await _declaration(session, files, source, here, spot.symbol)
+    with session.documents.held(declared.path):
+        await session.documents.sync(declared)
+        edit = await _renamed(session, where, new_name)
     if not edit:
         raise ToolError(f"{connection.spec.name} cannot rename {spot.symbol}")
     return file_edits(edit, files, connection.encoding, replaces=lambda old: old.strip(_QUOTES) == spot.symbol)
 
 
-async def _declaration(session: Session, files: Files, where: dict[str, Any], symbol: str) -> dict[str, Any]:
+async def _renamed(session: Session, where: dict[str, Any], new_name: str) -> object:
+    try:
+        return answers.decoded(
+            await session.connection.request("textDocument/rename", {**where, "newName": new_name}), object
+        )
+    except RpcError as exc:
+        if not any(phrase in exc.message for phrase in _TOO_MANY):
+            raise
+    return await _from_references(session, where, new_name)
+
+
+async def _declaration(
+    session: Session, files: Files, here: Source, where: dict[str, Any], symbol: str
+) -> tuple[Source, dict[str, Any]]:
     """Where the symbol is declared, if it is in the workspace and under the same name; else where we are."""
     connection = session.connection
     if not connection.can("textDocument/definition"):
-        return where
+        return here, where
     for place in answers.places(await connection.request("textDocument/definition", where)):
         source = _inside(files, place.uri, symbol)
         if _text(source, place.range, files) == symbol:
-            await session.documents.sync(source)
-            return _where(session.documents.uri(source.path), place.range.start)
-    return where
+            return source, _where(session.documents.uri(source.path), place.range.start)
+    return here, where
 
 
 def _inside(files: Files, uri: str, symbol: str) -> Source:

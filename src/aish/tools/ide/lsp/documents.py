@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import urllib.parse
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ class Documents:
         self._connection = connection
         self._open: dict[str, Opened] = {}
         self._disk = 0
+        self._held: Counter[str] = Counter()
         self._telling = asyncio.Lock()  # what is told of a file comes in order, whoever asks
 
     def uri(self, path: str) -> str:
@@ -41,6 +44,17 @@ class Documents:
 
     def find(self, path: str) -> Opened | None:
         return self._open.get(path)
+
+    @contextmanager
+    def held(self, path: str) -> Iterator[None]:
+        """It stays open meanwhile, once it is: a question about a file that was closed is an error to some servers."""
+        self._held[path] += 1
+        try:
+            yield
+        finally:
+            self._held[path] -= 1
+            if not self._held[path]:
+                del self._held[path]
 
     async def sync(self, source: Source) -> Opened:
         """The server knows exactly this text from here on."""
@@ -100,8 +114,10 @@ class Documents:
         return opened
 
     async def _make_room(self) -> None:
-        while len(self._open) >= self._connection.spec.limits.max_open:
-            await self._close(next(iter(self._open)))
+        """Of those that nobody asks about; where all are asked about, more are open for a while."""
+        spare = [path for path in self._open if not self._held[path]]
+        for path in spare[: max(0, len(self._open) - self._connection.spec.limits.max_open + 1)]:
+            await self._close(path)
 
 
 def uri_of(root: Path, path: str) -> str:
