@@ -162,6 +162,7 @@ class Asking:
             system=self._system,
             past=self._conversation.past,
             tools=self._tools,
+            tool_mode=asked.tool_mode or route.tool_mode,
             max_answer=self._sampling.max_tokens,
             strict=lambda: means.router.rejects_tool_role(route),
             bounded=self._conversation.bounded,

@@ -20,11 +20,12 @@ from aish.engine.window import budget_for, cut_largest
 from aish.errors import ContextOverflow
 from aish.types.context import ContextPart, ContextRules, ContextView
 from aish.types.messages import Message, SystemMessage, ToolMessage
-from aish.types.requests import StepRequest
+from aish.types.requests import StepRequest, ToolChoice, ToolMode
 from aish.types.tools import ToolSpec
 
 # A message that has been halved so often has nothing left to cut.
 _MAX_CUTS = 12
+_ANY_TOOL, _SOME_TOOL = ToolChoice(), ToolChoice("required")
 _FRAME_BYTES = 32  # more than any template adds to a message
 
 
@@ -49,6 +50,7 @@ class Composer:
         system: SystemParts,
         past: Sequence[PastTurn],
         tools: tuple[ToolSpec, ...],
+        tool_mode: ToolMode,
         max_answer: int | None,
         strict: Callable[[], bool],
         bounded: bool = True,
@@ -60,6 +62,7 @@ class Composer:
         self._counter = counter
         self._past = past
         self._tools = tools
+        self._tool_mode = tool_mode
         self._strict = strict
         self._always_count = always_count
         self._rules = rules if bounded else ContextRules()
@@ -70,7 +73,7 @@ class Composer:
             kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
             left_out = tuple(self._past[: len(self._past) - len(kept)])
             return Composed(self._joined(kept, current), None, left_out)
-        fixed = await self._fixed()
+        fixed = await self._fixed(current)
         sizes = await self._sizes(self._rendered(current))
         rendered, is_cut = current, False
         if self.budget is not None and fixed + sum(sizes) > self.budget:
@@ -87,7 +90,7 @@ class Composer:
         for name, text in self.system.named():
             await self._counter.prepare([SystemMessage(text)])
             parts.append(ContextPart(name, round(self._counter.size(SystemMessage(text)))))
-        fixed = await self._fixed()
+        fixed = await self._fixed(current)
         parts.append(ContextPart("tools", max(0, round(fixed) - sum(part.tokens for part in parts))))
         now = sum(await self._sizes(self._rendered(current)))
         kept, past_size = await self._fitting(fixed + now)
@@ -123,14 +126,14 @@ class Composer:
     def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         return render_strict(messages) if self._strict() else messages
 
-    async def _fixed(self) -> float:
-        """System message and tools, wherever the tools are written."""
+    async def _fixed(self, current: tuple[Message, ...]) -> float:
+        """System message and tools, wherever the tools are written; which they are may depend on what is asked."""
         opening: tuple[Message, ...] = (SystemMessage(self.system.text),) if self.system.text else ()
-        sent = self._route.provider.prepared(StepRequest(self._route.info.id, opening, self._tools))
-        await self._counter.prepare(sent.messages)
-        has_system = any(isinstance(message, SystemMessage) for message in sent.messages)
-        messages = sum(self._counter.size(message) for message in sent.messages)
-        return self._counter.head(system=has_system) + messages + await self._counter.tools(sent.tools)
+        sent = self._prepared((*opening, *self._plain(current)), self._tools)
+        system = [message for message in sent.messages[:1] if isinstance(message, SystemMessage)]
+        await self._counter.prepare(system)
+        size = sum(self._counter.size(message) for message in system)
+        return self._counter.head(system=bool(system)) + size + await self._counter.tools(sent.tools)
 
     async def _sizes(self, messages: Sequence[Message]) -> list[float]:
         await self._counter.prepare(messages)
@@ -138,9 +141,14 @@ class Composer:
 
     def _rendered(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """As they will be sent. One tool is enough to have calls and results written as they are with all of them."""
-        request = StepRequest(self._route.info.id, self._plain(messages), self._tools[:1])
-        sent = self._route.provider.prepared(request).messages
+        sent = self._prepared(self._plain(messages), self._tools[:1], _SOME_TOOL).messages
         return tuple(message for message in sent if not isinstance(message, SystemMessage))
+
+    def _prepared(
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice = _ANY_TOOL
+    ) -> StepRequest:
+        request = StepRequest(self._route.info.id, messages, tools, choice, tool_mode=self._tool_mode)
+        return self._route.provider.prepared(request)
 
     async def _fitting(self, taken: float) -> tuple[Sequence[PastTurn], float]:
         """The turns that go along, and their size."""
