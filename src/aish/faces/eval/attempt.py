@@ -38,7 +38,7 @@ from aish.types.usage import Usage
 EngineIn = Callable[[Path, Engine, Mapping[str, Toolset]], Engine]
 
 # A call or a short answer fits well; a small model that runs on is stopped.
-MAX_TOKENS = 256
+MAX_TOKENS = 512
 MAX_RETRIES = 2
 _MAX_KEPT_CHARS = 4000
 _MAX_KEPT_CALLS = 16
