@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import venv
+
 import pytest
 
 from aish.errors import ToolError
@@ -127,3 +130,18 @@ async def test_a_refactoring_that_makes_a_file_and_changes_others_is_done_as_a_w
     assert "export function makeAccount" in (root / "src/makeAccount.ts").read_text()
     assert "makeAccount" not in (root / "src/models.ts").read_text()
     assert "no problems" in checked
+
+
+@pytest.mark.parametrize("server", ["basedpyright", "ty"])
+async def test_packages_of_the_activated_environment_are_known(server, tmp_path, monkeypatch):
+    root = PROJECTS["python"]().write(tmp_path / "root")
+    (root / "bank" / "uses.py").write_text("import colours\n\ncolours.red(1)\n")
+    venv.create(tmp_path / "env", symlinks=True)
+    (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    (packages / "colours.py").write_text("def red() -> int:\n    return 1\n")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'env' / 'bin'}:{os.environ['PATH']}")
+    async with ide_with(root, server) as tools:
+        result = await tools("diagnostics", path="bank/uses.py")
+    assert "bank/uses.py:3: error" in result, result  # too many arguments: it has read the package
+    assert "bank/uses.py:1" not in result

@@ -24,6 +24,8 @@ from aish.wire.jsonrpc import Peer, RpcError
 from aish.wire.process import ChildProcess, ProcessSpec
 
 _EXIT_WAIT_S = 1.0  # between the end of its output and its exit
+# Which environment a person has activated: it says where the packages are.
+_INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _CONTENT_MODIFIED = -32801
 _SERVER_CANCELLED = -32802
 # A server that drops a question because something changed is asked again, but not for ever.
@@ -139,6 +141,7 @@ def _process(spec: ServerSpec) -> ProcessSpec:
         argv=spec.command,
         name=spec.name,
         env=spec.env,
+        inherit=_INHERITED,
         cwd=spec.root,
         close_wait_s=spec.limits.close_wait_s,
         term_wait_s=spec.limits.close_wait_s,
