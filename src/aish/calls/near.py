@@ -42,7 +42,7 @@ def find_near(name: str, names: Iterable[str]) -> str | None:
     names = list(names)
     if name in names:
         return name
-    bare = _without_prefix(_INVISIBLE.sub("", name).strip())
+    bare = without_prefix(_INVISIBLE.sub("", name).strip())
     return _only(bare, names) or _only_ending(bare, names) or _only_misspelt(bare, names)
 
 
@@ -51,7 +51,8 @@ def near_ones(name: str, names: Iterable[str]) -> list[str]:
     return [known for known in names if _is_near(name, known)]
 
 
-def _without_prefix(name: str) -> str:
+def without_prefix(name: str) -> str:
+    """`functions.add` is `add`."""
     return next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix) and name != prefix), name)
 
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from aish.calls.near import find_near
+from aish.calls.near import find_near, without_prefix
 from aish.types.tools import ToolSpec, wire_name
 
 
@@ -44,7 +44,10 @@ class Offer:
 
     def canonical(self, name: str) -> str:
         """The wire name for what a model wrote: `runtime.add` means `runtime__add`."""
-        return name if name in self._known or name in self._clients else wire_name(name)
+        if name in self._known or name in self._clients:
+            return name
+        bare = without_prefix(name)
+        return bare if bare in self._known or bare in self._clients else wire_name(bare)
 
     def near(self, name: str) -> list[str]:
         return difflib.get_close_matches(name, [*self._offered, *self._clients], n=3)
