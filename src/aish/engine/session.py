@@ -224,7 +224,7 @@ class Engine:
         conversation = await self._conversations.preview(request.session, chosen.route)
         scribe = Scribe(request.session, "", self._clock)
         system = await self._system_parts(request, chosen.route, conversation)
-        offer = self._offer(request.tools, interactive=True, clients=request.client_tools)
+        offer = self._offer_for(request, interactive=True)
         asking = Asking(
             self._means,
             chosen,
@@ -252,7 +252,7 @@ class Engine:
         scribe = Scribe(session, new_id("turn"), self._clock)
         meter = Meter(request.limits, self._clock)
         ask = answering(request.answers, ask)
-        offer = self._offer(request.tools, interactive=ask is not None, clients=request.client_tools)
+        offer = self._offer_for(request, interactive=ask is not None)
         system = await self._system_parts(request, chosen.route, conversation)
 
         def asking(transcript: Transcript) -> Asking:
@@ -284,9 +284,21 @@ class Engine:
         background = await self._background(request) if request.background else Background()
         return SystemParts(base, background.memory, background.project, conversation.summary.text)
 
-    def _offer(self, tools: Sequence[str], *, interactive: bool, clients: Sequence[ToolSpec] = ()) -> Offer:
+    def _offer_for(self, request: TurnRequest, *, interactive: bool) -> Offer:
+        among = request.tool_choice.among or ("*",)
+        clients = [spec for spec in request.client_tools if matches(spec.name, among)]
+        return self._offer(request.tools, among=among, interactive=interactive, clients=clients)
+
+    def _offer(
+        self,
+        tools: Sequence[str],
+        *,
+        interactive: bool,
+        among: Sequence[str] = ("*",),
+        clients: Sequence[ToolSpec] = (),
+    ) -> Offer:
         known = self.tools.specs()
-        wanted = (spec for spec in known if matches(spec.name, tools))
+        wanted = (spec for spec in known if matches(spec.name, tools) and matches(spec.name, among))
         return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
 
     def _dispatcher(

@@ -32,10 +32,12 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """Whether the model must call: `named` is the one tool it has to call, if any."""
+    """Whether the model must call: `named` is the one tool it has to call, if any; `among` are globs of those it may
+    call, () meaning any."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     named: str = ""
+    among: tuple[str, ...] = ()
 
 
 class TurnRequest(msgspec.Struct, frozen=True):

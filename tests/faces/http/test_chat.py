@@ -378,3 +378,16 @@ async def test_an_mcp_server_we_do_not_have_is_not_connected_to():
         named = {"type": "mcp", "server_label": "far", "server_url": "https://far.example/mcp"}
         assert (await http.chat(tools=[named])).status == 403
         assert (await http.chat(tools=[{"type": "mcp", "server_label": "far"}])).status == 400
+
+
+async def test_only_the_allowed_tools_may_be_called():
+    bench = Bench([call("a__b"), call("mine", index=1)], [TextDelta("done")], tools=Tools().add("a__b").add("a__c"))
+    allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "a__c"}}]}
+    async with face(bench) as http:
+        offered = [function("a__b"), function("a__c"), function("mine")]
+        reply = await http.chat(tools=offered, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+        assert reply.status == 200 and reply.json["choices"][0]["message"]["content"] == "done"
+        wrong = await http.chat(tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto"}})
+        assert wrong.status == 400 and "tool_choice.tools" in wrong.json["error"]["message"]
+    assert [spec.name for spec in bench.scripted.requests[0].tools] == ["a__c"]
+    assert bench.tools.calls == []

@@ -116,8 +116,29 @@ def tool_choice(field: str, given: Any) -> ToolChoice:
         if isinstance(kind, str) and kind in ("auto", "none", "required", "any"):
             return tool_choice(field, kind)
         if kind == "allowed_tools":
-            return tool_choice(field, given.get("mode", "auto"))
+            return _among(field, given.get("allowed_tools", given))
     raise bad_field(field, "must be auto, none, required or a function to call")
+
+
+def _among(field: str, given: Any) -> ToolChoice:
+    """Chat completions nest what responses have at hand."""
+    tools = given.get("tools") if isinstance(given, dict) else None
+    if not isinstance(tools, list) or not tools:
+        raise bad_field(f"{field}.tools", "must list the tools that may be called")
+    choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
+    return msgspec.structs.replace(choice, among=tuple(_allowed(field, tool) for tool in tools))
+
+
+def _allowed(field: str, tool: Any) -> str:
+    if isinstance(tool, dict):
+        function = tool.get("function")
+        name = function.get("name") if isinstance(function, dict) else tool.get("name")
+        label = tool.get("server_label")
+        if isinstance(label, str) and label:
+            return f"{label}__{name}" if isinstance(name, str) and name else f"{label}__*"
+        if isinstance(name, str) and name:
+            return name
+    raise bad_field(f"{field}.tools", "each must have a name, or the label of a server")
 
 
 def limits_of(service: Service, extensions: Extensions) -> Limits:
