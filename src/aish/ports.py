@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
@@ -93,6 +93,17 @@ class Toolset(Protocol):
         """Run it. Raises ToolError; must end soon after being cancelled."""
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Previewing(Protocol):
+    """A toolset that can tell what a call would change."""
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        """For the person who is asked about it; "" if there is nothing to show. Changes nothing. Raises ToolError.
+
+        If that call is then made, it does what was shown, or nothing.
+        """
 
 
 Ask = Callable[[Question], Awaitable[Answer]]

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from aish.tools.ide.edits.journaled import Journaled
 from aish.tools.ide.facade import Ide, IdeSettings
 from aish.tools.ide.languages import Choice, table
 from aish.tools.ide.lsp.spec import ServerLimits
@@ -54,7 +55,7 @@ async def hostile_ide(root: Path, *modes: str, wait_s: float = 5.0, **limits: An
 
 @asynccontextmanager
 async def _open(root: Path, settings: IdeSettings) -> AsyncIterator[Tools]:
-    ide = Ide(root, settings)
+    ide = Ide(root, settings, make_applier=lambda space: Journaled(space, root.parent / "edits"))
     try:
         yield Tools(ide)
     finally:

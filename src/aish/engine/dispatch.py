@@ -223,6 +223,7 @@ class Dispatcher:
         self._asked.add(question.call)
         if question.like and question.like in self._for_turn and not question.insist:
             return Answer(Choice.YES)
+        question = await self._with_preview(question)
         await self._pump.say(DecisionAsked(question), question.call)
         try:
             with self._meter.paused():  # a person's time to think is not the turn's
@@ -235,6 +236,14 @@ class Dispatcher:
         if answer.choice is Choice.TURN and question.like:
             self._for_turn.add(question.like)
         return answer
+
+    async def _with_preview(self, question: Question) -> Question:
+        if question.kind is not QuestionKind.EFFECT:
+            return question
+        preview = await self._executor.preview(
+            question.tool, question.arguments, call=question.call, deadline_s=self._meter.remaining_s
+        )
+        return msgspec.structs.replace(question, preview=preview) if preview else question
 
     async def _execute(self, admitted: Sequence[Prepared]) -> None:
         async with asyncio.TaskGroup() as group:

@@ -13,12 +13,14 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import msgspec
 
 from aish.errors import ToolError
-from aish.ports import CallContext, Clock, Toolset
+from aish.ports import CallContext, Clock, Previewing, Toolset
 from aish.types.messages import ImagePart, Part, TextPart, text_of
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
 # Time a tool has to end once cancelled, before it is left behind.
 CANCEL_GRACE_S = 5.0
+# Time to find out what a call would change. A language server may have to start for it.
+_PREVIEW_S = 30.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -89,6 +91,18 @@ class Executor:
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)
         parts = tuple(self._clean(part) for part in outcome.parts)
         return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms)
+
+    async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> str:
+        """What the call would change, or why it would fail; "" where that cannot be told. Never raises."""
+        if not isinstance(self._tools, Previewing):
+            return ""
+        try:
+            async with asyncio.timeout(min(_PREVIEW_S, deadline_s)):
+                return self._redact(await self._tools.preview(tool, arguments, call))
+        except ToolError as exc:
+            return self._redact(f"it cannot be done as things are: {exc.message}")
+        except Exception:
+            return ""  # the question is asked all the same, without it
 
     async def _guarded(self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float) -> Outcome:
         task = asyncio.create_task(self._call(spec, arguments, context))

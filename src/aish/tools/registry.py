@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from aish.errors import ToolError, UsageError
-from aish.ports import CallContext, Toolset
+from aish.ports import CallContext, Previewing, Toolset
 from aish.types.tools import MAX_NAME_CHARS, Arguments, ResultStatus, ToolOutput, ToolSpec, wire_name
 
 
@@ -74,6 +74,12 @@ class Registry:
         if binding is None:
             raise ToolError(f"the tool {name} is gone", status=ResultStatus.SERVER_GONE)
         return await binding.source.call(binding.own_name, arguments, context)
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        binding = self.find(name)
+        if binding is None or not isinstance(binding.source, Previewing):
+            return ""
+        return await binding.source.preview(binding.own_name, arguments, call)
 
     async def aclose(self) -> None:
         """All at once: each has its own time limits, and one that fails does not keep the others open."""

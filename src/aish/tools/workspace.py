@@ -106,6 +106,18 @@ class Workspace:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise _refusal(f"{name} is not a regular file")
 
+    @contextlib.contextmanager
+    def folder_of(self, name: str) -> Iterator[tuple[int, str]]:
+        """The open folder that a file is or would be in, and its name there. What is done with the two stays inside."""
+        path = self._relative(name)
+        if path.name in ("", "."):
+            raise _refusal(f"{name} is a folder")
+        with self._opened(path.parent, _FOLDER, name) as folder:
+            try:
+                yield folder, path.name
+            except OSError as exc:
+                raise _translated(exc, name) from exc
+
     def entries(self, name: str = ".") -> list[tuple[str, Kind]]:
         """What is in a folder, sorted by name. A link is "other", wherever it leads."""
         with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:

@@ -43,7 +43,8 @@ class QuestionKind(StrEnum):
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     """`insist`: a blanket yes is no answer to this one. `always` is the rule that "always" would add, "" if none.
 
-    `like` names the calls that a yes for the rest of the turn covers, "" if only this one.
+    `like` names the calls that a yes for the rest of the turn covers, "" if only this one. `preview` shows what would
+    change, as a unified diff where files would; "" if that is not known before.
     """
 
     call: str
@@ -56,6 +57,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     insist: bool = False
     always: str = ""
     like: str = ""
+    preview: str = ""
 
 
 class Choice(StrEnum):

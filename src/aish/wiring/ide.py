@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aish.config.paths import data_dir
 from aish.config.schema_ide import IdeConfig
 from aish.faces.runtime import Surroundings
 from aish.tools.ide.toolset import IdeTools
 
 if TYPE_CHECKING:
     from aish.tools.ide.backends.mcp import IdeSession
+    from aish.tools.ide.edits.port import EditApplier
     from aish.tools.ide.facade import Ide, IdeSettings
     from aish.tools.ide.languages import Choice, Found
     from aish.tools.mcp.server import McpServer
+    from aish.tools.workspace import Workspace
     from aish.types.tools import ToolSpec
 
 # One of these in a folder makes it a project.
@@ -38,13 +41,17 @@ def _is_project(folder: Path) -> bool:
 
 
 def _make(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> Ide:
+    from aish.tools.ide.edits.journaled import Journaled
     from aish.tools.ide.facade import Ide
 
     def find_server() -> tuple[str, Sequence[ToolSpec], IdeSession] | None:
         server = _ide_server(config, mcp())
         return (server.spec.name, server.specs(), server.session) if server is not None else None
 
-    return Ide(here.cwd, settings_of(config, here.env), find_server=find_server)
+    def make_applier(space: Workspace) -> EditApplier:
+        return Journaled(space, data_dir(here.env) / "edits")
+
+    return Ide(here.cwd, settings_of(config, here.env), make_applier=make_applier, find_server=find_server)
 
 
 def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:

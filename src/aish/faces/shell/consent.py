@@ -58,6 +58,8 @@ class TerminalConsent:
                 return Answer(choice)
 
     def _explain(self, question: Question) -> None:
+        if question.preview:
+            self._output.note(_arguments(question))
         for reason in question.reasons or (question.reason,):
             self._output.note(f"- {reason}")
         if question.always:
@@ -83,6 +85,14 @@ class TerminalConsent:
 
 
 def _what(question: Question) -> str:
+    """The diff, where there is one, says more than the arguments it comes from."""
+    if question.preview.startswith("--- "):
+        return question.preview
+    arguments = _arguments(question)
+    return f"{arguments}\n{question.preview}" if question.preview else arguments
+
+
+def _arguments(question: Question) -> str:
     command = question.arguments.get("command")
     if isinstance(command, str) and len(question.arguments) == 1:
         return f"$ {command}"

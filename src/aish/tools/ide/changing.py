@@ -1,19 +1,23 @@
 """The tools that change code: rename, format, code actions, edits. Each computes edits and hands them to the applier.
 
 Nothing is written unless every file is still what it was read as. What is not fresh is not applied: a rename of what a
-server knows so far would leave the rest behind.
+server knows so far would leave the rest behind. What a person was shown before they agreed is what is applied.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
+
+import msgspec
 
 from aish.errors import ToolError
 from aish.tools.ide.answer import Answer, Status
 from aish.tools.ide.backends.owner import Backends
 from aish.tools.ide.backends.port import CodeBackend, Edits
 from aish.tools.ide.contents import Contents
+from aish.tools.ide.edits.diffs import diff_of
 from aish.tools.ide.edits.port import FileEdit, Outcome
 from aish.tools.ide.edits.texts import model_edits
 from aish.tools.ide.rendering import envelope, joined
@@ -25,6 +29,19 @@ from aish.types.tools import Arguments, ResultStatus
 _DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
 _FILES_NAMED = 12
 _NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # what a name is in most languages; servers do not all check
+
+
+_MAX_SHOWN = 8  # changes that people are being asked about
+_CHANGING = frozenset({"rename", "edit", "format", "code_action"})
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`first` is the file that was asked about, `nothing` what is said where there are no edits."""
+
+    answer: Answer[Edits]
+    title: str
+    first: str = ""
+    nothing: str = "nothing changes"
 
 
 class Changing:
@@ -43,29 +60,72 @@ class Changing:
         self._understanding = understanding
         self._contents = contents
         self._format_on_edit = format_on_edit
+        self._shown: dict[bytes, Edits] = {}
 
-    async def rename(self, arguments: Arguments) -> str:
+    async def change(self, name: str, arguments: Arguments, call: str) -> str:
+        """Raises ToolError."""
+        shown = self._shown.pop(_key(name, arguments, call), None)
+        plan = await self._plan(name, arguments)
+        if isinstance(plan, str):
+            return plan
+        if shown is not None and shown != plan.answer.value:
+            raise ToolError("nothing was changed: it would no longer be what the user was shown. Make the call again.")
+        return await self._carry_out(plan)
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        """The diff; "" if nothing would change. The call, if it is made, does exactly this or nothing."""
+        plan = await self._plan(name, arguments) if name in _CHANGING else ""
+        if isinstance(plan, str) or plan.answer.status is not Status.FRESH:
+            return ""
+        edits = plan.answer.value
+        files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
+        self._shown[_key(name, arguments, call)] = edits
+        while len(self._shown) > _MAX_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        return await asyncio.to_thread(diff_of, files)
+
+    async def undo(self, id: str) -> str:
+        undone = await self._contents.undo(id)
+        outcome = undone.outcome
+        if outcome.conflicts:
+            raise ToolError(f"{undone.title} was not undone: {_reasons(outcome)}")
+        self._note(outcome)
+        self._backends.servers.tell_edits(undone.edits)
+        return joined(outcome.note, f"undone: {undone.title}", *_named(undone.edits))
+
+    async def _plan(self, name: str, arguments: Arguments) -> Plan | str:
+        """A text where it is only asked what could be done."""
+        match name:
+            case "rename":
+                return await self._rename(arguments)
+            case "format":
+                return await self._format(arguments)
+            case "code_action":
+                return await self._code_action(arguments)
+            case _:
+                return await self._edit(arguments)
+
+    async def _before(self, edit: FileEdit) -> bytes | None:
+        return await self._contents.read(edit.path) if edit.base is not None else None
+
+    async def _rename(self, arguments: Arguments) -> Plan | str:
         source = await self._load(arguments)
         spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
         new_name = str(arguments["new_name"]).strip()
         if not _NAME.fullmatch(new_name):
             raise ToolError(f"'{new_name[:80]}' cannot be a name", status=ResultStatus.BAD_ARGUMENTS)
         answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
-        title = f"rename {spot.symbol} to {new_name}"
         if arguments.get("preview"):
             return joined(envelope(answer, f"files={len(answer.value)}"), "would change:", *_named(answer.value))
-        return await self._carry_out(answer, title, first=source.path)
+        return Plan(answer, f"rename {spot.symbol} to {new_name}", first=source.path)
 
-    async def format(self, arguments: Arguments) -> str:
+    async def _format(self, arguments: Arguments) -> Plan:
         source = await self._load(arguments)
         answer = await self._backends.for_style(source.path).format(source)
-        return await self._carry_out(
-            answer,
-            f"format {source.path}",
-            nothing="the formatter changes nothing: it is formatted already, or it cannot be parsed",
-        )
+        nothing = "the formatter changes nothing: it is formatted already, or it cannot be parsed"
+        return Plan(answer, f"format {source.path}", nothing=nothing)
 
-    async def code_action(self, arguments: Arguments) -> str:
+    async def _code_action(self, arguments: Arguments) -> Plan | str:
         source, line = await self._load(arguments), int(arguments["line"])
         end_line = max(line, int(arguments.get("end_line", line)))
         if end_line > len(source.lines):
@@ -74,11 +134,11 @@ class Changing:
             return await self._act(source, line, end_line, key)
         return await self._offered(source, line, end_line)
 
-    async def edit(self, arguments: Arguments) -> str:
+    async def _edit(self, arguments: Arguments) -> Plan:
         edits = await model_edits(self._space, self._contents.load, arguments["edits"])
         if self._format_on_edit:
             edits = [await self._formatted(edit) for edit in edits]
-        return await self._carry_out(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
+        return Plan(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
 
     async def _offered(self, source: Source, line: int, end_line: int) -> str:
         blocks = []
@@ -89,38 +149,36 @@ class Changing:
             blocks.append(joined(head, *(listed or ["nothing is offered here"])))
         return joined(*blocks)
 
-    async def _act(self, source: Source, line: int, end_line: int, key: str) -> str:
+    async def _act(self, source: Source, line: int, end_line: int, key: str) -> Plan:
         for backend in self._actors(source.path):
             answer = await backend.fixes(source, line, end_line)
             fix = next((fix for fix in answer.value if fix.key == key), None)
             if fix is not None:
-                return await self._carry_out(await backend.fix(source, line, end_line, key), fix.title)
+                return Plan(await backend.fix(source, line, end_line, key), fix.title)
         raise ToolError(f"nothing with the id {key} is offered here now; list the actions again")
 
     def _actors(self, path: str) -> Sequence[CodeBackend]:
         style, main = self._backends.for_style(path), self._backends.for_file(path)
         return [main] if style.name == main.name else [main, style]
 
-    async def _carry_out(
-        self, answer: Answer[Edits], title: str, *, first: str = "", nothing: str = "nothing changes"
-    ) -> str:
+    async def _carry_out(self, plan: Plan) -> str:
+        answer, title = plan.answer, plan.title
         if answer.status is not Status.FRESH:
             return joined(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
         if not answer.value:
-            return joined(envelope(answer, "files=0"), nothing)
+            return joined(envelope(answer, "files=0"), plan.nothing)
         outcome = await self._contents.apply(answer.value, title=title)
         if outcome.conflicts:
-            reasons = "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
-            raise ToolError(f"nothing was changed: {reasons}. Read the file again and repeat the edit.")
+            raise ToolError(f"nothing was changed: {_reasons(outcome)}. Read the file again and repeat the edit.")
         self._note(outcome)
         self._backends.servers.tell_edits(edit for edit in answer.value if edit.path in outcome.applied)
-        files = sorted(outcome.applied, key=lambda path: (path != first, path))
+        files = sorted(outcome.applied, key=lambda path: (path != plan.first, path))
         diagnosed = await self._understanding.diagnosed(files[:_DIAGNOSED_AFTER])
         left = len(files) - _DIAGNOSED_AFTER
         rest = f"({left} more files were not looked at)" if left > 0 else ""
         undo = f"undo={outcome.undo}" if outcome.undo else ""
         head = envelope(answer, f"files={len(files)}", undo)
-        return joined(head, f"done: {title}", *_named(answer.value), "problems now:", diagnosed, rest)
+        return joined(head, outcome.note, f"done: {title}", *_named(answer.value), "problems now:", diagnosed, rest)
 
     def _note(self, outcome: Outcome) -> None:
         self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
@@ -137,6 +195,14 @@ class Changing:
 
     async def _load(self, arguments: Arguments) -> Source:
         return await self._contents.load(str(arguments["path"]))
+
+
+def _key(name: str, arguments: Arguments, call: str) -> bytes:
+    return msgspec.json.encode((call, name, arguments), order="deterministic")
+
+
+def _reasons(outcome: Outcome) -> str:
+    return "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
 
 
 def _named(edits: Edits) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from aish.tools.ide.backends.mcp import McpBackend
-from aish.tools.ide.edits.port import Conflict, EditApplier, FileEdit, Outcome
+from aish.tools.ide.edits.port import Conflict, EditApplier, FileEdit, Outcome, Undone
 from aish.tools.ide.source import MAX_SOURCE_BYTES, Source, content_hash, decode
 from aish.tools.workspace import TooLong, Workspace
 
@@ -51,6 +51,10 @@ class Contents:
             assert edit.content is not None
             await ide.write(edit.path, edit.content.decode())
         return Outcome(applied=tuple(edit.path for edit in edits))
+
+    async def undo(self, id: str) -> Undone:
+        """Of what was changed on disk. What the IDE has changed, it can undo itself."""
+        return await self._disk.undo(id)
 
     async def _conflict(self, ide: McpBackend, edit: FileEdit) -> Conflict | None:
         if edit.content is None:

@@ -5,6 +5,7 @@ Made at the first call of a tool, because most conversations never make one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -15,8 +16,7 @@ from aish.tools.ide.backends.owner import Backends
 from aish.tools.ide.backends.tree import TreeBackend
 from aish.tools.ide.changing import Changing
 from aish.tools.ide.contents import Contents
-from aish.tools.ide.edits.inplace import InPlace
-from aish.tools.ide.edits.port import EditApplier
+from aish.tools.ide.edits.port import EditApplier, Kept
 from aish.tools.ide.languages import Choice
 from aish.tools.ide.lsp.spec import ServerLimits
 from aish.tools.ide.reading import read_file, search_files
@@ -46,7 +46,7 @@ class Ide:
         root: Path,
         settings: IdeSettings,
         *,
-        make_applier: Callable[[Workspace], EditApplier] = InPlace,
+        make_applier: Callable[[Workspace], EditApplier],
         find_server: FindServer = lambda: None,
     ) -> None:
         self.space = Workspace(root)
@@ -61,6 +61,8 @@ class Ide:
         self._changing = Changing(
             self.space, contents, self.backends, self._understanding, format_on_edit=settings.format_on_edit
         )
+        self._opening = asyncio.Lock()
+        self._is_open = False
         reads, writes = self._understanding, self._changing
         self._tools: dict[str, Tool] = {
             "read_file": lambda arguments: read_file(self.space, contents, arguments),
@@ -71,15 +73,34 @@ class Ide:
             "definition": reads.definition,
             "references": reads.references,
             "diagnostics": lambda arguments: reads.diagnostics(arguments, writes.edited),
-            "rename": writes.rename,
-            "edit": writes.edit,
-            "format": writes.format,
-            "code_action": writes.code_action,
         }
 
-    async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None]) -> str:
+    async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None], *, call: str = "") -> str:
         """Raises ToolError."""
-        return await self._tools[name](arguments)
+        await self._open(on_status)
+        if name in self._tools:
+            return await self._tools[name](arguments)
+        return await self._changing.change(name, arguments, call)
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        """What a call would change, as a diff; "" for one that changes nothing. Raises ToolError."""
+        await self._open(lambda text: None)
+        return await self._changing.preview(name, arguments, call)
+
+    async def undo(self, id: str = "") -> str:
+        """Take back the last edit, or that one; says what was. Raises ToolError."""
+        return await self._changing.undo(id)
+
+    async def kept_edits(self) -> Sequence[Kept]:
+        """Those that can be undone, newest first."""
+        return await self._applier.kept()
+
+    async def _open(self, on_status: Callable[[str], None]) -> None:
+        """Before the first look at files: what a process that died has left half done is mended."""
+        async with self._opening:
+            if not self._is_open and (said := await self._applier.recover()):
+                on_status(said)
+            self._is_open = True
 
     def _find_ide(self, tree: TreeBackend) -> McpBackend | None:
         found = self._find_server()

@@ -12,6 +12,7 @@ from aish.types.messages import TextPart
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
+    from aish.tools.ide.edits.port import Kept
     from aish.tools.ide.facade import Ide
 
 
@@ -26,16 +27,27 @@ class IdeTools:
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         if all(spec.name != name for spec in SPECS):
             raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
-        if self._ide is None:
-            self._ide = self._opened()
-        text = await self._ide.serve(name, arguments, context.status)
+        text = await self._opened().serve(name, arguments, context.status, call=context.call)
         return ToolOutput((TextPart(text),))
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        """What a call would change, as a diff, for the person who is asked about it. Raises ToolError."""
+        return await self._opened().preview(name, arguments, call)
+
+    async def undo(self, id: str = "") -> str:
+        """Take back the last edit of files, or that one; says what was. Raises ToolError."""
+        return await self._opened().undo(id)
+
+    async def kept_edits(self) -> Sequence[Kept]:
+        """Edits that can be undone, newest first."""
+        return await self._opened().kept_edits()
 
     def _opened(self) -> Ide:
         try:
-            return self._make()
+            self._ide = self._ide or self._make()
         except OSError as exc:
             raise ToolError(f"the workspace cannot be opened: {exc.strerror}") from exc
+        return self._ide
 
     async def aclose(self) -> None:
         if self._ide is not None:

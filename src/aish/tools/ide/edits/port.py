@@ -27,15 +27,47 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Either every file was changed, or `conflicts` says why none was. `undo` names a change that can be undone."""
+    """Either every file was changed, or `conflicts` says why none was. `undo` names a change that can be undone.
+
+    `note` says what was done about an earlier change whose process had died.
+    """
 
     applied: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     undo: str = ""
+    note: str = ""
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """What was taken back, and the edits that did it; nothing, where the outcome has conflicts."""
+
+    title: str
+    edits: tuple[FileEdit, ...]
+    outcome: Outcome
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A change that can be undone."""
+
+    id: str
+    title: str
+    made_ms: int
+    paths: tuple[str, ...]
 
 
 class EditApplier(Protocol):
+    """All raise ToolError."""
+
+    async def recover(self) -> str:
+        """Finish or take back what a process that died has left half done; says what, "" if there was nothing."""
+
     async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
         """All or nothing. `title` says in a line what the change is, for a person who may want to undo it."""
+
+    async def undo(self, id: str = "") -> Undone:
+        """The last change, or that one; only if every file is as it left them."""
+
+    async def kept(self) -> Sequence[Kept]:
+        """What can be undone, newest first."""
 
     async def aclose(self) -> None: ...
