@@ -104,6 +104,8 @@ def _missing(mention: str) -> UsageError:
 def _whole(mention: str, path: Path) -> Sequence[Part]:
     if path.is_dir():
         return [_block(mention, "\n".join(tree_lines(path, _TREE_ENTRIES)))]
+    if not path.is_file():  # a pipe would never end
+        raise UsageError(f"@{mention} is not a plain file; nothing was sent")
     if media_type := _IMAGES.get(path.suffix.lower()):
         return [TextPart(f"\n\n[@{mention}]"), ImagePart(media_type, _image(mention, path))]
     text = _read(mention, path)
@@ -120,8 +122,6 @@ def _some_lines(mention: str, path: Path, first: int, last: int) -> Sequence[Par
 
 
 def _read(mention: str, path: Path) -> str:
-    if not path.is_file():
-        raise UsageError(f"@{mention} is not a plain file; nothing was sent")
     try:
         with path.open("rb") as file:
             data = file.read(4 * MAX_CHARS + 1)
