@@ -99,6 +99,22 @@ class McpServerView(Protocol):
     async def refresh(self) -> int: ...
 
 
+class KeptEdit(Protocol):
+    """An edit of files that can be taken back."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def made_ms(self) -> int: ...
+
+    @property
+    def paths(self) -> Sequence[str]: ...
+
+
 class LiveShell(Protocol):
     """The person's own shell, kept alive: their lines and the model's run in it, one at a time."""
 
@@ -167,6 +183,12 @@ class Runtime(Protocol):
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
         """For each language: whether a server answers for it here, and where that is or how to get one."""
+
+    async def undo_edit(self, id: str = "") -> str:
+        """Takes back the last edit of the tools for code, or that one; says what was. Raises AishError."""
+
+    async def kept_edits(self) -> Sequence[KeptEdit]:
+        """Edits that can be taken back, newest first."""
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
         """What the gate would say of a call."""

@@ -51,7 +51,8 @@ class Workspace:
 
     def __init__(self, root: Path, *, use_openat2: bool = True) -> None:
         self.root = root.resolve()
-        self._pure_root = PurePosixPath(self.root)
+        # A root that is given as a link may be named by that as well as by what it leads to.
+        self._names = dict.fromkeys((PurePosixPath(self.root), PurePosixPath(root.absolute())))
         self._fd = os.open(self.root, _FOLDER)
         self._kernel_keeps = use_openat2 and _has_openat2(self._fd)
 
@@ -128,10 +129,13 @@ class Workspace:
         return str(self._relative(name))
 
     def _relative(self, name: str) -> PurePosixPath:
-        try:
-            return _relative_path(name, self._pure_root)
-        except BadPath as exc:
-            raise _refusal(str(exc)) from exc
+        refused: BadPath | None = None
+        for root in self._names:
+            try:
+                return _relative_path(name, root)
+            except BadPath as exc:
+                refused = refused or exc
+        raise _refusal(str(refused)) from refused
 
     @contextlib.contextmanager
     def _opened(self, path: PurePosixPath, flags: int, name: str) -> Iterator[int]:

@@ -24,7 +24,7 @@ from aish.engine.cost import Prices
 from aish.engine.route import Router
 from aish.engine.session import Background, Engine
 from aish.errors import UsageError
-from aish.faces.runtime import CachedModel, Progress, Surroundings
+from aish.faces.runtime import CachedModel, KeptEdit, Progress, Surroundings
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement, PolicyGate
@@ -105,6 +105,7 @@ class Wired:
         self._mcp: McpServers | None = None
         self._tools = Registry()
         self._live: LiveBash | None = None
+        self._ide: IdeTools | None = None
 
     @property
     def config(self) -> Config:
@@ -246,6 +247,17 @@ class Wired:
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
         return language_lines(self.config.ide, self.surroundings) if self.config.ide.enabled != "never" else ()
 
+    async def undo_edit(self, id: str = "") -> str:
+        return await self._opened_ide().undo(id)
+
+    async def kept_edits(self) -> Sequence[KeptEdit]:
+        return await self._opened_ide().kept_edits()
+
+    def _opened_ide(self) -> IdeTools:
+        if self._ide is None:
+            raise UsageError("there are no tools for code here", hint="they are where there is a project, see [ide]")
+        return self._ide
+
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
         tools = self._local_tools()
         if (ide := self._ide_tools()) is not None:
@@ -289,7 +301,8 @@ class Wired:
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
         for alias, source in self._local_sources().items():
             tools.add(alias, source)
-        if (ide := self._ide_tools()) is not None:
+        self._ide = ide = self._ide_tools()
+        if ide is not None:
             tools.add("ide", ide)
             tools.hide(lambda alias, name: is_hidden(self.config.ide, lambda: self.mcp_servers, alias, name))
         configured = self.config.mcp.servers.items()

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from aish.errors import AishError
-from aish.faces.shell import meta_context, meta_mcp, meta_memory, meta_records, meta_talk
+from aish.faces.shell import meta_context, meta_mcp, meta_memory, meta_records, meta_talk, meta_undo
 from aish.faces.shell.state import Shell
 
 Run = Callable[[Shell, str], Awaitable[None]]
@@ -84,7 +84,7 @@ COMMANDS: dict[str, Command] = {
     "diff": Command("Shell", "give the model the git diff", meta_talk.diff, A.TEXT),
     "tree": Command("Shell", "give the model the files of this folder", meta_talk.tree, A.PATH),
     "safety": Command("Shell", "what the gate says of a command", meta_talk.safety, A.TEXT, words=("check",)),
-    "undo": Command("Shell", "take back the last edit", _later("the editing tools")),
+    "undo": Command("Shell", "take back the last edit, or one of the list", meta_undo.undo, words=("list",)),
     "sessions": Command("Sessions", "conversations, newest first", meta_records.sessions, A.TEXT),
     "resume": Command("Sessions", "go on with a session", meta_records.resume, A.SESSION),
     "reset": Command("Sessions", "forget this conversation, start a new one", meta_records.reset),

@@ -99,7 +99,7 @@ class Placing:
             with self._space.folder_of(change.path) as (folder, _):
                 os.unlink(change.stage, dir_fd=folder)
         except ToolError as exc:
-            if not is_gone(exc):
+            if not _is_out_of_reach(exc):
                 raise
 
     def sync(self, path: str) -> None:
@@ -108,7 +108,7 @@ class Placing:
             with self._space.folder_of(path) as (folder, _):
                 os.fsync(folder)
         except ToolError as exc:
-            if not is_gone(exc):
+            if not _is_out_of_reach(exc):
                 raise
 
     def make_folder(self, path: str) -> None:
@@ -124,6 +124,11 @@ class Placing:
 
 def is_gone(exc: ToolError) -> bool:
     return isinstance(exc.__cause__, OSError) and exc.__cause__.errno in _GONE
+
+
+def _is_out_of_reach(exc: ToolError) -> bool:
+    """Also where its folder leads outside by now: there is nothing of ours there."""
+    return is_gone(exc) or exc.status is ResultStatus.NOT_ALLOWED
 
 
 def _find(folder: int, name: str, path: str) -> Held | None:

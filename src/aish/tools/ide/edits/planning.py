@@ -26,7 +26,7 @@ class Plan:
     def __init__(
         self, space: Workspace, placing: Placing, edits: Sequence[FileEdit], modes: dict[str, int] | None = None
     ) -> None:
-        self.id = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+        self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # in the order of time
         self.paths = tuple(edit.path for edit in edits)
         self.conflicts: list[Conflict] = []
         self.changes: list[Change] = []
