@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ import pytest
 from aish.types.events import ToolResult
 from support.code_projects import PROJECTS
 from support.command import Command
+from support.eventually import eventually
 from support.language_servers import search_path
 from support.serving import free_port, request
+from support.terminal import terminal
 
 LANGUAGES = {
     "python": ("basedpyright", "ruff"),
@@ -31,7 +34,7 @@ READY_S = 30.0
 
 
 class World:
-    def __init__(self, home: Path, language: str) -> None:
+    def __init__(self, home: Path, language: str, *, asks: bool = False) -> None:
         self.language = language
         self.project = PROJECTS[language]()
         self.root = self.project.write(home / "project")
@@ -41,7 +44,7 @@ class World:
         self.model = self.aish.write_script("s", self.script())
         config = home / ".config" / "aish" / "config.toml"
         more = '[gate]\nauto_approve = ["ide__*"]\n[serve]\ntools = ["ide__*"]\n'
-        config.write_text(config.read_text() + more)
+        config.write_text(config.read_text() + ("" if asks else more))
 
     def script(self):
         path = self.at["path"]
@@ -57,6 +60,9 @@ class World:
             for n, (name, arguments) in enumerate(calls)
         ]
         return [*steps, [{"text": "done"}]]
+
+    def texts(self):
+        return {path: (self.root / path).read_text("utf-8") for path in self.project.files}
 
     def check_renamed(self):
         new = PROJECTS[self.language](NEW[self.language])
@@ -108,6 +114,37 @@ def test_a_model_does_the_same_through_the_server_and_no_language_server_outlive
             os.killpg(served.pid, signal.SIGKILL)
         served.wait(timeout=10)
     assert _left_behind(world.root) == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_in_the_shell_a_person_sees_the_diff_agrees_and_takes_it_back(private_home, language):
+    world = World(private_home, language, asks=True)
+    before = world.texts()
+    env = {**world.aish.environment(), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "aish", "--model", world.model]
+    async with terminal(command, env=env, cwd=world.root) as term:
+        await term.prompts()
+        await term.enter("? rename it")
+        for tool in ("ide__rename", "ide__format"):
+            await term.sees(f"{tool} wants to run", 60.0)
+            await term.prompts(":")
+            term.press("y\r")
+        await term.sees("\ndone\n", 60.0)
+        await term.prompts()
+        diff = {line.strip() for line in term.text.splitlines()}
+        assert any(line.startswith("+") and NEW[language] in line for line in diff), term.text
+        assert any(line.startswith("-") and world.project.symbol in line for line in diff)
+        world.check_renamed()
+        await term.enter(":undo list")
+        await eventually(lambda: len(re.findall(r"^[0-9a-f]{17}  ", term.text, re.MULTILINE)) == 2, 20.0)
+        await term.prompts()
+        for number in (1, 2):
+            await term.enter(":undo")
+            await eventually(lambda number=number: term.text.count("undone: ") == number, 20.0)
+            await term.prompts()
+        assert world.texts() == before
+        await term.enter(":undo")
+        await term.sees("there is nothing to undo")
 
 
 def _wait_ready(port: int, served: subprocess.Popen[bytes], log: Path) -> None:

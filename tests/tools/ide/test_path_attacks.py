@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import unicodedata
@@ -89,12 +90,18 @@ async def test_nothing_outside_is_read_changed_made_or_removed_by_any_name(world
     assert outside_of(world) == before
 
 
-@pytest.mark.parametrize("attack", [one for one in ATTACKS if one not in INSIDE])
-@pytest.mark.parametrize("base", [SECRET, None])
-@pytest.mark.parametrize("content", [b"owned", None])
+@pytest.mark.parametrize(
+    ("attack", "base", "content"),
+    [
+        (one, base, content)
+        for one in ATTACKS
+        if one not in INSIDE
+        for base in (SECRET, None)
+        if base is not None or one not in FREE
+        for content in (b"owned", None)
+    ],
+)
 async def test_the_applier_itself_refuses_them_whoever_computed_the_edit(world, attack, base, content):
-    if attack in FREE and base is None:
-        pytest.skip("a free name inside")
     before = outside_of(world)
     space = Workspace(world)
     edit = FileEdit(named(attack, world), content_hash(base) if base else None, content)
@@ -202,21 +209,20 @@ async def test_a_folder_that_is_swapped_all_the_time_never_leads_an_edit_outside
     applier = Journaled(space, world.parent / "edits")
     swapper = threading.Thread(target=swap)
     swapper.start()
-    done = 0
     try:
         for n in range(300):
             held = b"inside\n" if n % 2 == 0 else SECRET
             edit = FileEdit("sub/a.py", content_hash(held), SECRET if n % 2 == 0 else b"inside\n")
-            try:
-                done += not applier._apply([edit], "race").conflicts
-            except ToolError:
-                continue
+            with contextlib.suppress(ToolError):
+                applier._apply([edit], "race")
     finally:
         stop.set()
         swapper.join(30)
-        space.close()
     assert [path.name for path in outside.iterdir()] == ["a.py"]
     assert (outside / "a.py").read_bytes() == SECRET
+    edit = FileEdit("sub/a.py", content_hash((world / "sub" / "a.py").read_bytes()), b"at rest")
+    assert not applier._apply([edit], "at rest").conflicts  # whatever was left half done has been mended
+    space.close()
 
 
 async def test_a_folder_that_becomes_a_link_between_check_and_write_takes_the_change_back(world):

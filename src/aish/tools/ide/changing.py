@@ -60,7 +60,7 @@ class Changing:
         self._understanding = understanding
         self._contents = contents
         self._format_on_edit = format_on_edit
-        self._shown: dict[bytes, Edits] = {}
+        self._shown: dict[bytes, frozenset[FileEdit]] = {}
 
     async def change(self, name: str, arguments: Arguments, call: str) -> str:
         """Raises ToolError."""
@@ -68,7 +68,7 @@ class Changing:
         plan = await self._plan(name, arguments)
         if isinstance(plan, str):
             return plan
-        if shown is not None and shown != plan.answer.value:
+        if shown is not None and shown != frozenset(plan.answer.value):  # servers do not keep to an order
             raise ToolError("nothing was changed: it would no longer be what the user was shown. Make the call again.")
         return await self._carry_out(plan)
 
@@ -77,9 +77,9 @@ class Changing:
         plan = await self._plan(name, arguments) if name in _CHANGING else ""
         if isinstance(plan, str) or plan.answer.status is not Status.FRESH:
             return ""
-        edits = plan.answer.value
+        edits = sorted(plan.answer.value, key=lambda edit: (edit.path != plan.first, edit.path))
         files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
-        self._shown[_key(name, arguments, call)] = edits
+        self._shown[_key(name, arguments, call)] = frozenset(edits)
         while len(self._shown) > _MAX_SHOWN:
             del self._shown[next(iter(self._shown))]
         return await asyncio.to_thread(diff_of, files)

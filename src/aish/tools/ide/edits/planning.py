@@ -47,8 +47,9 @@ class Plan:
                 self.conflicts.append(Conflict(edit.path, reason))
 
     def missing_folders(self) -> list[str]:
-        """Outermost first."""
-        parents = {parent for change in self.changes for parent in PurePosixPath(change.path).parents[:-1]}
+        """Those that new files need, outermost first."""
+        made = [PurePosixPath(change.path) for change in self.changes if change.old is None]
+        parents = {parent for path in made for parent in path.parents[:-1]}
         return [str(path) for path in sorted(parents) if not self._space.exists(str(path))]
 
     def _add(self, edit: FileEdit) -> str:
