@@ -302,3 +302,25 @@ async def test_a_person_may_change_what_always_covers_but_not_to_everything(rule
     else:
         assert kept == []
     assert gate.judge(tool, {"command": still_asked}).verdict is Verdict.ASK
+
+
+EDIT = ToolSpec("ide__edit", "", {}, Effect.WRITE, "ide", paths=("path",))
+
+
+def edit_of(path: str):
+    return {"edits": [{"path": path, "old": "a/b", "new": "import ../secrets/key\n./run"}]}
+
+
+def test_where_a_tool_says_which_arguments_are_paths_other_texts_are_none():
+    gate = policy_gate(Rule(ALLOW, tools=("ide__*",), paths=("src/**",)), Rule(DENY, paths=("secrets/**",)))
+    assert gate.judge(EDIT, edit_of("src/a.py")).verdict is ALLOW
+    assert gate.judge(EDIT, edit_of("docs/a.md")).verdict is ASK
+    assert gate.judge(EDIT, edit_of("secrets/key")).verdict is DENY
+    assert gate.judge(EDIT, {"edits": [*edit_of("src/a")["edits"], *edit_of("docs/a")["edits"]]}).verdict is ASK
+
+
+def test_a_tool_that_touches_more_files_than_it_is_told_is_allowed_by_no_rule_about_paths():
+    rename = ToolSpec("ide__rename", "", {}, Effect.WRITE, "ide", paths=("path",), beyond=True)
+    gate = policy_gate(Rule(ALLOW, paths=("src/**",)), Rule(DENY, paths=("secrets/**",)))
+    assert gate.judge(rename, {"path": "src/a.py"}).verdict is ASK
+    assert gate.judge(rename, {"path": "secrets/a.py"}).verdict is DENY

@@ -111,7 +111,7 @@ class PolicyGate:
     def judge(self, tool: ToolSpec, arguments: Arguments) -> Judgement:
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
             return self._judge_command(tool, command)
-        return self._judge_tool(tool, _paths_in(arguments, self._root))
+        return self._judge_tool(tool, _paths_in(tool, arguments, self._root))
 
     def _edited(self, tool: ToolSpec, arguments: Arguments | None) -> Decision:
         """What the person wrote themselves they have also agreed to; only a denial stands above it."""
@@ -121,7 +121,7 @@ class PolicyGate:
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
 
     def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None]) -> Judgement:
-        matching = [rule for rule in self._about(tool) if not rule.commands and _fits_paths(rule, paths)]
+        matching = [rule for rule in self._about(tool) if not rule.commands and _fits_paths(rule, tool, paths)]
         if rule := _strictest(matching):
             return Judgement(rule.verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
         verdict = self._verdicts.get(tool.effect, Verdict.DENY)
@@ -192,23 +192,27 @@ def _by_basename(words: Words) -> Words:
     return (words[0].rpartition("/")[2], *words[1:]) if words and words[0] else words
 
 
-def _fits_paths(rule: Rule, paths: Sequence[str | None]) -> bool:
+def _fits_paths(rule: Rule, tool: ToolSpec, paths: Sequence[str | None]) -> bool:
     """An allowing rule must cover every path, any other is touched by one. None is a path that cannot be told."""
     if not rule.paths:
         return True
     if rule.verdict is Verdict.ALLOW:
+        if tool.beyond:
+            return False
         inside = [path for path in paths if path is not None and not path.startswith("/")]
         return bool(paths) and len(inside) == len(paths) and all(matches_path(rule, path) for path in inside)
     return any(path is None or matches_path(rule, path.lstrip("/")) for path in paths)
 
 
-def _paths_in(arguments: Arguments, root: PurePosixPath) -> list[str | None]:
+def _paths_in(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) -> list[str | None]:
     """Every text that names a file, or may: relative below the root, else absolute, or None if it cannot be told."""
-    return [
-        _below(text, root)
-        for name, text in _texts(arguments)
-        if name in _PATH_ARGUMENTS or "/" in text or text[:1] == "."
-    ]
+    return [_below(text, root) for name, text in _texts(arguments) if _may_be_path(tool, name, text)]
+
+
+def _may_be_path(tool: ToolSpec, name: str, text: str) -> bool:
+    if tool.paths:
+        return name in tool.paths
+    return name in _PATH_ARGUMENTS or "/" in text or text[:1] == "."
 
 
 def _texts(value: object, name: str = "") -> Iterator[tuple[str, str]]:

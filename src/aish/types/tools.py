@@ -23,7 +23,11 @@ class Effect(StrEnum):
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as the engine knows it. `name` is the wire name, `source__tool`."""
+    """A tool as the engine knows it. `name` is the wire name, `source__tool`.
+
+    `paths` are the arguments that name files, at any depth; none means that it is not known which do. `beyond`: it may
+    touch other files than those it is told.
+    """
 
     name: str
     description: str
@@ -33,6 +37,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
     timeout_s: float = 60.0
     concurrency: int = 0  # calls at once; 0 means no limit
     strict: bool | None = None  # the asker's own word, handed on to the backend
+    paths: tuple[str, ...] = ()
+    beyond: bool = False
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

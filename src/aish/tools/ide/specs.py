@@ -19,8 +19,10 @@ def _object(properties: JsonSchema, *required: str) -> JsonSchema:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-def _tool(name: str, description: str, schema: JsonSchema, effect: Effect = Effect.READ) -> ToolSpec:
-    return ToolSpec(name, description, schema, effect, "ide", timeout_s=_TIMEOUT_S)
+def _tool(
+    name: str, description: str, schema: JsonSchema, effect: Effect = Effect.READ, *, beyond: bool = False
+) -> ToolSpec:
+    return ToolSpec(name, description, schema, effect, "ide", timeout_s=_TIMEOUT_S, paths=("path",), beyond=beyond)
 
 
 _EDIT: JsonSchema = _object(
@@ -92,6 +94,7 @@ SPECS: tuple[ToolSpec, ...] = (
             "new_name",
         ),
         Effect.WRITE,
+        beyond=True,
     ),
     _tool(
         "edit",
@@ -114,5 +117,6 @@ SPECS: tuple[ToolSpec, ...] = (
             "line",
         ),
         Effect.WRITE,
+        beyond=True,
     ),
 )
