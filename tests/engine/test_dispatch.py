@@ -277,6 +277,49 @@ async def test_a_person_is_asked_and_their_word_counts(choice, status):
     assert status is ResultStatus.OK or "a note" in results(events)[0].parts[0].text
 
 
+class Previews(Tools):
+    """Tools that can tell what a call would change; or cannot."""
+
+    def __init__(self, shown):
+        super().__init__()
+        self._shown = shown
+        self.previewed = []
+
+    async def preview(self, name, arguments, call):
+        self.previewed.append((name, arguments, call))
+        return await self._shown()
+
+
+async def diff():
+    return "--- a/x\n+++ b/x\n-sk-live-0123456789abcdefghijkl\n+b"
+
+
+async def fails():
+    raise ToolError("x is gone")
+
+
+async def breaks():
+    raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("shown", "seen"),
+    [(diff, "--- a/x\n+++ b/x\n"), (fails, "it cannot be done as things are: x is gone"), (breaks, "")],
+)
+async def test_the_question_shows_what_would_change_where_the_tools_can_tell(shown, seen):
+    ask = answering(Choice.YES)
+    tools = Previews(shown).add("t__w", effect=Effect.WRITE).add("t__r")
+    step = [call("t__r"), call("t__w", '{"path": "x"}', index=1, id="the_call")]
+    bench = Bench(step, DONE, tools=tools, redactor=Redactor(["sk-live-0123456789abcdefghijkl"]))
+    events = await bench.run(ask=ask)
+    (question,) = ask.asked
+    assert question.preview.startswith(seen) and bool(question.preview) == bool(seen)
+    assert "sk-live" not in question.preview
+    assert [name for name, _, _ in tools.previewed] == ["t__w"]  # not what is not asked about
+    assert tools.previewed[0][1] == {"path": "x"}
+    assert results(events)[1].status is ResultStatus.OK
+
+
 async def test_yes_for_this_turn_is_asked_once_and_forgotten_after_it():
     ask = answering(Choice.TURN, Choice.NO)
     tools = Tools().add("t__w", effect=Effect.WRITE)

@@ -135,3 +135,14 @@ async def test_the_time_is_told_in_utc_or_in_a_named_zone(arguments, expected):
 async def test_an_unknown_zone_is_an_error_that_says_what_to_use(zone):
     with pytest.raises(ToolError, match="IANA"):
         await RuntimeTools(Noon()).call("time", {"zone": zone}, Context())
+
+
+async def test_what_a_call_would_change_is_asked_of_its_source_where_that_can_tell():
+    class Previews(Tools):
+        async def preview(self, name, arguments, call):
+            return f"{name} {arguments} {call}"
+
+    made = registry(fs=Previews().add("write"), other=Tools().add("write"))
+    assert await made.preview("fs__write", {"a": 1}, "c") == "write {'a': 1} c"
+    assert await made.preview("other__write", {}, "c") == ""
+    assert await made.preview("gone__write", {}, "c") == ""

@@ -148,6 +148,20 @@ async def test_a_call_that_needs_consent_waits_until_it_is_answered(choice, ran)
     assert len(bench.tools.calls) == ran
 
 
+async def test_a_question_about_files_shows_what_would_change():
+    class Previews(Tools):
+        async def preview(self, name, arguments, call):
+            return "--- a/x\n+++ b/x\n-old\n+new"
+
+    bench = Bench([call("t__w")], [TextDelta("done")], tools=Previews().add("t__w", effect=Effect.WRITE))
+    async with face(bench) as http:
+        asking = asyncio.create_task(http.chat(tools=[function("t__w")]))
+        approval = await waiting_approval(http)
+        assert approval["question"]["preview"] == "--- a/x\n+++ b/x\n-old\n+new"
+        await http.ask("POST", f"/v1/approvals/{approval['id']}", {"choice": "no"})
+        assert (await asking).status == 200
+
+
 async def test_a_question_nobody_answers_is_a_no():
     bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", effect=Effect.WRITE))
     async with face(bench, approval_timeout_s=0.05) as http:

@@ -43,6 +43,19 @@ async def test_what_will_run_is_shown_in_full():
     assert "$ make" in (await answer(question()))[2]
 
 
+async def test_a_diff_is_shown_instead_of_the_arguments_which_explain_shows():
+    asked = question(preview="--- a/x\n+++ b/x\n-old\x1b[2J\n+new")
+    _, _, shown = await answer(asked, "n")
+    assert "-old" in shown and "+new" in shown and "$ make" not in shown
+    assert "\x1b" not in shown
+    assert "$ make" in (await answer(asked, "x", "n"))[2]
+
+
+async def test_a_reason_why_it_would_fail_is_shown_beside_the_arguments():
+    _, _, shown = await answer(question(preview="it cannot be done as things are: x is gone"), "n")
+    assert "$ make" in shown and "x is gone" in shown
+
+
 async def test_turn_and_always_are_offered_only_where_they_mean_something():
     given, prompts, _ = await answer(question(), "t", "a", "n")
     assert given.choice is Choice.NO

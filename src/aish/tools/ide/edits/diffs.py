@@ -10,6 +10,7 @@ from aish.tools.ide.source import is_binary, split_lines
 MAX_LINES = 200
 MAX_CHARS = 12_000
 _LINE_CHARS = 300
+_NAMED = 20
 # Comparing larger texts takes longer than a person likes to wait for a question.
 _MAX_COMPARED_BYTES = 256 * 1024
 
@@ -18,23 +19,21 @@ After = bytes | None
 
 
 def diff_of(files: Iterable[tuple[str, Before, After]]) -> str:
-    """As much as fits, and how many lines of how many files do not."""
+    """As much as fits, and which files are not, or not wholly, in it."""
     shown: list[str] = []
-    used = files_cut = lines_cut = 0
+    cut: list[str] = []
+    used = 0
     for path, before, after in files:
-        cut = 0
-        full = used >= MAX_CHARS or len(shown) >= MAX_LINES
-        for line in [] if full else _lines(path, before, after):
+        for line in _lines(path, before, after) if not cut else ("",):
             line = line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…"
             if cut or len(shown) >= MAX_LINES or used + len(line) >= MAX_CHARS:
-                cut += 1
-                continue
+                cut.append(path)
+                break
             shown.append(line)
             used += len(line) + 1
-        files_cut += full or bool(cut)
-        lines_cut += cut
-    if files_cut:
-        shown.append(f"… and more, in {files_cut} files ({lines_cut} lines of those begun)")
+    if cut:
+        names = ", ".join(cut[:_NAMED])
+        shown.append(f"… and more, in {len(cut)} files: {names}{', …' if len(cut) > _NAMED else ''}")
     return "\n".join(shown)
 
 
