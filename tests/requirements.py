@@ -124,7 +124,15 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§20 edits need the hash of what was read, and nothing outside the workspace is read or written": (
         "tools/ide/test_reading_and_editing.py::*",
+        "tools/ide/test_edits.py::*",
+        "tools/ide/test_path_attacks.py::*",
         "tools/test_workspace.py::*",
+    ),
+    "§20 many-file edits apply completely or not at all, also across kill -9; :undo": (
+        "tools/ide/test_edits_killed.py::*",
+        "tools/ide/test_edits_undo.py::*",
+        "tools/ide/test_edits_shown.py::*",
+        "e2e/test_ide.py::test_in_the_shell*",
     ),
     "§20 a model works through real projects in each language": ("e2e/test_ide.py::*",),
     "§21 doctor says what is wrong and how to mend it": ("e2e/test_command_line.py::test_doctor*",),

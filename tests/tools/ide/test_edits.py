@@ -15,6 +15,7 @@ from aish.tools.ide.edits.port import FileEdit
 from aish.tools.ide.edits.shelf import Shelf
 from aish.tools.ide.source import content_hash
 from aish.tools.workspace import Workspace
+from support.ide_tools import ide_with
 
 
 class Place:
@@ -254,3 +255,50 @@ async def test_any_change_leads_to_what_it_says_and_undoing_leads_back(tmp_path_
     assert place.tree() == before
     assert not list(place.root.rglob(".aish-*"))
     place.space.close()
+
+
+KINDS = {
+    "binary": (b"\x7fELF\0\0", "binary file"),
+    "not utf-8": (b"caf\xe9 one\n", "not UTF-8"),
+    "huge": (b"one\n" * 1_500_000, "more than"),
+    "folder": (None, "not a regular file"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_no_text_to_edit_is_refused_with_the_reason_and_stays(tmp_path, kind):
+    content, reason = KINDS[kind]
+    root = tmp_path / "root"
+    root.mkdir()
+    if content is None:
+        (root / "f").mkdir()
+    else:
+        (root / "f").write_bytes(content)
+    revision = content_hash(content or b"")[:16]
+    async with ide_with(root, diagnostics_wait_s=0.2) as tools:
+        with pytest.raises(ToolError, match=reason):
+            await tools("edit", edits=[{"path": "f", "revision": revision, "old": "one", "new": "two"}])
+    assert content is None or (root / "f").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"one", b"two"),
+        (b"one\n", b"two\n"),
+        (b"one\r\nx\r\n", b"two\r\nx\r\n"),
+        (b"x\rone\r", b"x\rtwo\r"),
+        (b"\xef\xbb\xbfone\r\n", b"\xef\xbb\xbftwo\r\n"),
+        (b"one\nmixed\r\n", b"two\nmixed\r\n"),
+    ],
+)
+async def test_line_ends_a_mark_and_a_missing_last_end_stay_as_they_are(tmp_path, before, after):
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "f").write_bytes(before)
+    async with ide_with(root, diagnostics_wait_s=0.2) as tools:
+        edit = {"path": "f", "revision": content_hash(before)[:16], "old": "one", "new": "two"}
+        await tools("edit", edits=[edit])
+        assert (root / "f").read_bytes() == after
+        await tools.ide.undo()
+    assert (root / "f").read_bytes() == before
