@@ -1,0 +1,252 @@
+"""Examples by the ten thousand: which tools stand in a prompt, what is asked, and what the right answer is.
+
+Shares: about six tenths requests written by hand with their slots filled, two tenths from open data, the rest requests
+that no tool serves, results to tell of, and plain talk.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from aish.engine.context import BASE
+from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
+from aish.types.tools import ToolSpec
+from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
+from train.open_data import Pair, made_request, seal_requests, seal_tools, tldr_requests
+from train.render import Example, answer, call
+from train.replies import after_result, no_tool
+from train.voices import authored, spoken
+
+_SYSTEMS = (
+    BASE,
+    BASE,
+    BASE,
+    BASE,
+    "",
+    "You are a helpful assistant.",
+    "You are an assistant with access to tools.",
+    "Be brief.",
+    f"{BASE}\n\nThe user's shell is bash on Linux.",
+)
+# They may serve nearly any request: where no tool is to fit, they are not among those offered.
+_GENERAL = {
+    "web_search",
+    "wiki_article",
+    "shell__run",
+    "unit_convert",
+    "http_request",
+    "sql_query",
+    "translate_text",
+    "news_search",
+    "image_generate",
+    "note_create",
+    "ide__search",
+    "runtime__echo",
+    "law_search",
+    "email_send",
+    "message_send",
+    "quiz_question",
+    "define_word",
+    "summarize_url",
+}
+_SIZES = (1,) * 42 + (2,) * 14 + (3,) * 14 + (4,) * 12 + (5,) * 6 + (6,) * 5 + (8,) * 4 + (12,) * 3
+_UNSEEN_EVERY = 40  # of the open tools, one in so many is only measured
+
+
+class Maker:
+    def __init__(self, source: Path, rng: random.Random) -> None:
+        self._rng = rng
+        self._tools = read_tools()
+        self._talk = read_small_talk()
+        seal = seal_tools(source)
+        self._unseen = list(seal.values())[::_UNSEEN_EVERY]
+        unseen = {spec.name for spec in self._unseen}
+        self._open = [spec for spec in seal.values() if spec.name not in unseen]
+        self._asked_open = [pair for pair in seal_requests(source, seal) if pair[0].name not in unseen]
+        commands = list(tldr_requests(source, rng))
+        self._commands = rng.sample(commands, min(4000, len(commands)))
+
+    def examples(self, size: int) -> Iterator[Example]:
+        """In the order of chance, each kind with its share."""
+        kinds = (
+            (self._by_hand, 0.49), (self._from_seal, 0.13), (self._from_seal_requests, 0.02), (self._from_tldr, 0.04),
+            (self._other_tools, 0.15), (self._talked, 0.08), (self._near_miss, 0.03), (self._result, 0.06),
+        )  # fmt: skip
+        makers, weights = zip(*kinds, strict=True)
+        made = 0
+        while made < size:
+            example = self._rng.choices(makers, weights)[0]()
+            if example is not None:
+                made += 1
+                yield example
+
+    def unseen_tools(self) -> Iterator[Example]:
+        for spec in self._unseen:
+            if found := made_request(spec, self._rng):
+                yield self._example("unseen", found[0], (spec,), call(spec, found[1]))
+
+    def _by_hand(self) -> Example:
+        written, ask = self._draw()
+        version, said, given = self._filled(written, ask)
+        others = self._others(written, self._size() - 1)
+        return self._example("call", said, (version.spec, *others), call(version.spec, given), history=True)
+
+    def _from_seal(self) -> Example | None:
+        spec = self._rng.choice(self._open)
+        found = made_request(spec, self._rng)
+        return self._of_open((spec, *found)) if found else None
+
+    def _from_seal_requests(self) -> Example:
+        return self._of_open(self._rng.choice(self._asked_open))
+
+    def _from_tldr(self) -> Example:
+        return self._of_open(self._rng.choice(self._commands))
+
+    def _of_open(self, pair: Pair) -> Example:
+        spec, said, given = pair
+        others = [other for other in self._strangers(self._size() - 1) if other.name != spec.name]
+        return self._example("call", said, (spec, *others), call(spec, given))
+
+    def _other_tools(self) -> Example:
+        """A good request, and tools that cannot serve it."""
+        if self._rng.random() < 0.25:
+            spec, said, _ = self._rng.choice(self._asked_open)
+            offered = self._unlike(f"{spec.name} {spec.description} {said}", "", self._size())
+            return self._example("refusal", said, offered, answer(no_tool("en", self._rng)))
+        written, ask = self._draw()
+        found = asked(written, ask, self._rng)
+        offered = self._unlike(f"{written.name} {written.about} {ask}", written.domain, self._size())
+        language = found.language
+        return self._example("refusal", spoken(found, self._rng), offered, answer(no_tool(language, self._rng)))
+
+    def _talked(self) -> Example:
+        _, said, reply = self._rng.choice(self._talk)
+        if self._rng.random() < 0.15:
+            said = said.lower().rstrip("?!.") or said
+        general = [w for w in self._tools if w.name.startswith(("runtime__", "shell__", "ide__"))]
+        offered = [authored(w, self._rng)[0].spec for w in self._rng.sample(self._tools, self._size())]
+        if self._rng.random() < 0.35:
+            offered = [w.spec for w in self._rng.sample(general, self._rng.randint(1, 6))]
+        words = _stems(said)
+        fitting = [spec for spec in offered if not words & _words_of(spec)]
+        return self._example("talk", said, fitting or [self._open[0]], answer(reply))
+
+    def _near_miss(self) -> Example:
+        """A request that looks like the tool's and is not."""
+        written = self._rng.choice([w for w in self._tools if w.refused])
+        language, said = language_of(self._rng.choice(written.refused))
+        version, _ = authored(written, self._rng)
+        offered = (version.spec, *self._unlike(f"{written.name} {said}", written.domain, self._size() - 1))
+        voiced = spoken(Asked([said], []), self._rng) if language == "en" else said
+        return self._example("refusal", voiced, offered, answer(no_tool(language, self._rng)))
+
+    def _result(self) -> Example:
+        """The call was made, its result is there: the user is told."""
+        written, ask = self._draw()
+        version, said, given = self._filled(written, ask)
+        result, reply = after_result(written.name, given, self._rng)
+        made = self._made(version.spec, given, result)
+        offered = (version.spec, *self._others(written, self._size() - 1))
+        return self._example("result", said, offered, answer(reply), after=made)
+
+    def _made(self, spec: ToolSpec, given: dict[str, Any], result: str) -> tuple[Message, ...]:
+        arguments = call(spec, given).partition('"arguments": ')[2][:-1]
+        return (
+            AssistantMessage("", (ToolCall("call_1", spec.name, arguments),)),
+            ToolMessage("call_1", spec.name, (TextPart(result),)),
+        )
+
+    def _draw(self) -> tuple[Written, str]:
+        """Tools with more ways of asking come up more often, but not by as much."""
+        written = self._rng.choices(self._tools, [len(w.asks) ** 0.6 for w in self._tools])[0]
+        return written, self._rng.choice(written.asks)
+
+    def _filled(self, written: Written, ask: str) -> tuple[Written, str, dict[str, Any]]:
+        found = asked(written, ask, self._rng)
+        version, names = authored(written, self._rng)
+        given = {names.get(name, name): value for name, value in found.arguments.items()}
+        return version, spoken(found, self._rng), given
+
+    def _size(self) -> int:
+        return self._rng.choice(_SIZES)
+
+    def _others(self, written: Written, count: int) -> list[ToolSpec]:
+        """Half of them of the same domain."""
+        near = [w for w in self._tools if w.domain == written.domain and w.name != written.name]
+        chosen = [self._rng.choice(near if self._rng.random() < 0.55 else self._tools) for _ in range(count)]
+        return [authored(w, self._rng)[0].spec for w in chosen if w.name != written.name]
+
+    def _strangers(self, count: int) -> list[ToolSpec]:
+        return [self._rng.choice(self._open) for _ in range(count)]
+
+    def _unlike(self, text: str, domain: str, count: int) -> tuple[ToolSpec, ...]:
+        """Tools that share no word with the request's own tool; some of the same domain."""
+        words = _stems(text)
+        offered: list[ToolSpec] = []
+        for _ in range(count * 6):
+            if len(offered) == count:
+                break
+            if self._rng.random() < 0.3:
+                spec = self._rng.choice(self._open)
+                if not words & _words_of(spec):
+                    offered.append(spec)
+                continue
+            same = [w for w in self._tools if w.domain == domain] if self._rng.random() < 0.5 else []
+            written = self._rng.choice(same or self._tools)
+            if written.name not in _GENERAL and not words & _words_of(written.spec):
+                offered.append(authored(written, self._rng)[0].spec)
+        return _distinct(offered) or (self._tools[0].spec,)
+
+    def _example(
+        self,
+        kind: str,
+        said: str,
+        tools: Sequence[ToolSpec],
+        right: str,
+        *,
+        after: tuple[Message, ...] = (),
+        history: bool = False,
+    ) -> Example:
+        first, *rest = _distinct(tools)
+        offered = [first, *rest]
+        self._rng.shuffle(offered)
+        system = self._rng.choice(_SYSTEMS)
+        opening: tuple[Message, ...] = (SystemMessage(system),) if system else ()
+        if history and self._rng.random() < 0.1:
+            opening = (*opening, *self._past())
+        return Example(kind, (*opening, user(said), *after), tuple(offered), right)
+
+    def _past(self) -> tuple[Message, ...]:
+        """An exchange before this one."""
+        if self._rng.random() < 0.5:
+            _, said, reply = self._rng.choice(self._talk)
+            return user(said), AssistantMessage(reply)
+        written, ask = self._draw()
+        found = asked(written, ask, self._rng)
+        result, reply = after_result(written.name, found.arguments, self._rng)
+        return user(found.text), *self._made(written.spec, found.arguments, result), AssistantMessage(reply)
+
+
+def _distinct(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    return tuple({spec.name: spec for spec in reversed(tools)}.values())[::-1]
+
+
+def _words_of(spec: ToolSpec) -> set[str]:
+    """Of its name, its description and its choices: any of them may make it fit."""
+    choices = [str(inner.get("enum", "")) for inner in spec.schema["properties"].values()]
+    return _stems(f"{spec.name} {spec.description} {' '.join(choices)}")
+
+
+def _stems(text: str) -> set[str]:
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
+    return {word[:5] for word in re.findall(r"[a-z]{4,}", spaced.lower())} - _COMMON
+
+
+_COMMON = {
+    word[:5]
+    for word in "with from that this what information about details specific given based number find retrieve calculate name much many have which list date type your".split()
+}

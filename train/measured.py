@@ -1,0 +1,40 @@
+"""The held-out cases as examples, so that training can say how it does on tools and voices it has never seen.
+
+`aish eval train/held_out/*.jsonl` measures the same cases in the product; what is counted here is stricter, since only
+the first of the values that are right is known to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aish.engine.context import BASE
+from aish.types.messages import SystemMessage, user
+from train.render import Example, answer, call, tool
+from train.replies import NO_TOOL
+
+HELD_OUT = Path(__file__).parent / "held_out"
+
+
+def held_out_examples(folder: Path = HELD_OUT) -> Iterator[Example]:
+    listed = json.loads((folder / "tools.json").read_text())
+    specs = {row["name"]: tool(row["name"], row["description"], row["parameters"]) for row in listed}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            case = json.loads(line)
+            calls = case["expect"].get("calls")
+            right = answer(NO_TOOL) if calls is None else call(specs[calls[0]["name"]], _first(calls[0]["arguments"]))
+            messages = (SystemMessage(BASE), user(case["messages"][0]["content"]))
+            offered = tuple(specs[name] for name in case["tools"])
+            yield Example("refusal" if calls is None else "call", messages, offered, right)
+
+
+def _first(arguments: dict[str, list[Any]]) -> dict[str, Any]:
+    return {name: _plain(values[0]) for name, values in arguments.items()}
+
+
+def _plain(value: Any) -> Any:
+    return next(iter(value.values())) if isinstance(value, dict) and next(iter(value)).startswith("$") else value

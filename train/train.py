@@ -1,0 +1,346 @@
+"""Trains a LoRA adapter for a Llama of the size of SmolLM2-135M. One file, torch and numpy only.
+
+    python train/train.py --data .train/tokens.npz --base .train/base-0.npz .train/base-1.npz --out OUT
+
+Weights are unpacked from the quantised blocks of the GGUF file, and positions turn neighbouring pairs, as llama.cpp does
+for this architecture: what is learned fits that file as it is. Loss is taken on the answer's tokens only, and only
+there logits are made. Batches hold examples of like length, padded on the right, where causal attention never looks.
+
+Knows nothing of tools or prompts: it sees tokens. Ends by itself when `--minutes` are over, with the learning rate
+brought down in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+LINEARS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+END = 2  # <|im_end|>
+_EPSILON = 1e-5
+_MAX_PIECE_BYTES = 14 * 1024 * 1024  # what comes back in one file
+
+
+def unpacked(kind: str, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Blocks of 32 weights. Q4_1: scale, minimum, then 16 bytes of two 4-bit weights. Q8_0: scale, 32 signed bytes."""
+    if kind == "F32":
+        return data.astype(np.float32).reshape(shape)
+    if kind == "F16":
+        return data.view(np.float16).astype(np.float32).reshape(shape)
+    raw = data.reshape(-1).view(np.uint8)
+    if kind == "Q8_0":
+        blocks = raw.reshape(-1, 34)
+        scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+        return (scale * blocks[:, 2:].copy().view(np.int8).astype(np.float32)).reshape(shape)
+    if kind == "Q4_1":
+        blocks = raw.reshape(-1, 20)
+        head = blocks[:, :4].copy().view(np.float16).astype(np.float32)
+        quants = np.concatenate([blocks[:, 4:] & 15, blocks[:, 4:] >> 4], axis=1).astype(np.float32)
+        return (head[:, :1] * quants + head[:, 1:]).reshape(shape)
+    raise SystemExit(f"tensors of type {kind} cannot be read; take the Q4_1 file of the model")
+
+
+def read_base(paths: list[Path]) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    tensors: dict[str, np.ndarray] = {}
+    facts: dict[str, float] = {}
+    for path in paths:
+        with np.load(path) as piece:
+            for key in piece.files:
+                name, *rest = key.split("|")
+                if name == "fact":
+                    facts[rest[0]] = float(piece[key])
+                else:
+                    shape = tuple(int(n) for n in rest[1].split("x"))
+                    # The served file is F16: so are the weights that the adapter is made for.
+                    full = unpacked(rest[0], piece[key], shape)
+                    tensors[name] = full if rest[0] == "F32" else full.astype(np.float16).astype(np.float32)
+    return tensors, facts
+
+
+class Llama(torch.nn.Module):
+    """The frozen base and the adapter beside it. `forward` gives the last hidden states, `logits` words for them."""
+
+    def __init__(
+        self, tensors: dict[str, np.ndarray], facts: dict[str, float], rank: int, alpha: float, kind: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.blocks = int(facts["llama.block_count"])
+        self.heads = int(facts["llama.attention.head_count"])
+        self.kv_heads = int(facts["llama.attention.head_count_kv"])
+        self.freq_base = facts["llama.rope.freq_base"]
+        self.kind = kind
+        self.scale = alpha / rank
+        for name, value in tensors.items():
+            tensor = torch.from_numpy(value)
+            self.register_buffer(_flat(name), tensor if "norm" in name else tensor.to(kind), persistent=False)
+        self.adapter = torch.nn.ParameterDict()
+        for block in range(self.blocks):
+            for linear in LINEARS:
+                out, into = tensors[f"blk.{block}.{linear}.weight"].shape
+                key = _flat(f"blk.{block}.{linear}")
+                self.adapter[f"{key}_a"] = torch.nn.Parameter(torch.randn(rank, into) / math.sqrt(into))
+                self.adapter[f"{key}_b"] = torch.nn.Parameter(torch.zeros(out, rank))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        embedding = self.get_buffer("token_embd_weight")
+        hidden = F.embedding(ids, embedding).float()
+        turn = self._turns(ids.shape[1], ids.device)
+        for block in range(self.blocks):
+            hidden = hidden + self._attention(block, self._norm(hidden, f"blk_{block}_attn_norm_weight"), turn)
+            hidden = hidden + self._feed_forward(block, self._norm(hidden, f"blk_{block}_ffn_norm_weight"))
+        return self._norm(hidden, "output_norm_weight")
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return F.linear(hidden, self.get_buffer("token_embd_weight")).float()
+
+    def _norm(self, hidden: torch.Tensor, weight: str) -> torch.Tensor:
+        scaled = hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + _EPSILON)
+        return (scaled * self.get_buffer(weight)).to(self.kind)
+
+    def _linear(self, block: int, name: str, x: torch.Tensor) -> torch.Tensor:
+        key = f"blk_{block}_{name}"
+        low = F.linear(x, self.adapter[f"{key}_a"].to(self.kind))
+        added = F.linear(low, self.adapter[f"{key}_b"].to(self.kind))
+        return F.linear(x, self.get_buffer(f"{key}_weight")) + self.scale * added
+
+    def _attention(self, block: int, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        rows, length, width = x.shape
+        q = _turned(self._linear(block, "attn_q", x).view(rows, length, self.heads, -1).transpose(1, 2), turn)
+        k = _turned(self._linear(block, "attn_k", x).view(rows, length, self.kv_heads, -1).transpose(1, 2), turn)
+        v = self._linear(block, "attn_v", x).view(rows, length, self.kv_heads, -1).transpose(1, 2)
+        group = self.heads // self.kv_heads
+        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self._linear(block, "attn_output", seen.transpose(1, 2).reshape(rows, length, width)).float()
+
+    def _feed_forward(self, block: int, x: torch.Tensor) -> torch.Tensor:
+        gate = F.silu(self._linear(block, "ffn_gate", x))
+        return self._linear(block, "ffn_down", gate * self._linear(block, "ffn_up", x)).float()
+
+    def _turns(self, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        size = self.get_buffer("token_embd_weight").shape[1] // self.heads
+        steps = torch.arange(0, size, 2, device=device, dtype=torch.float32) / size
+        angles = torch.arange(length, device=device, dtype=torch.float32)[:, None] * self.freq_base**-steps
+        return angles.cos(), angles.sin()
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _turned(x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Neighbouring pairs turn together: 0 with 1, 2 with 3."""
+    cos, sin = turn
+    even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+    return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x.dtype)
+
+
+@dataclass
+class Examples:
+    """Token ids one after another; example i is `ids[offsets[i]:offsets[i + 1]]`, its answer begins at `answers[i]`."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    answers: np.ndarray
+    split: np.ndarray
+    kinds: np.ndarray
+
+    @classmethod
+    def read(cls, path: Path) -> Examples:
+        with np.load(path) as file:
+            return cls(*(file[name] for name in ("ids", "offsets", "answers", "split", "kinds")))
+
+    def chosen(self, split: int) -> np.ndarray:
+        return np.flatnonzero(self.split == split)
+
+    def batches(self, chosen: np.ndarray, max_tokens: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Examples of like length together, in an order by chance."""
+        lengths = np.diff(self.offsets)[chosen]
+        order = chosen[np.argsort(lengths + rng.uniform(0, 24, len(chosen)), kind="stable")]
+        batches: list[np.ndarray] = []
+        begin, longest = 0, 0
+        for end, example in enumerate(order):
+            length = int(self.offsets[example + 1] - self.offsets[example])
+            if begin < end and max(longest, length) * (end - begin + 1) > max_tokens:
+                batches.append(order[begin:end])
+                begin, longest = end, 0
+            longest = max(longest, length)
+        batches.append(order[begin:])
+        return [batches[index] for index in rng.permutation(len(batches))]
+
+    def padded(self, batch: np.ndarray, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ids, and which of them are the answer's."""
+        spans = [(int(self.offsets[i]), int(self.offsets[i + 1]), int(self.answers[i])) for i in batch]
+        length = max(end - begin for begin, end, _ in spans)
+        ids = np.full((len(spans), length), END, np.int64)
+        is_answer = np.zeros((len(spans), length), bool)
+        for row, (begin, end, answer) in enumerate(spans):
+            ids[row, : end - begin] = self.ids[begin:end]
+            is_answer[row, answer : end - begin] = True
+        return torch.from_numpy(ids).to(device), torch.from_numpy(is_answer).to(device)
+
+
+def answer_loss(model: Llama, ids: torch.Tensor, is_answer: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean loss over the answers' tokens, and for each example whether greedy decoding would write exactly its answer."""
+    hidden = model(ids[:, :-1])
+    mask = is_answer[:, 1:]
+    logits = model.logits(hidden[mask])
+    wanted = ids[:, 1:][mask]
+    wrong = torch.zeros(mask.shape, dtype=torch.bool, device=ids.device)
+    wrong[mask] = logits.argmax(-1) != wanted
+    return F.cross_entropy(logits, wanted), ~wrong.any(dim=1)
+
+
+@torch.no_grad()
+def evaluated(model: Llama, data: Examples, max_tokens: int, device: str) -> dict[str, Any]:
+    losses: list[tuple[float, int]] = []
+    right: dict[str, list[bool]] = {}
+    for batch in data.batches(data.chosen(1), max_tokens, np.random.default_rng(0)):
+        loss, exact = answer_loss(model, *data.padded(batch, device))
+        losses.append((loss.item(), len(batch)))
+        for example, is_right in zip(batch, exact.tolist(), strict=True):
+            right.setdefault(str(data.kinds[example]), []).append(is_right)
+    mean = sum(loss * n for loss, n in losses) / max(1, sum(n for _, n in losses))
+    shares = {kind: round(sum(values) / len(values), 4) for kind, values in sorted(right.items())}
+    return {"loss": round(mean, 4), "exact": shares}
+
+
+def endless(data: Examples, max_tokens: int, seed: int) -> Iterator[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    chosen = data.chosen(0)
+    while True:
+        yield from data.batches(chosen, max_tokens, rng)
+
+
+def learning_rate(done: float, step: int, options: argparse.Namespace) -> float:
+    """Up over the first steps, then down along half a cosine to a twentieth."""
+    warm = min(1.0, (step + 1) / options.warmup)
+    return float(options.lr * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))))
+
+
+def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) -> None:
+    decayed = [p for name, p in model.adapter.items()]
+    optimiser = torch.optim.AdamW(decayed, lr=options.lr, betas=(0.9, 0.98), weight_decay=options.decay)
+    batches = endless(data, options.tokens, options.seed)
+    started = time.monotonic()
+    loss_sum, seen_tokens, step = 0.0, 0, 0
+    while True:
+        spent_s = time.monotonic() - started
+        done = max(step / options.steps, spent_s / (options.minutes * 60))
+        if step % options.every == 0 or done >= 1:
+            found = evaluated(model, data, options.tokens, options.device)
+            mean = loss_sum / max(1, step % options.every or options.every)
+            note(log, step=step, spent_s=round(spent_s, 1), tokens=seen_tokens, train_loss=round(mean, 4), **found)
+            loss_sum = 0.0
+        if done >= 1:
+            return
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate(done, step, options)
+        ids, is_answer = data.padded(next(batches), options.device)
+        loss, _ = answer_loss(model, ids, is_answer)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(decayed, 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        loss_sum += loss.item()
+        seen_tokens += ids.numel()
+        step += 1
+
+
+def note(log: Path, **facts: Any) -> None:
+    line = json.dumps(facts)
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    with log.open("a") as file:
+        file.write(line + "\n")
+
+
+def save(model: Llama, options: argparse.Namespace) -> None:
+    """F16, in pieces that can travel. The scale is in the alpha, as llama.cpp has it."""
+    pieces: list[dict[str, np.ndarray]] = [{"alpha": np.array(options.alpha), "rank": np.array(options.rank)}]
+    size = 0
+    for name, value in model.adapter.items():
+        array = value.detach().float().cpu().numpy().astype(np.float16)
+        if size + array.nbytes > _MAX_PIECE_BYTES:
+            pieces.append({})
+            size = 0
+        size += array.nbytes
+        pieces[-1][name] = array
+    for index, piece in enumerate(pieces):
+        np.savez(options.out / f"adapter-{index}.npz", **piece)
+
+
+def load_adapter(model: Llama, paths: list[Path]) -> None:
+    with torch.no_grad():
+        for path in paths:
+            with np.load(path) as piece:
+                for name in piece.files:
+                    if name not in ("alpha", "rank"):
+                        model.adapter[name].copy_(torch.from_numpy(piece[name].astype(np.float32)))
+
+
+@torch.no_grad()
+def continued(model: Llama, ids: list[int], count: int) -> list[int]:
+    """Greedy, without a cache: for checks only."""
+    device = model.get_buffer("token_embd_weight").device
+    for _ in range(count):
+        hidden = model(torch.tensor([ids], device=device))
+        ids = [*ids, int(model.logits(hidden[0, -1:]).argmax())]
+    return ids
+
+
+def build(options: argparse.Namespace) -> Llama:
+    torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
+    tensors, facts = read_base(options.base)
+    kind = torch.bfloat16 if options.precision == "bf16" else torch.float32
+    model = Llama(tensors, facts, options.rank, options.alpha, kind).to(options.device)
+    if options.start:
+        load_adapter(model, options.start)
+    return model
+
+
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(".train/tokens.npz"))
+    parser.add_argument("--base", type=Path, nargs="+", default=[Path(".train/base-0.npz"), Path(".train/base-1.npz")])
+    parser.add_argument("--out", type=Path, default=Path(".train/out"))
+    parser.add_argument("--start", type=Path, nargs="*", default=[], help="adapter pieces to go on from")
+    parser.add_argument("--rank", type=int, default=32)
+    parser.add_argument("--alpha", type=float, default=64.0)
+    parser.add_argument("--lr", type=float, default=8e-4)
+    parser.add_argument("--decay", type=float, default=0.01)
+    parser.add_argument("--warmup", type=int, default=40)
+    parser.add_argument("--tokens", type=int, default=24_000, help="tokens of a batch, padding counted")
+    parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--minutes", type=float, default=7.5, help="training ends by then, its rate brought down")
+    parser.add_argument("--every", type=int, default=200, help="steps from one evaluation to the next")
+    parser.add_argument("--precision", choices=("bf16", "tf32"), default="bf16")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    options = parsed(sys.argv[1:])
+    options.out.mkdir(parents=True, exist_ok=True)
+    log = options.out / "log.jsonl"
+    note(log, options={key: str(value) for key, value in vars(options).items()}, torch=torch.__version__)
+    model = build(options)
+    train(model, Examples.read(options.data), options, log)
+    save(model, options)
+
+
+if __name__ == "__main__":
+    main()
