@@ -104,6 +104,14 @@ async def test_what_is_asked_of_the_model_arrives():
         ("required", ToolChoice("required")),
         ({"type": "mcp", "server_label": "desk", "name": "note"}, ToolChoice("required", "desk__note")),
         ({"type": "allowed_tools", "mode": "required", "tools": []}, ToolChoice("required")),
+        (
+            {
+                "type": "allowed_tools",
+                "mode": "auto",
+                "tools": [{"type": "mcp", "server_label": "desk"}, {"type": "x"}],
+            },
+            ToolChoice(among=("desk__*", "x")),
+        ),
         ({"type": "web_search_preview"}, ToolChoice()),
     ],
 )

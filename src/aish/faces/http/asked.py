@@ -123,7 +123,7 @@ def tool_choice(field: str, given: Any) -> ToolChoice:
 def _among(field: str, given: Any) -> ToolChoice:
     """Chat completions nest what responses have at hand."""
     tools = given.get("tools") if isinstance(given, dict) else None
-    if not isinstance(tools, list) or not tools:
+    if not isinstance(tools, list):
         raise bad_field(f"{field}.tools", "must list the tools that may be called")
     choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
     return msgspec.structs.replace(choice, among=tuple(_allowed(field, tool) for tool in tools))
@@ -136,9 +136,9 @@ def _allowed(field: str, tool: Any) -> str:
         label = tool.get("server_label")
         if isinstance(label, str) and label:
             return f"{label}__{name}" if isinstance(name, str) and name else f"{label}__*"
-        if isinstance(name, str) and name:
-            return name
-    raise bad_field(f"{field}.tools", "each must have a name, or the label of a server")
+        if isinstance(kind := tool.get("type"), str):
+            return name if isinstance(name, str) and name else kind  # of a kind that is passed over: matches nothing
+    raise bad_field(f"{field}.tools", "each must have a type, and a name or the label of a server")
 
 
 def limits_of(service: Service, extensions: Extensions) -> Limits:
