@@ -51,6 +51,21 @@ async def test_lines_are_found_by_text_with_their_files_and_numbers(space, by):
     assert await find(space, by, "two (x)") == [("a.py", 2), ("sub/b.py", 1)]
 
 
+async def test_what_the_root_ignores_is_ignored_below_a_folder_and_with_a_glob_too(space, by):
+    write(space, _dot_gitignore="build/\n/src/made.py\ngen_*.py\n", src__build__a_dot_py="x\n", src__a_dot_py="x\n")
+    write(space, src__made_dot_py="x\n", src__gen_1_dot_py="x\n", build__b_dot_py="x\n", src__deep__gen_2_dot_py="x\n")
+    assert await find(space, by, "x") == [("src/a.py", 1)]
+    assert await find(space, by, "x", below="src") == [("src/a.py", 1)]
+    assert await find(space, by, "x", glob="*.py") == [("src/a.py", 1)]
+    assert await find(space, by, "x", glob="src/**/*.py", below="src") == [("src/a.py", 1)]
+
+
+async def test_an_ignored_folder_that_is_asked_for_by_name_is_searched(space, by):
+    write(space, _dot_gitignore="node_modules/\n*.min.js\n", node_modules__x__a_dot_js="x\n")
+    write(space, **{"node_modules__x__b.min_dot_js": "x\n"})
+    assert await find(space, by, "x", below="node_modules/x") == [("node_modules/x/a.js", 1)]
+
+
 async def test_an_expression_is_one_only_when_it_is_said_to_be(space, by):
     write(space, a_dot_py="abc\na.c\n")
     assert await find(space, by, "a.c") == [("a.py", 2)]

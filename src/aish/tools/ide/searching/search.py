@@ -15,7 +15,7 @@ import msgspec
 from aish.errors import ToolError
 from aish.tools.ide.answer import Place
 from aish.tools.ide.searching import ripgrep
-from aish.tools.ide.searching.walking import files, matches_glob
+from aish.tools.ide.searching.walking import Ignoring, files, matches_glob
 from aish.tools.ide.source import is_binary, split_lines
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus
@@ -56,8 +56,7 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
         found = await ripgrep.run(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
         if found is not None:
             lines, complete = found
-            wanted = [line for line in lines if matches_glob(line[0], query.glob)]
-            places = await asyncio.to_thread(_read_again, space, wanted, matches)
+            places = await asyncio.to_thread(_read_again, space, query, lines, matches)
             return Found(tuple(places), complete, "ripgrep")
     stop = threading.Event()
     timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
@@ -114,11 +113,18 @@ def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Even
     return Found(tuple(sorted(places)[:MAX_MATCHES]), complete and len(places) <= MAX_MATCHES, by="aish")
 
 
-def _read_again(space: Workspace, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
-    wanted: dict[str, set[int]] = {}
+def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
+    """Of what is not ignored: ripgrep takes a glob for more than an ignore file, and knows none above its folder."""
+    found: dict[str, set[int]] = {}
     for path, number in lines:
-        wanted.setdefault(path, set()).add(number)
-    return [place for path in sorted(wanted) for place in _in_file(space, path, matches) if place.line in wanted[path]]
+        found.setdefault(path, set()).add(number)
+    ignoring = Ignoring(space)
+    wanted = [
+        path
+        for path in sorted(found)
+        if matches_glob(path, query.glob) and not ignoring.ignores(path, below=query.below)
+    ]
+    return [place for path in wanted for place in _in_file(space, path, matches) if place.line in found[path]]
 
 
 def _in_file(space: Workspace, path: str, matches: Matcher) -> list[Place]:

@@ -19,7 +19,8 @@ _MAX_BRACES, _MAX_ALTERNATIVES = 4, 64
 
 def files(space: Workspace, *, below: str = "") -> Iterator[str]:
     """Below a folder of the workspace, "" for all of it. Stops after MAX_FOLDERS."""
-    waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below, ())]
+    above = Ignoring(space).patterns(below.rpartition("/")[0]) if below else ()
+    waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below, above)]
     seen = 0
     while waiting and seen < MAX_FOLDERS:
         folder, patterns = waiting.pop()
@@ -35,6 +36,34 @@ def files(space: Workspace, *, below: str = "") -> Iterator[str]:
             ]
             yield from (path for path, kind in kept if kind == "file")
             waiting += [(path, patterns) for path, kind in reversed(kept) if kind == "folder"]
+
+
+class Ignoring:
+    """What the ignore files of a workspace say of paths in it. Each is read once."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._space = space
+        self._known: dict[str, tuple[Pattern, ...]] = {}
+
+    def patterns(self, folder: str) -> tuple[Pattern, ...]:
+        """Of the folder and those above it, outermost first."""
+        above: tuple[Pattern, ...] = ()
+        for one in ("", *(folder[: slash.start()] for slash in re.finditer("/", folder)), folder):
+            if one not in self._known:
+                self._known[one] = (*above, *_own_patterns(self._space, one, FILES))
+            above = self._known[one]
+        return above
+
+    def ignores(self, path: str, *, below: str) -> bool:
+        """Whether a walk from the folder `below` would not come to it. A folder that is asked for is not ignored."""
+        at = len(below) + 1 if below else 0
+        while at < len(path):
+            end = path.find("/", at)
+            part = path if end < 0 else path[:end]
+            if is_ignored(part, self.patterns(part.rpartition("/")[0]), folder=end >= 0):
+                return True
+            at = len(part) + 1
+        return False
 
 
 def _own_patterns(space: Workspace, folder: str, names: Sequence[str]) -> Iterator[Pattern]:
