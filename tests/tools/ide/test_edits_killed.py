@@ -140,6 +140,32 @@ async def test_a_journal_that_cannot_be_read_stops_edits_and_says_what_to_do(tmp
         await left.applier.recover()
 
 
+async def test_a_journal_that_cannot_be_read_does_not_keep_files_from_being_looked_at(tmp_path):
+    left = Left(tmp_path, "place b")
+    left.state.rename(tmp_path / "edits")
+    (journal,) = (tmp_path / "edits").glob("*/journal")
+    journal.write_bytes(b"")
+    statuses = []
+    async with ide_with(left.root, diagnostics_wait_s=0.2) as tools:
+        revision = field(await tools.ide.serve("read_file", {"path": "a"}, statuses.append), "revision")
+        with pytest.raises(ToolError, match="cannot be read; look at the workspace"):
+            await tools("edit", edits=[{"path": "a", "revision": revision, "old": "A", "new": "x"}])
+    assert len(statuses) == 1 and "then remove that file" in statuses[0]
+
+
+async def test_what_cannot_be_taken_back_yet_is_said_kept_and_tried_again(tmp_path):
+    left = Left(tmp_path, "place b")
+    left.stages()[0].unlink()  # so that it cannot be finished
+    (left.root / f"{left.stages()[0].name[:-1]}0").mkdir()  # nor taken back: where the old `a` would be staged
+    with pytest.raises(ToolError, match=r"half done and could not be taken back yet: to capitals .* tries again"):
+        await left.applier.recover()
+    with pytest.raises(ToolError, match="half done"):
+        await left.applier.apply([FileEdit("c", content_hash(b"c"), b"x")], title="another")
+    next(left.root.glob(".aish-*0")).rmdir()
+    assert "taken back" in await left.applier.recover()
+    assert left.texts() == {"a": "a", "b": "b", "c": "c"}
+
+
 async def test_an_intent_that_was_only_half_written_is_nothing(tmp_path):
     left = Left(tmp_path, "stage a")
     (staging,) = left.state.glob("*/staging")

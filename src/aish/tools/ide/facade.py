@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from aish.errors import ToolError
 from aish.tools.ide.backends.mcp import IdeSession, McpBackend
 from aish.tools.ide.backends.owner import Backends
 from aish.tools.ide.backends.tree import TreeBackend
@@ -63,6 +64,7 @@ class Ide:
         )
         self._opening = asyncio.Lock()
         self._is_open = False
+        self._said = ""  # of what was mended, until somebody hears it
         reads, writes = self._understanding, self._changing
         self._tools: dict[str, Tool] = {
             "read_file": lambda arguments: read_file(self.space, contents, arguments),
@@ -77,14 +79,17 @@ class Ide:
 
     async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None], *, call: str = "") -> str:
         """Raises ToolError."""
-        await self._open(on_status)
+        await self._open()
+        if said := self._said:
+            self._said = ""
+            on_status(said)
         if name in self._tools:
             return await self._tools[name](arguments)
         return await self._changing.change(name, arguments, call)
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
         """What a call would change, as a diff; "" for one that changes nothing. Raises ToolError."""
-        await self._open(lambda text: None)
+        await self._open()
         return await self._changing.preview(name, arguments, call)
 
     async def undo(self, id: str = "") -> str:
@@ -95,11 +100,18 @@ class Ide:
         """Those that can be undone, newest first."""
         return await self._applier.kept()
 
-    async def _open(self, on_status: Callable[[str], None]) -> None:
-        """Before the first look at files: what a process that died has left half done is mended."""
+    async def _open(self) -> None:
+        """Before the first look at files: what a process that died has left half done is mended.
+
+        Where it cannot be, files can still be looked at; every edit tries again, and fails.
+        """
         async with self._opening:
-            if not self._is_open and (said := await self._applier.recover()):
-                on_status(said)
+            if self._is_open:
+                return
+            try:
+                self._said = await self._applier.recover()
+            except ToolError as exc:
+                self._said = exc.message
             self._is_open = True
 
     def _find_ide(self, tree: TreeBackend) -> McpBackend | None:

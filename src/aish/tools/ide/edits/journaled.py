@@ -138,7 +138,14 @@ class Journaled:
 
     def _turn_back(self, record: Record) -> list[str]:
         self._shelf.turn_back()
-        left = take_back(self._placing, record, self._step)
+        return self._go_on_back(record)
+
+    def _go_on_back(self, record: Record) -> list[str]:
+        try:
+            left = take_back(self._placing, record, self._step)
+        except ToolError as exc:
+            half = f"a change is half done and could not be taken back yet: {record.title}"
+            raise ToolError(f"{half} ({exc.message}). Mend that; the next edit tries again.") from exc
         self._step("forget")
         self._shelf.forget()
         return left
@@ -150,7 +157,7 @@ class Journaled:
         if (record := self._shelf.find_journal()) is not None:
             return self._complete(record)
         if (record := self._shelf.find_rollback()) is not None:
-            return _taken_back(record, self._turn_back_again(record))
+            return _taken_back(record, self._go_on_back(record))
         if (record := self._shelf.find_staging()) is not None:
             self._unstage(record)
             return f"an interrupted change had not begun, and nothing of it is left: {record.title}"
@@ -167,11 +174,6 @@ class Journaled:
             self._shelf.keep(record)
             return f"an interrupted change was finished: {record.title} ({len(record.changes)} files)"
         return _taken_back(record, self._turn_back(record))
-
-    def _turn_back_again(self, record: Record) -> list[str]:
-        left = take_back(self._placing, record, self._step)
-        self._shelf.forget()
-        return left
 
 
 def _taken_back(record: Record, left: Sequence[str]) -> str:
