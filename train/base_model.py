@@ -3,8 +3,8 @@
     python -m train.base_model SmolLM2-135M-Instruct.Q4_1.gguf .train
 
 Makes `.train/base-0.npz` and `.train/base-1.npz`, each below 64 MiB. The trainer unpacks the blocks itself, so that it
-needs nothing but torch and numpy. Rows of q and k keep llama.cpp's order: the trainer turns pairs as llama.cpp does, and
-the adapter fits the file without any reordering.
+needs nothing but torch and numpy. Rows of q and k keep llama.cpp's order: the trainer turns pairs as llama.cpp does,
+and the adapter fits the file without any reordering.
 """
 
 from __future__ import annotations

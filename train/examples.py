@@ -248,5 +248,30 @@ def _stems(text: str) -> set[str]:
 
 _COMMON = {
     word[:5]
-    for word in "with from that this what information about details specific given based number find retrieve calculate name much many have which list date type your".split()
+    for word in [
+        "with",
+        "from",
+        "that",
+        "this",
+        "what",
+        "information",
+        "about",
+        "details",
+        "specific",
+        "given",
+        "based",
+        "number",
+        "find",
+        "retrieve",
+        "calculate",
+        "name",
+        "much",
+        "many",
+        "have",
+        "which",
+        "list",
+        "date",
+        "type",
+        "your",
+    ]
 }

@@ -2,8 +2,9 @@
 
     python -m train.make_data --model smollm2.gguf --source FOLDER
 
-Writes `.train/data.jsonl.gz` (to read) and `.train/tokens.npz` (to train on). The same seed gives the same data. Nothing
-of any benchmark is read. The cases in `held_out/` are only the second split: they are measured, never learned.
+Writes `.train/data.jsonl.gz` (to read) and `.train/tokens.npz` (to train on). The same seed gives the same data.
+The cases in `held_out/` are the second split: they are measured, never learned. Requests of the suites that ship are
+read, too, to leave them out.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from aish.types.messages import UserMessage
 from train.examples import Maker
-from train.measured import held_out_examples
+from train.measured import held_out_examples, measured_requests, plain
 from train.render import END, Example, prompt
 from train.tokens import read_tokenizer
 
@@ -32,8 +34,10 @@ def collected(options: argparse.Namespace) -> Iterator[tuple[int, Example]]:
     for example in held_out_examples():
         yield _HELD_OUT, example
     maker = Maker(options.source, random.Random(options.seed))
+    measured = measured_requests()
     for example in maker.examples(options.size):
-        yield _TRAIN, example
+        if not any(isinstance(m, UserMessage) and plain(m.text) in measured for m in example.messages):
+            yield _TRAIN, example
     for example in maker.unseen_tools():
         yield _HELD_OUT, example
 

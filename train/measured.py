@@ -17,6 +17,18 @@ from train.render import Example, answer, call, tool
 from train.replies import NO_TOOL
 
 HELD_OUT = Path(__file__).parent / "held_out"
+_SUITES = Path(__file__).parents[1] / "src/aish/faces/eval/suites"
+
+
+def measured_requests() -> frozenset[str]:
+    """All that the held-out cases and the suites that ship ask: a slot filled by chance may hit one of them."""
+    paths = [*HELD_OUT.glob("*.jsonl"), *_SUITES.glob("*.jsonl")]
+    cases = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    return frozenset(plain(message["content"]) for case in cases for message in case["messages"])
+
+
+def plain(text: str) -> str:
+    return text.casefold().strip(" ?!.")
 
 
 def held_out_examples(folder: Path = HELD_OUT) -> Iterator[Example]:
@@ -33,8 +45,8 @@ def held_out_examples(folder: Path = HELD_OUT) -> Iterator[Example]:
 
 
 def _first(arguments: dict[str, list[Any]]) -> dict[str, Any]:
-    return {name: _plain(values[0]) for name, values in arguments.items()}
+    return {name: _value(values[0]) for name, values in arguments.items()}
 
 
-def _plain(value: Any) -> Any:
+def _value(value: Any) -> Any:
     return next(iter(value.values())) if isinstance(value, dict) and next(iter(value)).startswith("$") else value

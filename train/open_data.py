@@ -1,7 +1,8 @@
 """Tools and requests made from open data: Seal-Tools (Apache-2.0) and tldr-pages (CC BY 4.0).
 
-Read from a folder outside of the repository; nothing of it is kept here. Seal-Tools has requests of its own; for most of
-its tools there is none, so one is put together from the tool's description and the examples that its arguments name.
+Read from a folder outside of the repository; nothing of it is kept here. Seal-Tools has requests of its own; for
+most of its tools there is none, so one is put together from the tool's description and the examples
+that its arguments name.
 """
 
 from __future__ import annotations
@@ -23,10 +24,29 @@ Pair = tuple[ToolSpec, str, dict[str, Any]]
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _EXAMPLES = re.compile(r"\((?:e\.g\.?|for example|such as)[,:]?\s*([^)]*)\)", re.I)
 _NAME_SLOTS = {
-    "city": "city", "location": "city", "destination": "city", "country": "country", "date": "date", "time": "time", "email": "email",
-    "name": "name", "language": "lang", "url": "url", "id": "code", "code": "code", "topic": "topic", "year": "year", "text": "text",
-    "message": "text", "file": "path", "path": "path", "phone": "phone", "animal": "animal", "color": "color", "sport": "sport",
-}  # fmt: skip
+    "city": "city",
+    "location": "city",
+    "destination": "city",
+    "country": "country",
+    "date": "date",
+    "time": "time",
+    "email": "email",
+    "name": "name",
+    "language": "lang",
+    "url": "url",
+    "id": "code",
+    "code": "code",
+    "topic": "topic",
+    "year": "year",
+    "text": "text",
+    "message": "text",
+    "file": "path",
+    "path": "path",
+    "phone": "phone",
+    "animal": "animal",
+    "color": "color",
+    "sport": "sport",
+}
 _PLACE = re.compile(r"\{\{([^{}]+)\}\}")
 _MAX_PLACES = 3
 
@@ -115,11 +135,16 @@ def _sentence(spec: ToolSpec, said: dict[str, str], rng: random.Random, about: s
     joined = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     values = ", ".join(said.values())
     ways = (
-        f"{about} with {joined}", f"I'd like to {about}. {joined.capitalize()}.", f"{about[:1].upper()}{about[1:]}: {joined}",
-        f"can you {about}? {joined}", f"Please {about} for {joined}.", f"{about}, {joined}", f"help me {about} ({joined})",
+        f"{about} with {joined}",
+        f"I'd like to {about}. {joined.capitalize()}.",
+        f"{about[:1].upper()}{about[1:]}: {joined}",
+        f"can you {about}? {joined}",
+        f"Please {about} for {joined}.",
+        f"{about}, {joined}",
+        f"help me {about} ({joined})",
         f"{about} for {values}" if len(said) == 1 else f"{about} using {joined}",
         f"For {joined}, {about}.",
-    )  # fmt: skip
+    )
     return rng.choice(ways)
 
 

@@ -12,7 +12,7 @@ _SAID = {
     "zh": ("没有合适的工具。", "我没有可以做这件事的工具。"),
     "es": ("No tengo ninguna herramienta para eso.",),
     "fr": ("Je n'ai pas d'outil pour cela.",),
-}  # fmt: skip
+}
 _FAILURES = ("not found", "permission denied", "the service is not available", "timed out", "invalid argument")
 _DONE = ("ok", "done", "success", '{"status": "ok"}', "saved", "created")
 _TEXTS = (

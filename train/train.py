@@ -2,8 +2,8 @@
 
     python train/train.py --data .train/tokens.npz --base .train/base-0.npz .train/base-1.npz --out OUT
 
-Weights are unpacked from the quantised blocks of the GGUF file, and positions turn neighbouring pairs, as llama.cpp does
-for this architecture: what is learned fits that file as it is. Loss is taken on the answer's tokens only, and only
+Weights are unpacked from the quantised blocks of the GGUF file, and positions turn neighbouring pairs, as llama.cpp
+does for this architecture: what is learned fits that file as it is. Loss is taken on the answer's tokens only, and only
 there logits are made. Batches hold examples of like length, padded on the right, where causal attention never looks.
 
 Knows nothing of tools or prompts: it sees tokens. Ends by itself when `--minutes` are over, with the learning rate
@@ -192,7 +192,7 @@ class Examples:
 
 
 def answer_loss(model: Llama, ids: torch.Tensor, is_answer: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean loss over the answers' tokens, and for each example whether greedy decoding would write exactly its answer."""
+    """Mean loss over the answers' tokens, and whether greedy decoding would write each answer exactly."""
     hidden = model(ids[:, :-1])
     mask = is_answer[:, 1:]
     logits = model.logits(hidden[mask])

@@ -50,17 +50,39 @@ _BEFORE = (
     "Long day today...",
 )
 _SYNONYMS = {
-    "city": ("location", "place", "town"), "location": ("city", "place", "area"), "date": ("day", "on_date"),
-    "amount": ("value", "quantity"), "query": ("search_term", "keyword", "q"), "path": ("file_path", "filename", "file"),
-    "text": ("content", "input_text", "message"), "start_date": ("from_date", "begin_date"), "end_date": ("to_date", "until"),
-    "limit": ("max_results", "count", "num_results"), "country": ("country_name", "nation"), "start": ("begin", "start_point"),
-    "end": ("finish", "end_point"), "title": ("name", "heading"), "years": ("time", "num_years", "duration_years"),
-    "annual_rate": ("interest_rate", "rate"), "principal": ("initial_amount", "investment"), "number": ("n", "num"),
-    "numbers": ("values", "list_of_numbers", "data"), "origin": ("from_city", "source", "departure"), "minutes": ("duration", "duration_minutes"),
-    "destination": ("to_city", "target", "arrival"), "weight": ("mass", "body_weight"), "people": ("guests", "party_size"),
-    "unit": ("units", "measure"), "name": ("full_name", "person"), "topic": ("subject", "theme"), "team": ("team_name",),
-    "player": ("player_name", "athlete"), "species": ("animal",), "symbol": ("ticker", "stock"), "room": ("area", "zone"),
-}  # fmt: skip
+    "city": ("location", "place", "town"),
+    "location": ("city", "place", "area"),
+    "date": ("day", "on_date"),
+    "amount": ("value", "quantity"),
+    "query": ("search_term", "keyword", "q"),
+    "path": ("file_path", "filename", "file"),
+    "text": ("content", "input_text", "message"),
+    "start_date": ("from_date", "begin_date"),
+    "end_date": ("to_date", "until"),
+    "limit": ("max_results", "count", "num_results"),
+    "country": ("country_name", "nation"),
+    "start": ("begin", "start_point"),
+    "end": ("finish", "end_point"),
+    "title": ("name", "heading"),
+    "years": ("time", "num_years", "duration_years"),
+    "annual_rate": ("interest_rate", "rate"),
+    "principal": ("initial_amount", "investment"),
+    "number": ("n", "num"),
+    "numbers": ("values", "list_of_numbers", "data"),
+    "origin": ("from_city", "source", "departure"),
+    "minutes": ("duration", "duration_minutes"),
+    "destination": ("to_city", "target", "arrival"),
+    "weight": ("mass", "body_weight"),
+    "people": ("guests", "party_size"),
+    "unit": ("units", "measure"),
+    "name": ("full_name", "person"),
+    "topic": ("subject", "theme"),
+    "team": ("team_name",),
+    "player": ("player_name", "athlete"),
+    "species": ("animal",),
+    "symbol": ("ticker", "stock"),
+    "room": ("area", "zone"),
+}
 _EXTRA: tuple[tuple[str, dict[str, Any]], ...] = (
     ("language", {"type": "string", "description": "Language of the answer, default 'en'."}),
     ("format", {"type": "string", "enum": ["json", "text", "csv"]}),
@@ -93,14 +115,13 @@ def spoken(asked: Asked, rng: random.Random) -> str:
         asked.texts = [_mistyped(text, rng) for text in asked.texts]
     if rng.random() < 0.15:
         asked.texts[-1] = asked.texts[-1].rstrip("?.!")
-    text = asked.text
+    if rng.random() < 0.1 and len(asked.texts[-1]) > 2:  # after a slot it might be taken for a part of the value
+        asked.texts[-1] = asked.texts[-1].rstrip("?.!") + rng.choice(_LAST)
     if rng.random() < 0.14:
-        text = rng.choice(_FIRST) + text
-    if rng.random() < 0.1:
-        text = text.rstrip("?.!") + rng.choice(_LAST)
+        return rng.choice(_FIRST) + asked.text
     if rng.random() < 0.08:
-        text = f"{rng.choice(_BEFORE)} {text[:1].upper()}{text[1:]}"
-    return text
+        return f"{rng.choice(_BEFORE)} {asked.text}"
+    return asked.text
 
 
 def authored(written: Written, rng: random.Random) -> tuple[Written, dict[str, str]]:
