@@ -44,7 +44,7 @@ def _fact(reader: gguf.GGUFReader, word: str) -> float:
 
 def _save(path: Path, piece: dict[str, np.ndarray]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(path, **piece)
+    np.savez(path, allow_pickle=False, **piece)
     return path
 
 

@@ -199,7 +199,7 @@ class Maker:
             written = self._rng.choice(same or self._tools)
             if written.name not in _GENERAL and not words & _words_of(written.spec):
                 offered.append(authored(written, self._rng)[0].spec)
-        return _distinct(offered) or (self._tools[0].spec,)
+        return _distinct(offered) or tuple(self._strangers(min(1, count)))
 
     def _example(
         self,

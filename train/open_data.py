@@ -97,8 +97,15 @@ def tldr_requests(folder: Path, rng: random.Random) -> Iterator[Pair]:
     """A tool of each command line: its placeholders are the arguments, its task the request."""
     for row in read(folder, "command_examples.jsonl.gz"):
         places = list(dict.fromkeys(_PLACE.findall(row["command"])))
-        names = {place: re.sub(r"\W+", "_", place.split("|")[0]).strip("_").lower()[:24] for place in places}
-        if not 1 <= len(places) <= _MAX_PLACES or len(set(names.values())) < len(places) or not all(names.values()):
+        names = {
+            place: re.sub(r"\W+", "_", place.split("|")[0]).strip("_").lower().removeprefix("path_to_")
+            for place in places
+        }
+        if (
+            not 1 <= len(places) <= _MAX_PLACES
+            or len(set(names.values())) < len(places)
+            or not all(re.fullmatch(r"[a-z]\w{1,20}", name) for name in names.values())
+        ):
             continue
         task = row["task"].split("(")[0].strip().rstrip(".:")
         verb = re.sub(r"\W+", "_", " ".join(task.lower().split()[:2])).strip("_")
@@ -168,8 +175,13 @@ def _spec(row: dict[str, Any]) -> ToolSpec | None:
 
 
 def _fits(schema: dict[str, Any], value: Any) -> bool:
-    kind = {"string": str, "integer": int, "number": (int, float), "boolean": bool}[schema["type"]]
-    return isinstance(value, kind) and (schema["type"] == "boolean") == isinstance(value, bool)
+    kinds: dict[str, tuple[type, ...]] = {
+        "string": (str,),
+        "integer": (int,),
+        "number": (int, float),
+        "boolean": (bool,),
+    }
+    return isinstance(value, kinds[schema["type"]]) and (schema["type"] == "boolean") == isinstance(value, bool)
 
 
 def _value(name: str, schema: dict[str, Any], rng: random.Random) -> tuple[str, Any] | None:
@@ -186,7 +198,9 @@ def _value(name: str, schema: dict[str, Any], rng: random.Random) -> tuple[str, 
         return drawn if re.search(r"YYYY-MM-DD\b(?!.?T)", said) else None
     if found := _EXAMPLES.search(said):
         examples = [part.strip(" '\"") for part in re.split(r",|\bor\b", found[1]) if part.strip(" '\".")]
-        examples = [example for example in examples if 1 < len(example) < 40 and "etc" not in example]
+        examples = [
+            example for example in examples if 1 < len(example) < 40 and "etc" not in example and "HH" not in example
+        ]
         if examples:
             return (chosen := rng.choice(examples)), chosen
     for key, slot in _NAME_SLOTS.items():

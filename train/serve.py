@@ -1,6 +1,6 @@
 """Serves the model with an adapter on loopback, to be measured: one line with the address, then until stdin ends.
 
-    python -m train.serve MODEL.gguf [ADAPTER.gguf]
+python -m train.serve MODEL.gguf [ADAPTER.gguf]
 """
 
 from __future__ import annotations
