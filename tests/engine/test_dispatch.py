@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from aish.errors import ToolError
 from aish.safety.redact import Redactor
+from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage
+from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, Repair, RepairKind, ResultStatus, ToolOutput
 from support.engines import Bench, Tools, bodies, call, finish, policy_gate, results, said
 
@@ -461,3 +463,40 @@ async def test_arguments_changed_to_something_that_does_not_fit_are_not_run():
     bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
     (result,) = results(await bench.run(ask=ask))
     assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])
+
+
+UNFINISHED = '{"text": "half"'
+
+
+@pytest.mark.parametrize("end", [StepEnd.FILTERED, StepEnd.UNKNOWN, StepEnd.LENGTH])
+async def test_a_call_that_lacks_its_end_runs_only_if_the_model_ended_by_its_own_will(end):
+    tools = Tools().add("t__r")
+    calls = [call("t__r", UNFINISHED, index=0), call("t__r", '{"text": "whole"}', index=1), StepFinished(end)]
+    bench = Bench(calls, [TextDelta("done")], tools=tools)
+    events = await bench.run()
+    assert [arguments for _, arguments in tools.calls if arguments["text"] == "half"] == []
+    assert results(events)[0].status is ResultStatus.BAD_ARGUMENTS
+
+
+async def test_after_a_comma_more_was_to_come():
+    tools = Tools().add("t__r")
+    bench = Bench([call("t__r", '{"text": "half",'), StepFinished(StepEnd.STOP)], [TextDelta("done")], tools=tools)
+    events = await bench.run()
+    assert tools.calls == [] and results(events)[0].status is ResultStatus.BAD_ARGUMENTS
+
+
+async def test_arguments_too_long_to_be_read_are_not_run_without_their_end(monkeypatch):
+    monkeypatch.setattr("aish.engine.assemble.MAX_ARGUMENTS_CHARS", 100)
+    tools = Tools().add("t__r")
+    pieces = [call("t__r", '{"text": "x"'), call("", f', "more": "{"y" * 200}"}}'), StepFinished(StepEnd.TOOL_CALLS)]
+    bench = Bench(pieces, [TextDelta("done")], tools=tools)
+    events = await bench.run()
+    assert tools.calls == [] and "too long" in results(events)[0].parts[0].text
+
+
+@pytest.mark.parametrize("choice", [ToolChoice("none"), ToolChoice("required", "t__other")])
+async def test_what_the_request_does_not_allow_to_be_called_is_not_run(choice):
+    tools = Tools().add("t__r").add("t__other")
+    bench = Bench([call("t__r")], [TextDelta("done")], tools=tools)
+    events = await bench.run(tool_choice=choice)
+    assert tools.calls == [] and results(events)[0].status is ResultStatus.NOT_ALLOWED

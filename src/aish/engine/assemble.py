@@ -80,6 +80,17 @@ class Assembler:
         """Whether the answer has reached a length at which it is cut."""
         return self._text_chars >= MAX_TEXT_CHARS
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the model ended by its own will: only then may a closing bracket be missing from a call."""
+        return self.end in (StepEnd.STOP, StepEnd.TOOL_CALLS)
+
+    @property
+    def cut_calls(self) -> frozenset[str]:
+        """Calls that the model was stopped in the middle of, or that we stopped reading."""
+        last = {self.calls[-1].id} if self.calls and self.end is StepEnd.LENGTH else set()
+        return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
+
     def feed(self, batch: Batch) -> list[Event]:
         events: list[Event] = []
         for chunk in batch:

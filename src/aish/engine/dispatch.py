@@ -9,7 +9,7 @@ what is running; `closing_outcome` then says how each call stood.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from aish.ports import Ask, Gate
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
+from aish.types.requests import ToolChoice
 from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, Repair, RepairKind, ResultStatus, ToolSpec
 
 # Failures of the way to a tool rather than of the tool: the user is told as well as the model.
@@ -52,6 +53,9 @@ class Left(msgspec.Struct, frozen=True):
 
 
 Item = Prepared | Rejected | Left
+
+
+_ANY = ToolChoice()
 
 
 class Dispatcher:
@@ -83,13 +87,23 @@ class Dispatcher:
         self._repeats: dict[tuple[str, bytes], int] = {}
         self._asked: set[str] = set()
         self._later: set[str] = set()
-        self._cut = ""
+        self._cut: Collection[str] = ()
+        self._whole = True
+        self._choice = ToolChoice()
         self._stop: TurnEnd | None = None  # a limit was reached
         self._left: TurnEnd | None = None  # calls are left to others
 
-    def run(self, calls: Sequence[ToolCall], *, cut: str = "") -> AsyncGenerator[list[Event], None]:
-        """`cut` is the id of a call that the model was stopped in the middle of: it is answered, never run."""
-        self._cut = cut
+    def run(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        cut: Collection[str] = (),
+        whole: bool = True,
+        choice: ToolChoice = _ANY,
+    ) -> AsyncGenerator[list[Event], None]:
+        """`cut` are the ids of calls that the model was stopped in the middle of: they are answered, never run.
+        `whole`: it ended by its own will. `choice` is what the request allowed it to call."""
+        self._cut, self._whole, self._choice = cut, whole, choice
         return self._pump.events(self._serve(calls))
 
     @property
@@ -115,18 +129,23 @@ class Dispatcher:
     def _prepare(self, call: ToolCall) -> Item:
         if self._offer.is_clients(call.name):
             return Left(call)
-        if call.id == self._cut:
-            text = "the call was cut off at the token limit. Make it again, shorter."
+        if call.id in self._cut or not (self._whole or call.arguments.strip()):
+            text = "the call was cut off at the token limit, or is too long. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
         spec = self._offer.find(call.name) or (self._offer.find_meant(call.name) if self._repair else None)
         if spec is None:
             return self._reject(call, self._no_such_tool(call.name))
+        if self._choice.mode == "none" or self._choice.named not in ("", spec.name):
+            wanted = f"only {self._choice.named} may be called" if self._choice.named else "no tool may be called"
+            return self._reject(call, aish_says(ResultStatus.NOT_ALLOWED, f"{wanted} in answer to this request."))
         return self._with_arguments(call, spec)
 
     def _with_arguments(self, call: ToolCall, spec: ToolSpec) -> Item:
         """Read and mended. What cannot be is told to the model item by item, so that it can do better."""
         try:
-            mended = mend(call.arguments, spec, repair=self._repair)
+            # After a comma more was to come.
+            whole = self._whole and not call.arguments.rstrip().endswith((",", ":"))
+            mended = mend(call.arguments, spec, whole=whole, repair=self._repair)
         except BadArguments as exc:
             text = f"{exc}. Send one JSON object and try again."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))

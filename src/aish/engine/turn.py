@@ -135,7 +135,7 @@ class Turn:
         self._owed += [self._emit(Status(note)) for note in self._notes]
         if decided := [call for call in open_calls(self._newest()) if call.id in self._asked.answers]:
             yield self._take_owed()
-            async with aclosing(self._dispatch(decided)) as batches:
+            async with aclosing(self._dispatched(self._dispatcher.run(decided))) as batches:
                 async for events in batches:
                     yield events
         while self.end is None:
@@ -183,10 +183,15 @@ class Turn:
                 self._owed.append(self._emit(Status("the model gave an empty answer")))
             return
         yield self._take_owed()
-        cut = assembler.calls[-1] if assembler.end is StepEnd.LENGTH else None
-        async with aclosing(self._dispatch(assembler.calls, cut=cut)) as batches:
+        run = self._dispatcher.run(
+            assembler.calls, cut=assembler.cut_calls, whole=assembler.is_whole, choice=self._asking.choice
+        )
+        async with aclosing(self._dispatched(run)) as batches:
             async for events in batches:
                 yield events
+        cut = assembler.calls[-1] if assembler.end is StepEnd.LENGTH else None
+        if cut is not None and self._offer.is_clients(cut.name):
+            self.end = TurnEnd.LENGTH  # the asker has seen half of a call: nothing can be made of it
 
     async def _book(self, assembler: Assembler) -> None:
         spent = await self._asking.book(assembler.usage, said_anything=assembler.said_anything)
@@ -202,17 +207,13 @@ class Turn:
         before = self._past[-1].messages if self._past else ()
         return (*before, *self._transcript.messages())
 
-    async def _dispatch(
-        self, calls: Sequence[ToolCall], *, cut: ToolCall | None = None
-    ) -> AsyncGenerator[list[Event], None]:
-        async with aclosing(self._dispatcher.run(calls, cut=cut.id if cut else "")) as batches:
+    async def _dispatched(self, run: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
+        async with aclosing(run) as batches:
             async for events in batches:
                 for event in events:
                     self._transcript.apply(event)
                 yield events
         self.end = self._dispatcher.end
-        if cut is not None and self._offer.is_clients(cut.name):
-            self.end = TurnEnd.LENGTH  # the asker has seen half of a call: nothing can be made of it
 
     def _last_words(self) -> list[Event]:
         end = self.end or TurnEnd.FAILED
@@ -233,7 +234,7 @@ class Turn:
 
     def _saying(self) -> str:
         said = _SAYINGS.get(self.end or TurnEnd.FAILED, "").format(limits=self._meter.limits)
-        return self._asking.refusal if self.end is TurnEnd.COST and self._asking.refusal else said
+        return self._asking.refusal or said
 
     def _emit(self, body: Body, call: str = "") -> Event:
         event = self._scribe.event(body, call)
