@@ -17,7 +17,7 @@ from aish.engine.compose import Composed, Composer
 from aish.engine.context import SystemParts
 from aish.engine.conversation import Conversation
 from aish.engine.cost import Admitted, Ledger
-from aish.engine.loops import LOOK_CHARS, LOOP_CHARS, goes_round
+from aish.engine.loops import LONG_LOOP_CHARS, LOOK_CHARS, LOOP_CHARS, goes_round
 from aish.engine.meter import Meter
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
@@ -36,10 +36,11 @@ from aish.types.tools import ToolSpec
 from aish.types.usage import Usage
 
 _UNSAID = Sampling()
+_MOST_COUNTERS = 200
 
 
 class Counters:
-    """One for each model that is asked."""
+    """One for each model that is asked; a server's clients may name any."""
 
     def __init__(self) -> None:
         self._counters: dict[str, TokenCounter] = {}
@@ -47,6 +48,8 @@ class Counters:
     def of(self, route: Route) -> TokenCounter:
         counter = self._counters.get(route.name)
         if counter is None:
+            if len(self._counters) >= _MOST_COUNTERS:
+                self._counters.clear()
             counter = self._counters[route.name] = TokenCounter(route.provider, route.info.id)
         return counter
 
@@ -110,7 +113,7 @@ class Asking:
                         yield events
                     if assembler.text_chars >= look_at:
                         look_at = assembler.text_chars + LOOK_CHARS
-                        if assembler.is_full or goes_round(self._transcript.newest_text(LOOP_CHARS)):
+                        if assembler.is_full or self._goes_round():
                             assembler.end = StepEnd.LENGTH
                             break
             if events := assembler.finish():
@@ -127,6 +130,14 @@ class Asking:
                 async for events in recovered:
                     yield events
 
+    def _goes_round(self) -> bool:
+        """A weak model falls into it often, and is stopped sooner."""
+        chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
+        if not goes_round(self._transcript.newest_text(chars), chars):
+            return False
+        self.refusal = "the answer was cut: it said the same over and over"
+        return True
+
     async def book(self, reported: Usage | None, *, said_anything: bool) -> Event | None:
         """Settles the call that was made. The event to tell of it, None if it cost nothing."""
         call, self._call = self._call, None
@@ -135,13 +146,24 @@ class Asking:
         if reported is None and not said_anything:
             await self._means.ledger.drop(call)
             return None
-        usage = self._means.ledger.priced(call, reported or self._guess())
+        if reported is None or (said_anything and not reported.total_tokens):
+            cost = reported.cost if reported else None
+            usage = msgspec.structs.replace(self._guess(call), cost=cost)
+        else:
+            usage = reported
+        usage = self._means.ledger.priced(call, usage)
         await self._means.ledger.settle(call, usage)
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
         self._meter.spend(usage)
         told = UsageReported(self.route.name, usage, self._asked.category, call.estimate, self._left_out)
         return self._emit(told)
+
+    @property
+    def choice(self) -> ToolChoice:
+        """A demand to call is met by the first step; made again, the turn would never end."""
+        asked = self._asked.tool_choice
+        return asked if self._meter.steps == 1 or asked.mode == "none" else ToolChoice()
 
     async def warnings(self) -> list[Event]:
         said = await self._means.ledger.warning(self._scribe.session)
@@ -199,7 +221,7 @@ class Asking:
         request = self._request(composed.messages)
         ledger = self._means.ledger
         self._call = await ledger.admit(
-            session=self._scribe.session,
+            session=self._asked.charged_to or self._scribe.session,
             model=self.route.name,
             category=self._asked.category,
             prompt_tokens=composed.tokens,
@@ -218,8 +240,7 @@ class Asking:
             model=self.route.info.id,
             messages=messages,
             tools=self._tools,
-            # A demand to call is met by the first step; made again, the turn would never end.
-            tool_choice=asked.tool_choice if self._meter.steps == 1 else ToolChoice(),
+            tool_choice=self.choice,
             parallel_calls=asked.parallel_calls,
             tool_mode=asked.tool_mode or self.route.tool_mode,
             repair=asked.repair,
@@ -270,10 +291,11 @@ class Asking:
         sent = self._sent.messages if self._sent else ()
         return any(isinstance(message, ToolMessage) for message in sent)
 
-    def _guess(self) -> Usage:
+    def _guess(self, call: Admitted) -> Usage:
         """Where the backend says nothing of what it used."""
         sent: Sequence[Message] = self._sent.messages if self._sent else ()
-        prompt = sum(most_tokens(message) for message in sent) // BYTES_PER_TOKEN
+        size = sum(most_tokens(message) for message in sent) + len(msgspec.json.encode(self._tools))
+        prompt = call.estimate or size // BYTES_PER_TOKEN
         said = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
         return Usage(prompt, said, estimated=True)
 

@@ -49,6 +49,8 @@ class Prices:
 
     def find(self, name: str) -> Price | None:
         if name not in self._found:
+            if len(self._found) >= _MAX_WARNED:
+                self._found.clear()
             self._found[name] = self._look_up(name)
         return self._found[name]
 

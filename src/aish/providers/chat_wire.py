@@ -32,6 +32,10 @@ from aish.types.usage import Usage
 
 Json = dict[str, Any]
 
+# Beyond these a report is a mistake.
+_MOST_DOLLARS = 10_000
+_MOST_TOKENS = 1_000_000_000
+
 
 class Dialect(msgspec.Struct, frozen=True):
     """What a backend takes. Each starts out able; a refusal that names a field teaches us to leave it out."""
@@ -239,14 +243,20 @@ def read_chunk(wire: WireChunk) -> Iterator[Chunk]:
 def read_usage(usage: Any) -> Usage:
     if not isinstance(usage, dict):
         return Usage()
-    cost = usage.get("cost")
     return Usage(
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
         cached_tokens=_count(usage.get("prompt_tokens_details"), "cached_tokens"),
         reasoning_tokens=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
-        cost=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        cost=_dollars(usage.get("cost")),
     )
+
+
+def _dollars(cost: Any) -> float | None:
+    """What nobody can have paid for one call is no price."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= _MOST_DOLLARS:
+        return None
+    return float(cost)
 
 
 def _numbered(message: _Delta) -> _Delta:
@@ -300,4 +310,4 @@ def _argument_text(arguments: Any) -> str:
 
 def _count(usage: Any, key: str) -> int:
     value = usage.get(key) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0

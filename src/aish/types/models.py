@@ -38,6 +38,11 @@ class ModelInfo(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"{self.provider}:{self.id}"
 
+    @property
+    def is_weak(self) -> bool:
+        """Known to have less than a billion parameters: such models call tools for everything and repeat themselves."""
+        return self.parameters is not None and self.parameters < 1_000_000_000
+
 
 class Preset(msgspec.Struct, frozen=True):
     """A name for a model with options. What is None or empty leaves the model's own."""

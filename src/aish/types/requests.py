@@ -50,8 +50,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     leaves the model's own; `repair` False takes calls as they are written. `ask_about` are globs of ours that are asked
     about even where the gate would not. `answers` are decisions on calls that an earlier turn left open, by call id.
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
-    with, and they are not run again.
-    `background`: what is known of the user and the project goes along.
+    with, and they are not run again. `charged_to` is the session that pays, if not its own. `background`: what is known
+    of the user and the project goes along.
     """
 
     input: tuple[Message, ...]
@@ -72,6 +72,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     answers: dict[str, Answer] = {}
     retry_key: str = ""
     category: Category = Category.MAIN
+    charged_to: str = ""
     background: bool = False
     sampling: Sampling = Sampling()
     limits: Limits = Limits()

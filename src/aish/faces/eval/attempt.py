@@ -43,7 +43,7 @@ MAX_RETRIES = 2
 _MAX_KEPT_CHARS = 4000
 _MAX_KEPT_CALLS = 16
 _MENDABLE = (ResultStatus.BAD_ARGUMENTS, ResultStatus.SCHEMA, ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED)
-_BROKEN_ENDS = (TurnEnd.FAILED, TurnEnd.WALL_TIME, TurnEnd.CANCELLED)
+_BROKEN_ENDS = (TurnEnd.FAILED, TurnEnd.WALL_TIME, TurnEnd.CANCELLED, TurnEnd.COST)
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):

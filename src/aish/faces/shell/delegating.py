@@ -45,6 +45,7 @@ async def delegate_to(shell: Shell, name: str, text: str) -> bool:
         tools=(),
         background=False,
         category=Category.DELEGATE,
+        charged_to=shell.request.session,
     )
     shell.output.note(f"→ {route.name}")
     heard = Heard()

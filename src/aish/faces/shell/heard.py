@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.types.events import Event, StepStarted, TextDelta, TurnEnd, TurnFinished, TurnStarted, UsageReported
+from aish.types.events import Event, Failed, StepStarted, TextDelta, TurnEnd, TurnFinished, TurnStarted, UsageReported
 from aish.types.usage import Usage
 
 
@@ -15,6 +15,7 @@ class Heard:
         self.usage = Usage()
         self.context_tokens = 0
         self.failed = False
+        self.trouble = ""  # why there is no answer
         self._said: list[str] = []
 
     @property
@@ -30,9 +31,12 @@ class Heard:
                     self._said.append("\n" if self._said else "")
                 case TurnStarted(model=model):
                     self.session, self.model = event.session, model
+                case Failed(message=message):
+                    self.trouble = message
                 case UsageReported(usage=usage):
                     self.context_tokens = usage.total_tokens
-                case TurnFinished(reason, usage):
+                case TurnFinished(reason, usage, detail):
+                    self.trouble = self.trouble or detail
                     self.usage = usage
                     self.failed = reason in (TurnEnd.FAILED, TurnEnd.COST) and not self.said.strip()
                 case _:

@@ -61,7 +61,7 @@ async def cost(shell: Shell, rest: str) -> None:
         f"this session: {spent.calls} calls, {spent.prompt_tokens} tokens in, {spent.completion_tokens} out"
         f"{estimate_note(spent)}; {money(spent)}"
     )
-    await _caps(shell, spent.cost)
+    await _caps(shell)
 
 
 async def _rows(shell: Shell) -> list[SpentRow]:
@@ -71,9 +71,12 @@ async def _rows(shell: Shell) -> list[SpentRow]:
     return list(await shell.runtime.store.list_spent(since_ms=shell.cost_since_ms, session=session))
 
 
-async def _caps(shell: Shell, spent: float) -> None:
+async def _caps(shell: Shell) -> None:
+    """What was spent before a reset counts, too."""
     caps = shell.engine.ledger.caps
     if caps.session is not None:
+        session = shell.request.session
+        spent = (await shell.runtime.store.spent(session=session)).cost if session else 0.0
         shell.output.note(f"cap for a session: {dollars(caps.session)}, {dollars(max(0.0, caps.session - spent))} left")
     if caps.day is not None:
         today = await shell.runtime.store.spent(since_ms=day_start_ms(time.time_ns() // 1_000_000))

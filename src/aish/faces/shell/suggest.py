@@ -75,7 +75,7 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
             heard.see(events)
     line = bare_command(heard.said)
     if not line:
-        output.note("aish: the model suggested nothing")
+        output.note(f"aish: {heard.trouble or 'the model suggested nothing'}")
         return PROVIDER_FAILED
     output.line(visible(line))
     return 0
