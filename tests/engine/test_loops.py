@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
-from aish.engine.loops import LOOP_CHARS, goes_round
+from aish.engine.loops import LONG_LOOP_CHARS, LOOP_CHARS, goes_round
+from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import TextDelta, TurnEnd
+from aish.types.models import ModelInfo
 from support.engines import Bench, bodies, finish
 
 
@@ -24,9 +26,22 @@ def test_what_differs_now_and_then_does_not():
 
 
 async def test_an_answer_that_goes_round_ends_and_what_was_said_is_kept():
+    class Weak(ScriptedProvider):
+        async def describe(self, model: str) -> ModelInfo:
+            return ModelInfo(self.name, model, 8192, parameters=135_000_000)
+
     endless = [TextDelta("and so on, ")] * 100_000
-    bench = Bench([*endless, StepFinished(StepEnd.STOP)])
-    events = await bench.run("go")
-    said = sum(len(delta.text) for delta in bodies(events, TextDelta))
-    assert LOOP_CHARS <= said <= LOOP_CHARS + 2000
-    assert finish(events).reason is TurnEnd.LENGTH
+    weak = Weak("scripted", {"model": lambda request: [*endless, StepFinished(StepEnd.STOP)]})
+    for provider, most in ((weak, LOOP_CHARS), (None, LONG_LOOP_CHARS)):
+        bench = Bench([*endless, StepFinished(StepEnd.STOP)], provider=provider)
+        events = await bench.run("go")
+        said = sum(len(delta.text) for delta in bodies(events, TextDelta))
+        assert most <= said <= most + 2000
+        assert finish(events).reason is TurnEnd.LENGTH and "over and over" in finish(events).detail
+
+
+async def test_a_model_that_is_not_weak_may_write_pages_of_the_same_row():
+    bench = Bench([TextDelta("0,0,0,0\n")] * 2000 + [StepFinished(StepEnd.STOP)])
+    events = await bench.run("two thousand rows, please")
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert sum(len(delta.text) for delta in bodies(events, TextDelta)) == 16_000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from aish.engine import tokens
 from aish.engine.tokens import TokenCounter, byte_length
 from aish.providers.scripted import ScriptedProvider, from_steps
@@ -129,3 +131,33 @@ async def test_an_image_counts_as_something():
     message = UserMessage((ImagePart(data="aGk="),))
     await counter.prepare([message])
     assert counter.size(message) >= tokens.IMAGE_TOKENS
+
+
+class Absurd(Counted):
+    """Counts one token for everything, or far too many."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        return self.count
+
+
+@pytest.mark.parametrize("count", [0, 1, 10**9])
+async def test_a_count_that_cannot_be_is_no_count(count):
+    counter = TokenCounter(Absurd(count), "model")
+    message = user("word " * 2000)
+    await counter.prepare([message])
+    assert 2000 <= counter.size(message) <= 3000
+
+
+async def test_a_tokenizer_that_was_too_slow_is_left_alone_for_a_while(monkeypatch):
+    monkeypatch.setattr(tokens, "DEADLINE_S", 0.05)
+    provider = Silent(hangs=True)
+    counter = TokenCounter(provider, "model")
+    await counter.prepare([user("one")])
+    provider.count_tokens = None  # type: ignore[assignment, method-assign]
+    async with asyncio.timeout(5):
+        await counter.prepare([user("two")])
+        assert await counter.tools(TOOLS) > 0

@@ -6,14 +6,16 @@ from __future__ import annotations
 LOOK_CHARS = 1000
 # So much of nothing but the same words is no answer any more; long rules and tables of zeros stay well below.
 LOOP_CHARS = 3000
+# From a model that can be trusted: pages of the same row may be what was asked for.
+LONG_LOOP_CHARS = 60_000
 _LONGEST_PERIOD = 300
 _MARK = 60
 
 
-def goes_round(text: str) -> bool:
-    """Whether the end of it is one short piece, repeated to the letter."""
-    tail = text[-LOOP_CHARS:]
-    if len(tail) < LOOP_CHARS:
+def goes_round(text: str, chars: int = LOOP_CHARS) -> bool:
+    """Whether the end of it, so much of it, is one short piece, repeated to the letter."""
+    tail = text[-chars:]
+    if len(tail) < chars:
         return False
     before = tail.rfind(tail[-_MARK:], 0, len(tail) - 1)
     period = len(tail) - _MARK - before

@@ -29,6 +29,9 @@ _MAX_KEPT = 50_000
 _ODDEST = 4.0
 # One report that is off may be the backend's cache or its mistake; a second is our count.
 _OFF = 1.1
+_MOST_BYTES_A_TOKEN = 128  # runs of blanks are the longest tokens there are
+# After counting has taken too long, guesses have to do for a while.
+_REST_S = 60.0
 
 Key = tuple[int, int]
 
@@ -55,6 +58,7 @@ class TokenCounter:
         self._frame: Frame | None = None
         self._scale = 1.0
         self._off_before = False
+        self._resting_until_s = 0.0
         self.counted_by: Literal["backend", "guess"] = "guess"
 
     async def prepare(self, messages: Iterable[Message]) -> None:
@@ -62,7 +66,8 @@ class TokenCounter:
         missing = {
             key: text for m in messages for text in texts_of(m) if text and (key := _key(text)) not in self._texts
         }
-        if not missing and self._frame is not None:
+        now_s = asyncio.get_running_loop().time()
+        if (not missing and self._frame is not None) or now_s < self._resting_until_s:
             return
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -71,6 +76,7 @@ class TokenCounter:
                 await self._count_all(missing)
         except TimeoutError:
             self._frame = self._frame or Frame()
+            self._resting_until_s = now_s + _REST_S
 
     def size(self, message: Message) -> float:
         """Of one message as it stands in a conversation."""
@@ -94,6 +100,8 @@ class TokenCounter:
             return 0
         encoded = msgspec.json.encode(tools)
         key = hash(encoded)
+        if key not in self._tools and asyncio.get_running_loop().time() < self._resting_until_s:
+            return self._guess(len(encoded))
         if key not in self._tools:
             counted = await self._count_tools(tuple(tools))
             if counted is None:
@@ -145,8 +153,8 @@ class TokenCounter:
 
     async def _count(self, key: Key, text: str) -> bool:
         tokens = await self._provider.count_tokens(self._model, text)
-        if tokens is None:
-            return False
+        if tokens is None or not byte_length(text) / _MOST_BYTES_A_TOKEN - 2 <= tokens <= 4 * byte_length(text) + 8:
+            return False  # nobody counts like that
         if len(self._texts) >= _MAX_KEPT:
             self._texts.clear()
         self._texts[key] = tokens

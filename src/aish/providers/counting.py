@@ -18,7 +18,8 @@ from aish.providers.endpoint import Backend
 from aish.types.requests import StepRequest
 from aish.wire.http import Timeouts
 
-_TIMEOUTS = Timeouts(connect_s=1, first_byte_s=2, idle_s=2, total_s=2)
+# Below what the engine waits for all counting together, so that it is known here who was slow.
+_TIMEOUTS = Timeouts(connect_s=1, first_byte_s=1.5, idle_s=1.5, total_s=1.5)
 # A backend that hangs while it loads a model counts well a minute later.
 _REST_S = 60.0
 _NEVER = float("inf")
@@ -63,6 +64,9 @@ class Counting:
         except (ProviderUnavailable, ProviderTimeout):
             self._resting[url] = now_s + _REST_S
             return None
+        except asyncio.CancelledError:
+            self._resting[url] = now_s + _REST_S  # whoever counts would not wait any longer
+            raise
         except ProviderError:
             answer = None
         if read(answer) is None:

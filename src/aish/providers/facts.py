@@ -52,7 +52,7 @@ def token_count(answer: Any) -> int | None:
         if (count := _positive(answer.get(key))) is not None:
             return count
     tokens = answer.get("tokens")
-    return len(tokens) if isinstance(tokens, list) else None
+    return len(tokens) or None if isinstance(tokens, list) else None
 
 
 def embeddings(provider: str, vectors: Any, *, count: int) -> Sequence[Sequence[float]]:

@@ -13,8 +13,6 @@ from aish.types.messages import Message, UserMessage
 from aish.types.models import ModelInfo
 from aish.types.tools import ToolSpec
 
-# Below this, models were seen to call tools for everything; SmolLM2-135M is the one we ship.
-WEAK_PARAMETERS = 1_000_000_000
 _WORD = re.compile(r"[^\W\d_]{2,}|\d")
 # Said in every second question, and of every second tool.
 _COMMON_WORDS = """
@@ -27,7 +25,7 @@ _ENDINGS = ("ing", "ies", "es", "ed", "s")
 
 
 def is_weak(info: ModelInfo | None) -> bool:
-    return info is not None and info.parameters is not None and info.parameters < WEAK_PARAMETERS
+    return info is not None and info.is_weak
 
 
 def relevant(tools: Sequence[ToolSpec], messages: Sequence[Message]) -> tuple[ToolSpec, ...]:
