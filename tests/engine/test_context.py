@@ -265,3 +265,13 @@ async def test_a_view_says_what_would_be_sent_part_by_part():
     assert view.turns + view.left_out == 12
     await bench.run("q12 " + "word " * 19, session=session, system="be brief")
     assert view.tokens == pytest.approx(words(requests(bench)[-1]), abs=2)
+
+
+async def test_a_summary_that_heeds_no_limit_does_not_fill_the_window():
+    rules = ContextRules(answer_room=100, summarize=True, summary_model="cheap:model", summary_tokens=10)
+    cheap = Small(window=4000, answer="far too long " * 5000, name="cheap")
+    bench = Bench(provider=Small(window=400), others=[cheap], settings={"rules": rules})
+    session = await talk(bench, 20)
+    events = await bench.run("q20 short", session=session)
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert all(words(request) <= 300 for request in requests(bench))

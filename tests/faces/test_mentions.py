@@ -83,3 +83,13 @@ async def test_a_hundred_mentions_are_too_many(folder):
         (folder / f"f{number}").write_text("x")
     with pytest.raises(UsageError, match="30 mentions"):
         await asked(" ".join(f"@f{number}" for number in range(30)), folder)
+
+
+async def test_a_folder_above_is_that_folder(folder):
+    message = await asked("see @../.. now", folder / "src")
+    assert "[@../..]" in message.text
+
+
+async def test_a_name_too_long_for_any_file_is_one_that_is_not_there(folder):
+    with pytest.raises(UsageError, match="names no file"):
+        await asked("@" + "x" * 5000, folder)

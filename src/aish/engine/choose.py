@@ -9,7 +9,7 @@ import msgspec
 
 from aish.engine.classify import Classified, classify
 from aish.engine.route import Route, Router
-from aish.errors import AishError, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
+from aish.errors import AishError, ModelNotFound, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.types.messages import Message, UserMessage
 from aish.types.requests import TurnRequest
 
@@ -58,6 +58,10 @@ class Chooser:
                 notes = (f"{name}: {explained.classified.kind}, {'; '.join(explained.classified.reasons)}",)
         try:
             return Chosen(await self._router.resolve(name), notes)
+        except ModelNotFound as exc:
+            if not notes:
+                raise
+            raise ModelNotFound(f"{exc.message}, where [routing] sends this kind of question", hint=exc.hint) from exc
         except ProviderError as exc:
             return await self._after(exc, notes)
 

@@ -28,6 +28,7 @@ _DEADLINE_S = 60.0
 _RESULT_CHARS = 400
 # For a model whose window is not known.
 _DEFAULT_WINDOW = 4096
+_CHARS_PER_TOKEN = 2
 
 _SYSTEM = (
     "You keep the notes of a conversation between a user and an assistant. Write what the assistant needs to go on: "
@@ -62,6 +63,11 @@ class Summaries:
         document = await self._store.find(KIND, session) if session else None
         return msgspec.json.decode(document.body, type=Summary) if document else Summary()
 
+    def _bounded(self, text: str) -> str:
+        """A model may not heed its limit; the window has to, at every turn from now on."""
+        most = self._rules.summary_tokens * BYTES_PER_TOKEN * 2
+        return text if len(text) <= most else f"{text[:most]} […]"
+
     async def fold(self, session: str, summary: Summary, turns: Sequence[PastTurn], active: Route) -> Summary:
         """With these turns in it. Raises what asking a model raises."""
         named = self._rules.summary_model
@@ -70,7 +76,7 @@ class Summaries:
         if byte_length(text) > self._rules.summary_tokens * BYTES_PER_TOKEN * 3 // 2:
             shorter = f"Make these notes shorter, at most {self._rules.summary_tokens} tokens:\n\n{text}"
             text = await self._ask(route, session, shorter, turns_room(route))
-        folded = Summary(turns[-1].number, text or summary.text)
+        folded = Summary(turns[-1].number, self._bounded(text or summary.text))
         await self._store.put(Document(KIND, session, msgspec.json.encode(folded)))
         return folded
 
@@ -89,8 +95,9 @@ class Summaries:
 
 
 def turns_room(route: Route) -> int:
-    """In characters; half of the window, at two characters a token, is safe for any script but the rarest."""
-    return (route.info.context_size or _DEFAULT_WINDOW) // 2 * 2
+    """In characters: half of the window, at two characters a token, which few scripts exceed."""
+    half_window = (route.info.context_size or _DEFAULT_WINDOW) // 2
+    return half_window * _CHARS_PER_TOKEN
 
 
 def _task(before: str, turns: Sequence[PastTurn]) -> str:

@@ -15,6 +15,8 @@ from aish.types.ids import new_id
 # A fact is a sentence or two; a page belongs in a file.
 MAX_CHARS = 2000
 MAX_TAGS = 20
+MAX_TAG_CHARS = 100
+_LATEST_MS = 1 << 53
 # So many are read for one export, and written at a time by one import.
 MAX_FACTS = 1_000_000
 _BATCH = 1000
@@ -62,7 +64,7 @@ class FactsBook:
         facts = [self._read(number, line, source) for number, line in enumerate(lines, 1) if line.strip()]
         for start in range(0, len(facts), _BATCH):
             await self._store.put_facts(facts[start : start + _BATCH])
-        return len(facts)
+        return len({fact.id for fact in facts})
 
     async def dump(self) -> Sequence[bytes]:
         facts = await self._store.list_facts(limit=MAX_FACTS)
@@ -76,6 +78,7 @@ class FactsBook:
             defaults = {"id": new_id("fact"), "created_ms": self._now_ms, "updated_ms": self._now_ms, "source": source}
             fact = msgspec.convert({**defaults, **given}, Fact)
             _checked(fact.text)
+            _check_rest(fact)
         except (msgspec.MsgspecError, TypeError, UsageError, RecursionError) as exc:
             reason = exc.message if isinstance(exc, AishError) else str(exc)
             raise UsageError(
@@ -88,6 +91,15 @@ class FactsBook:
 def short_id(fact: Fact) -> str:
     """Enough to tell it from the others of a person."""
     return fact.id[-6:]
+
+
+def _check_rest(fact: Fact) -> None:
+    if not (0 <= fact.created_ms < _LATEST_MS and 0 <= fact.updated_ms < _LATEST_MS):
+        raise UsageError("its time is out of range")
+    if len(fact.tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in fact.tags):
+        raise UsageError(f"at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
+    if not fact.id or len(fact.id) > MAX_TAG_CHARS:
+        raise UsageError("its id is empty or too long")
 
 
 def _checked(text: str) -> str:

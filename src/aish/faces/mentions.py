@@ -60,7 +60,9 @@ def _mentioned(text: str, places: Places) -> list[str]:
     for match in _MENTION.finditer(text):
         if any(start <= match.start() < end for start, end in code):
             continue
-        name = match[1].rstrip(_PUNCTUATION) or match[1]
+        name = match[1]
+        if not _exists(_file(name, places.cwd)):
+            name = name.rstrip(_PUNCTUATION) or name
         if not _is_decorator(text, match.start(), name, places):
             found[name] = None
     return list(found)
@@ -68,7 +70,7 @@ def _mentioned(text: str, places: Places) -> list[str]:
 
 def _is_decorator(text: str, at: int, name: str, places: Places) -> bool:
     starts_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
-    return starts_line and "\n" in text and "/" not in name and not _file(name, places.cwd).exists()
+    return starts_line and "\n" in text and "/" not in name and not _exists(_file(name, places.cwd))
 
 
 async def _part(mention: str, places: Places) -> Sequence[Part]:
@@ -77,7 +79,7 @@ async def _part(mention: str, places: Places) -> Sequence[Part]:
         return await _resource(mention, places.servers[alias], uri)
     lines = _LINES.match(mention)
     path = _file(mention, places.cwd)
-    if await asyncio.to_thread(path.exists):
+    if await asyncio.to_thread(_exists, path):
         return await asyncio.to_thread(_whole, mention, path)
     if lines is not None and await asyncio.to_thread(_file(lines[1], places.cwd).is_file):
         first, last = int(lines[2]), int(lines[3] or lines[2])
@@ -92,6 +94,13 @@ def _file(name: str, cwd: Path) -> Path:
         return cwd / Path(name).expanduser()
     except RuntimeError:  # a home nobody has
         return cwd / name
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name, or a folder that may not be looked into
+        return False
 
 
 def _missing(mention: str) -> UsageError:

@@ -10,6 +10,7 @@ from aish.config.schema import Config
 from aish.engine.session import Background
 from aish.engine.tokens import BYTES_PER_TOKEN, byte_length
 from aish.faces.file_tree import tree_lines
+from aish.faces.terminal import visible
 from aish.ports import Store
 from aish.types.facts import Fact
 from aish.types.messages import UserMessage
@@ -39,7 +40,7 @@ async def _memory(request: TurnRequest, store: Store, max_tokens: int) -> str:
 def _within(facts: Iterable[Fact], left: int) -> list[str]:
     lines: list[str] = []
     for fact in facts:
-        line = f"- {' '.join(fact.text.split())}"
+        line = f"- {' '.join(visible(fact.text).split())}"
         left -= byte_length(line) + 1
         if left < 0:
             break

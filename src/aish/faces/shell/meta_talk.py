@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from aish.errors import UsageError
 from aish.faces.file_tree import tree_lines
 from aish.faces.shell.state import Shell
 from aish.faces.shell.verdicts import verdict_lines
@@ -78,6 +79,8 @@ async def diff(shell: Shell, rest: str) -> None:
 
 async def tree(shell: Shell, rest: str) -> None:
     root = Path(shell.cwd) / (rest or ".")
+    if not root.is_dir():
+        raise UsageError(f"{root} is no folder")
     lines = await asyncio.to_thread(tree_lines, root, _MOST_FILES)
     shell.attached.add(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, "\n".join(lines)))
     shell.output.note(f"{len(lines)} entries go along with your next question")
