@@ -33,7 +33,7 @@ from aish.engine.scribe import Scribe
 from aish.engine.summary import Summaries
 from aish.engine.transcript import Transcript
 from aish.engine.turn import Turn
-from aish.errors import AishError, SessionBusy
+from aish.errors import AishError, SessionBusy, UsageError
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
 from aish.types.context import ContextRules, ContextView
@@ -42,7 +42,7 @@ from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
 from aish.types.records import TurnRecord
-from aish.types.requests import TurnRequest
+from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import ToolSpec
 
 _NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
@@ -253,6 +253,7 @@ class Engine:
         meter = Meter(request.limits, self._clock)
         ask = answering(request.answers, ask)
         offer = self._offer_for(request, interactive=ask is not None)
+        _check_choice(request.tool_choice, offer)
         system = await self._system_parts(request, chosen.route, conversation)
 
         def asking(transcript: Transcript) -> Asking:
@@ -360,6 +361,20 @@ async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[E
     async for events in batches:
         for event in events:
             yield event
+
+
+def _check_choice(choice: ToolChoice, offer: Offer) -> None:
+    if choice.mode != "required":
+        return
+    names = [spec.name for spec in offer.specs]
+    if not names:
+        raise UsageError(
+            "tool_choice demands a call, and no tool is offered", hint="offer one, or leave the choice out"
+        )
+    if choice.named and choice.named not in names and offer.canonical(choice.named) not in names:
+        raise UsageError(
+            f"tool_choice names {choice.named}, which is not offered", hint=f"there are {', '.join(names[:8])}"
+        )
 
 
 async def _surely(work: Coroutine[Any, Any, None]) -> None:

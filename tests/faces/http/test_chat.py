@@ -391,3 +391,12 @@ async def test_only_the_allowed_tools_may_be_called():
         assert wrong.status == 400 and "tool_choice.tools" in wrong.json["error"]["message"]
     assert [spec.name for spec in bench.scripted.requests[0].tools] == ["a__c"]
     assert bench.tools.calls == []
+
+
+async def test_a_choice_that_nothing_offered_can_meet_is_a_400():
+    async with face(Bench([TextDelta("never")], tools=Tools().add("a__b"))) as http:
+        named = {"type": "function", "function": {"name": "a__z"}}
+        wrong = await http.chat(tools=[function("a__b")], tool_choice=named)
+        assert wrong.status == 400 and "a__z, which is not offered" in wrong.json["error"]["message"]
+        nothing = await http.chat(tool_choice="required")
+        assert nothing.status == 400 and "no tool is offered" in nothing.json["error"]["message"]
