@@ -88,12 +88,21 @@ REFUSED = {
     "nothing of ours": "Rome, please",
     "unknown word": '{"city": New York}',
     "backslashes that may be escapes": '{"city": "C:\\data\\new"}',
+    "a word without quotes before a comment": '{"city": rm # all\n}',
+    "a word without quotes before another comment": '{"city": rm /* all */}',
+    "an argument after the object": '{"city": "Rome"} dry_run=true',
+    "an argument after the object, with a colon": '{"city": "Rome"} dry_run: true',
+    "an option after the object": '{"city": "Rome"} --dry-run',
     "bracket lost somewhere": '{"city": "Rome", "where": {"lat": 1, "city": "x"}',
 }
 
 UNFIT = {
     "text for a number": '{"city": "Rome", "days": "three"}',
     "part of a number": '{"city": "Rome", "days": 2.5}',
+    "thousands or decimals": '{"city": "Rome", "days": "1.000"}',
+    "thousands or decimals of a share": '{"city": "Rome", "share": "12.500"}',
+    "another notation for text": '{"city": 0x10}',
+    "a sign for text": '{"city": +4930123}',
     "several in words": '{"city": "Rome", "guests": "Ann, Bob"}',
     "null for required": '{"city": null}',
     "no such choice": '{"city": "Rome", "unit": "kelvin"}',
@@ -159,6 +168,31 @@ def test_more_arguments_than_are_declared_are_left_alone_where_they_are_welcome(
     assert mend('{"ctiy": "Rome"}', tool(schema)).arguments == {"ctiy": "Rome"}
 
 
+@pytest.mark.parametrize(
+    ("choices", "written", "meant"),
+    [
+        (["+1", "-1", "laugh"], "1", None),
+        (["1", "2"], "-1", None),
+        (["1", "2"], "+1", None),
+        (["1-1", "2-1"], "11", None),
+        (["+1", "-1", "laugh"], "LAUGH", "laugh"),
+        (["top_left", "top-right"], "Top Left", "top_left"),
+        (["us-east-1", "us-west-1"], "us_east_1", "us-east-1"),
+    ],
+)
+def test_a_choice_may_be_spelt_by_another_habit_but_signs_and_digits_are_what_they_are(
+    choices: list[str], written: str, meant: str | None
+):
+    mended = mend(f'{{"a": "{written}"}}', tool({"type": "object", "properties": {"a": {"enum": choices}}}))
+    assert (mended.arguments["a"], bool(mended.errors)) == (meant or written, meant is None)
+
+
+def test_a_number_in_another_notation_is_a_number_and_recorded_as_it_was_written():
+    mended = mend('{"city": "Rome", "days": 0x10}', tool())
+    assert (mended.arguments["days"], mended.errors) == (16, ())
+    assert mended.repairs == (Repair(RepairKind.LITERAL, "", "0x10", "16"),)
+
+
 def test_a_wrapper_that_the_schema_knows_is_an_argument():
     schema = {"type": "object", "properties": {"input": {"type": "object"}}}
     assert mend('{"input": {"x": 1}}', tool(schema)).arguments == {"input": {"x": 1}}
@@ -213,3 +247,60 @@ NAMES = ["runtime__add", "runtime__echo", "files__read", "files__write", "set_us
 )
 def test_a_name_means_the_one_that_is_near_unless_it_is_another_word(written: str, meant: str | None):
     assert find_near(written, NAMES) == meant
+
+
+OPPOSITES = [
+    ("undelete_all_files", "delete_all_files"),
+    ("unfreeze_account", "freeze_account"),
+    ("deauthorize_card", "authorize_card"),
+    ("deregister", "register"),
+    ("unshare", "share"),
+    ("unassign", "assign"),
+    ("unsuspend", "suspend"),
+    ("unarchive", "archive"),
+    ("reopen", "open"),
+    ("reopen_issue", "open_issue"),
+    ("list_inactive_users", "list_active_users"),
+    ("maximize_window", "minimize_window"),
+    ("encode", "decode"),
+    ("increment_counter", "decrement_counter"),
+    ("uncheck", "check"),
+    ("misplace_order", "place_order"),
+    ("latitude", "altitude"),
+    ("sender", "gender"),
+    ("data", "date"),
+    ("send_money", "spend_money"),
+    ("star_server", "start_server"),
+    ("send_form", "send_from"),
+    ("create_contact", "create_contract"),
+    ("not_delete_file", "delete_file"),
+    ("move_v12", "move_v21"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), OPPOSITES)
+def test_two_words_that_both_mean_something_are_never_taken_for_each_other(one: str, other: str):
+    assert (find_near(one, [other]), find_near(other, [one])) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("get_wether", "get_weather"),
+        ("get_weahter", "get_weather"),
+        ("get_weatther", "get_weather"),
+        ("list_usres", "list_users"),
+        ("list_user", "list_users"),
+        ("serch_code", "search_code"),
+        ("ctiy", "city"),
+    ],
+)
+def test_a_slip_inside_a_word_is_forgiven(written: str, meant: str):
+    assert find_near(written, [meant, "something_else"]) == meant
+
+
+def test_an_argument_that_is_near_but_no_slip_is_asked_about_instead_of_being_left_out():
+    schema = {"type": "object", "properties": {"date": TEXT, "text": TEXT}, "required": ["text"]}
+    mended = mend('{"text": "x", "data": "2026-01-01"}', tool(schema))
+    assert mended.arguments == {"text": "x", "data": "2026-01-01"}
+    assert "did you mean date" in mended.errors[0]

@@ -183,7 +183,7 @@ class Attempt:
         except Unreadable:
             return _BROKEN, ()
         self.pos -= len(text) - reader.pos  # what follows a value that lacks its bracket is not part of it
-        return value, tuple(Repair(kind) for kind in reader.noted)
+        return value, tuple(reader.repairs())
 
 
 _BROKEN = object()

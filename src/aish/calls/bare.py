@@ -97,7 +97,7 @@ def python_calls(text: str) -> list[Written]:
             if printed := re.compile(r"print\(\s*(?=[^\W\d][\w.]*\()").match(text, reader.pos):
                 reader.pos = printed.end()
             name, arguments = reader.python_call()
-            calls.append(Written(name.removesuffix(".call"), arguments))
+            calls.append(Written(name.removesuffix(".call"), arguments, tuple(reader.respelt())))
             reader.space()
             while text[reader.pos : reader.pos + 1] in (",", ";", ")") and reader.pos < len(text):
                 reader.pos += 1

@@ -21,6 +21,11 @@ MAX_DEPTH = 32
 _SHOWN_CHARS = 60
 _INTEGER = re.compile(r"[+-]?\d{1,300}(?:\.0+)?")
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?")
+# Thousands or decimals: nobody knows which.
+_DOUBTFUL_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+# A sign or a separator beside a digit may be part of what is meant; between letters it is a habit of spelling.
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
+_BEFORE_DIGIT = re.compile(r"(?<=[^\W\d_])[\s_-](?=\d)")
 _TRUTHS = {"true": True, "false": False}
 _TYPES: dict[type, tuple[str, ...]] = {
     bool: ("boolean",), int: ("integer", "number"), float: ("number",), str: ("string",),
@@ -30,10 +35,12 @@ _NONE = object()
 
 
 class Fitter:
-    """Fits one call's arguments; `repairs` is what it changed."""
+    """Fits one call's arguments; `repairs` is what it changed. `respelt`: numbers that were not written as JSON writes
+    them, which is why they are not what stood in the text."""
 
-    def __init__(self, root: JsonSchema) -> None:
+    def __init__(self, root: JsonSchema, *, respelt: frozenset[str] = frozenset()) -> None:
         self._root = root
+        self._respelt = respelt
         self.repairs: list[Repair] = []
 
     def fit(self, value: Any, schema: Any = None, path: str = "", depth: int = 0) -> Any:
@@ -78,7 +85,7 @@ class Fitter:
             return value
         fitted: list[tuple[Any, list[Repair]]] = []
         for branch in branches:
-            attempt = Fitter(self._root)
+            attempt = Fitter(self._root, respelt=self._respelt)
             result = attempt.fit(value, branch, path, depth + 1)
             if is_valid(self._closed(schema), result):
                 fitted.append((result, attempt.repairs))
@@ -121,14 +128,14 @@ class Fitter:
         elif isinstance(value, float) and "integer" in types and value.is_integer() and abs(value) < 2**53:
             yield RepairKind.TYPE, int(value)
         elif isinstance(value, int) and not isinstance(value, bool) and "string" in types:
-            yield RepairKind.TYPE, str(value)
+            yield RepairKind.TYPE, _NONE if str(value) in self._respelt else str(value)
         if isinstance(value, list) and len(value) == 1 and "array" not in types:
             yield RepairKind.LIST, self._if_valid(value[0], schema, path, depth)
         if "array" in types and not isinstance(value, list) and value is not None and not _looks_like_several(value):
             yield RepairKind.LIST, self._if_valid([value], schema, path, depth)
 
     def _if_valid(self, value: Any, schema: JsonSchema, path: str, depth: int) -> Any:
-        result = Fitter(self._root).fit(value, schema, path, depth + 1)
+        result = Fitter(self._root, respelt=self._respelt).fit(value, schema, path, depth + 1)
         return result if is_valid(self._closed(schema), result) else _NONE
 
     def _fit_members(self, value: dict[str, Any], schema: JsonSchema, path: str, depth: int) -> dict[str, Any]:
@@ -227,6 +234,8 @@ def _from_text(text: str, types: tuple[str, ...]) -> Any:
     found: list[Any] = []
     if "boolean" in types and bare.lower() in _TRUTHS:
         found.append(_TRUTHS[bare.lower()])
+    if _DOUBTFUL_NUMBER.fullmatch(bare):
+        return _NONE
     if "integer" in types and _INTEGER.fullmatch(bare):
         found.append(int(bare.partition(".")[0]))
     elif "number" in types and _NUMBER.fullmatch(bare):
@@ -267,7 +276,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, str):
-        return re.sub(r"[\s_-]+", "", value).casefold()
+        return _BEFORE_DIGIT.sub("-", _BETWEEN_LETTERS.sub("", value.strip())).casefold()
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -23,6 +23,7 @@ _WRAPPERS = frozenset({"arguments", "parameters", "args", "params", "input", "kw
 _BESIDE_WRAPPERS = frozenset({"name", "tool", "tool_name", "function", "id", "type"})
 _STRAY_CLOSERS = re.compile(r"[}\])\s`;]*")
 _STRUCTURE = re.compile(r"[{}\[\]\"]|^\s*[,:;]")
+_MORE_ARGUMENTS = re.compile(r"\w\s*[=:]\s*\w|(?<!\S)--?\w")  # after the object, where they would be lost
 _ESCAPED = re.compile(r"\s*[{\[]\s*[{\[]*\s*\\\"")
 _FENCE = re.compile(r"```\w*|~~~\w*")
 
@@ -94,7 +95,7 @@ def fitted(value: Arguments, spec: ToolSpec, repairs: Sequence[Repair] = (), *, 
     errors = schema_errors(schema, value)
     if not repair:
         return Mended(value, tuple(repairs), tuple(errors))
-    fitter = Fitter(schema)
+    fitter = Fitter(schema, respelt=frozenset(done.after for done in repairs if done.kind is RepairKind.LITERAL))
     if not errors and _knows_all(value, schema):
         return Mended(value, tuple(repairs))
     unwrapped = _unwrapped(value, schema, _WRAPPERS | {spec.name}, errors)
@@ -162,11 +163,11 @@ def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
     rest = text[reader.pos :]
     stray = _STRAY_CLOSERS.match(rest)
     after = rest[stray.end() if stray else 0 :]
-    if _STRUCTURE.search(_FENCE.sub("", after)):
+    if _STRUCTURE.search(_FENCE.sub("", after)) or _MORE_ARGUMENTS.search(after):
         raise Unreadable("more than one value, or something after it that belongs to it")
     if start or rest.strip():
         reader.noted[RepairKind.SURROUNDINGS] = None
-    repairs += [Repair(kind, "", shown(text)) for kind in reader.noted]
+    repairs += reader.repairs(shown(text))
     return value
 
 

@@ -1,8 +1,10 @@
 """The one name that was meant: what a model wrote against what there is.
 
-Case, separators and invisible characters do not count. Beyond that one slip of the pen is forgiven, or two in a long
-name, if only one name is that near. A word that is a verb of its own is no slip: `get_user` never becomes `set_user`,
-nor `unlock` `lock`; nor does a digit change.
+Case, separators and invisible characters do not count. Beyond that one slip of the pen is forgiven, in one word of the
+name, if only one name is that near: two neighbours swapped, a letter doubled or not, one lost inside a longer word, a
+plural. No slip changes a letter into another one, the first letter of a word, a digit, or the number of words: that
+is how opposites differ, `delete` and `undelete`, `encode` and `decode`, `date` and `data`. Nor is a common word a slip
+for another, however near: `from` is not `form`.
 """
 
 from __future__ import annotations
@@ -12,29 +14,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from aish.calls.tolerant import INVISIBLE
+from aish.calls.words import COMMON_WORDS
 
 _MIN_CHARS = 4  # shorter names are all near to each other
 _LONG_CHARS = 12
+_MIN_WORD_CHARS = 4  # of a word with two letters swapped, or with a plural
+_MIN_CHARS_TO_LOSE_ONE = 6  # shorter words lose a letter and are another word: `world`, `first`, `spend`
 _SEPARATORS = re.compile(r"[^\w]+|_+", re.UNICODE)
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # Spaces of names that some chat templates put before a function.
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "api.")
-_VERB_LIST = (
-    "accept activate add allow append apply approve archive attach ban block book build buy cancel change check clear "
-    "clone close commit compile connect copy count create cut deactivate decline decrease delete deny deploy destroy "
-    "detach disable disconnect dismiss drop edit enable encrypt decrypt erase exit export fetch fill find fix flush "
-    "follow unfollow format get give grant halt has have hide import include exclude increase insert install "
-    "uninstall invite is join keep kill leave let like unlike list load unload lock unlock log login logout make mark "
-    "unmark match merge mount unmount move mute unmute open order pack unpack park pause pay pin unpin play pop post "
-    "print publish unpublish pull push put quit read record register unregister reject release remove rename renew "
-    "replace reply report reset resize restart restore resume revert revoke rewind roll rotate run save scan search "
-    "seek sell send set share ship show shut sign sort split stage unstage start stop subscribe unsubscribe sum swap "
-    "sync tag untag take tell test toggle track untrack transfer trash turn undo unset update upload download use "
-    "validate verify view wait wake walk watch write wrap unwrap zip unzip min max first last on off in out up down to "
-    "from before after old new lower upper"
-)
-_VERBS = frozenset(_VERB_LIST.split())
 
 
 def find_near(name: str, names: Iterable[str]) -> str | None:
@@ -47,8 +37,8 @@ def find_near(name: str, names: Iterable[str]) -> str | None:
 
 
 def near_ones(name: str, names: Iterable[str]) -> list[str]:
-    """All that may be meant by a misspelt name."""
-    return [known for known in names if _is_near(name, known)]
+    """All that may be meant by a misspelt name, sure or not: enough to ask, too little to run."""
+    return [known for known in names if _looks_near(name, known)]
 
 
 def without_prefix(name: str) -> str:
@@ -73,7 +63,7 @@ def _only_ending(name: str, names: list[str]) -> str | None:
 
 def _only_misspelt(name: str, names: list[str]) -> str | None:
     near = near_ones(name, names)
-    return near[0] if len(near) == 1 else None
+    return near[0] if len(near) == 1 and _is_slip(_words(name), _words(near[0])) else None
 
 
 @lru_cache(maxsize=2048)
@@ -82,23 +72,64 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for part in parts for word in _HUMP.split(part) if word)
 
 
-def _is_near(written: str, known: str) -> bool:
-    ours, theirs = _words(written), _words(known)
-    one, other = "".join(ours), "".join(theirs)
+def _looks_near(written: str, known: str) -> bool:
+    one, other = "".join(_words(written)), "".join(_words(known))
     if one == other:
         return True
     if len(other) < _MIN_CHARS or len(one) < _MIN_CHARS - 1 or abs(len(one) - len(other)) > 2:
         return False
-    if _digits(one) != _digits(other) or any(word in _VERBS for word in set(ours) - set(theirs)):
+    return _edits(one, other) <= (2 if len(other) >= _LONG_CHARS else 1)
+
+
+def _is_slip(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    if "".join(ours) == "".join(theirs):
+        return True
+    differing = [(one, other) for one, other in zip(ours, theirs, strict=False) if one != other]
+    return len(ours) == len(theirs) and len(differing) == 1 and _is_slip_of_word(*differing[0])
+
+
+def _is_slip_of_word(written: str, meant: str) -> bool:
+    if _is_plural(written, meant) or _is_plural(meant, written):
+        return True
+    if written in COMMON_WORDS or written[0] != meant[0] or _digits(written) != _digits(meant):
         return False
-    return _slips(one, other) <= (2 if len(other) >= _LONG_CHARS else 1)
+    return (
+        _has_swapped(written, meant)
+        or _has_lost(written, meant, doubled=False)
+        or any(_has_lost(one, other, doubled=True) for one, other in ((written, meant), (meant, written)))
+    )
+
+
+def _is_plural(one: str, other: str) -> bool:
+    return one == f"{other}s" and len(other) >= _MIN_WORD_CHARS
+
+
+def _has_swapped(one: str, other: str) -> bool:
+    """Two neighbours, neither of them the first letter."""
+    if len(one) != len(other) or len(one) < _MIN_WORD_CHARS:
+        return False
+    at = [place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right]
+    return len(at) == 2 and at[1] == at[0] + 1 and one[at[0]] == other[at[1]] and one[at[1]] == other[at[0]]
+
+
+def _has_lost(short: str, long: str, *, doubled: bool) -> bool:
+    """One letter: of two that are the same, or else one inside of a longer word. An ending makes another word of it
+    (`star` and `start`), and so does a letter at its beginning."""
+    if len(short) != len(long) - 1:
+        return False
+    at = next((place for place, letter in enumerate(short) if letter != long[place]), len(short))
+    if short[at:] != long[at + 1 :]:
+        return False
+    if doubled:
+        return at > 1 and long[at] == long[at - 1]
+    return len(long) >= _MIN_CHARS_TO_LOSE_ONE and 2 <= at < len(short)
 
 
 def _digits(text: str) -> str:
     return "".join(char for char in text if char.isdigit())
 
 
-def _slips(one: str, other: str) -> int:
+def _edits(one: str, other: str) -> int:
     """Letters added, lost, changed, or swapped with their neighbour."""
     before: list[int] = []
     row = list(range(len(other) + 1))

@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from aish.types.tools import RepairKind
+from aish.types.tools import Repair, RepairKind
 
 MAX_DEPTH = 64
+_MAX_RESPELT = 256  # each is recorded by itself
 
 INVISIBLE = r"\ufeff\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
 _SPACE = re.compile(rf"[\s{INVISIBLE}]*")
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _COMMENT = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?\*/", re.S)
+_BEFORE_COMMENT = re.compile(rf"[\s{INVISIBLE}]*(?://|#|/\*)")
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
 # Each opening quote with those that close it.
 QUOTES = {
@@ -88,6 +90,7 @@ class Reader:
         self.text = text
         self.pos = pos
         self.noted: dict[RepairKind, None] = {}  # in order, each once
+        self._respelt: dict[str, str] = {}  # whole numbers by what was written for them, as `16` for `0x10`
         self._whole = whole
         self._outer_may_miss = outer_may_miss
         self._open: list[str] = []
@@ -99,6 +102,13 @@ class Reader:
         if char in ("[", "("):
             return self._list()
         return self._string() if char in _STRINGS else self._word()
+
+    def repairs(self, before: str = "") -> list[Repair]:
+        return [*(Repair(kind, "", before) for kind in self.noted), *self.respelt()]
+
+    def respelt(self) -> list[Repair]:
+        """Numbers in another notation, one by one: their digits are not what stood in the text."""
+        return [Repair(RepairKind.LITERAL, "", word, number) for number, word in self._respelt.items()]
 
     def python_call(self) -> tuple[str, dict[str, Any]]:
         """`name(key=value, …)` as Python writes it."""
@@ -330,22 +340,31 @@ class Reader:
         if _NUMBER.fullmatch(word):
             return self._number(word)
         if _HEX.fullmatch(word):
-            self._note(RepairKind.LITERAL)
-            return int(word, 16)
+            return self._in_other_notation(word, int(word, 16))
         if _IDENTIFIER.fullmatch(word):
+            if _BEFORE_COMMENT.match(self.text, self.pos):
+                raise Unreadable(f"{word[:40]!r} has no quotes, and what follows may belong to it")
             self._note(RepairKind.BARE_WORD)
             return word
         raise Unreadable(f"{word[:40]!r} is neither a number nor a quoted text")
 
     def _number(self, word: str) -> int | float:
-        if not _STRICT_NUMBER.fullmatch(word):
-            self._note(RepairKind.LITERAL)
         try:
             number = int(word) if word.lstrip("+-").replace("_", "").isdecimal() else float(word)
         except ValueError:
             raise Unreadable(f"the number {word[:40]} is too long") from None
         if number in (float("inf"), float("-inf")):
             raise Unreadable(f"the number {word[:40]} is too large")
+        if isinstance(number, int) and str(number) != word:
+            return self._in_other_notation(word, number)
+        if not _STRICT_NUMBER.fullmatch(word):
+            self._note(RepairKind.LITERAL)
+        return number
+
+    def _in_other_notation(self, word: str, number: int) -> int:
+        if len(self._respelt) >= _MAX_RESPELT:
+            raise Unreadable("too many of its numbers are not written as JSON writes them")
+        self._respelt[str(number)] = word
         return number
 
     def _unexpected(self) -> Unreadable:
