@@ -24,6 +24,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 ROME = {"city": "Rome", "days": 3}
 WEATHER = ("get_weather", ROME)
 
+BARE = '{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}'
+
 FAMILIES = {
     "hermes": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}\n</tool_call>',
     "hermes, parameters": '<tool_call>{"name": "get_weather", "parameters": {"city": "Rome", "days": 3}}</tool_call>',
@@ -78,8 +80,10 @@ FAMILIES = {
     "fenced": '```json\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}\n```',
     "fenced, unnamed": '```\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}\n```',
     "fenced tags": (
-        '```xml\n<tool_call>{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}</tool_call>\n```'
+        '```\n<tool_call>{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}</tool_call>\n```'
     ),
+    "tildes": '~~~json\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}\n~~~',
+    "long fence": '`````json\n{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}\n`````',
     "react json": '{"action": "get_weather", "action_input": {"city": "Rome", "days": 3}}',
     "in a prefix": '<tool_call>{"name": "functions.get_weather", "arguments": {"city": "Rome", "days": 3}}</tool_call>',
     "misspelt in a tag": '<tool_call>{"name": "get_wether", "arguments": {"city": "Rome", "days": 3}}</tool_call>',
@@ -103,6 +107,24 @@ PLAIN = {
     "template": "{% if x %}{{ name }}{% endif %} ${name} {name: 'x'}",
     "empty fence": "```json\n```\n```\n\n```",
     "a tag with prose": "<tool_call>I would call get_weather here</tool_call>",
+    "a fence in another language": f"```python\n{BARE}\n```\n```yaml\n{BARE}\n```\n",
+    "a tag in a fence in another language": f"```xml\n<tool_call>{BARE}</tool_call>\n```",
+    "a tilde fence in another language": f"~~~python\n{BARE}\n~~~\n",
+    "a fence with more than a call": f"```json\n{BARE}\nis how to call it\n```",
+    "a fence in a fence": f"```markdown\nWrite:\n```json\n{BARE}\n```\n",
+    "a longer fence around a fence": f"````markdown\n```json\n{BARE}\n```\n{BARE}\n````\n",
+    "a fence in a text of a fence": f'```python\nx = """```"""\n{BARE}\n```\n',
+    "a fence that never ends": f"```python\n{BARE}\n",
+    "inline code in three backticks": f"Send ```{BARE}``` to it.",
+    "nested in an object": f'{{"example": {BARE}}}',
+    "nested in an object that begins like a call": f'{{"name": "Alice", "does": {BARE}}}',
+    "nested in a list": f'[{{"a": 1}}, {BARE}] and ["a", {BARE}] and [[1], {BARE}]',
+    "nested in single quotes": f"{{'example': [{BARE}]}} and {{example: {BARE}}} and {{{{ {BARE} }}}}",
+    "nested with marks in a text": f'{{"example": "<tool_call>{{}}</tool_call> {BARE.replace(chr(34), chr(39))}"}}',
+    "thinking": f"<think>I may write <tool_call>{BARE}</tool_call> or {BARE} here.</think> No.",
+    "thinking that never ends": f"<thinking>\n{BARE}\n<tool_call>{BARE}</tool_call>",
+    "descriptions": '[{"name": "get_weather", "parameters": {"city": "string", "days": {"type": "integer"}}}]',
+    "a description": '{"name": "get_weather", "arguments": {"type": "object", "properties": {"a": {"type": "int"}}}}',
     "call in a sentence": "You write get_weather(city='Rome') in a sentence.",
 }
 
@@ -185,6 +207,8 @@ def test_text_is_let_go_as_soon_as_it_cannot_be_a_call():
     assert recogniser.feed('{"na') == []
     assert recogniser.feed('me": "Al') == []
     assert "".join(map(str, recogniser.feed('ice", '))) == '{"name": "Alice", '
+    assert recogniser.feed("and so on, as it is") == ["and so on, as it is"]
+    assert "".join(map(str, recogniser.feed("}"))) == "}"
     assert recogniser.passes("and so on, as it is")
 
 
@@ -255,6 +279,33 @@ def test_text_made_to_be_held_back_is_read_in_bounded_steps(part: str, beginning
     assert max(recogniser.searched_chars, at_once.searched_chars) <= MOST_LOOKS * len(text)
 
 
+@pytest.mark.parametrize("beginning", ["", "[TOOL_CALLS]", "<tool_call>", '{"a": '])
+@pytest.mark.parametrize("part", ["[", "{", "<", "[[{", "<tool_call>{", '{"name": "now", "arguments": {'])
+def test_a_long_text_that_comes_to_nothing_is_not_read_again_from_each_of_its_brackets(part: str, beginning: str):
+    text = beginning + part * (400_000 // len(part))
+    recogniser = Recogniser(SCHEMAS)
+    recogniser.feed(text)
+    recogniser.finish(whole=True)
+    assert recogniser.searched_chars <= 50 * len(text)
+
+
+def test_many_beginnings_that_come_to_nothing_do_not_hide_a_call_that_follows():
+    text = "<function=x>oops " * 300
+    said, calls = recognise(f"{text}<tool_call>{BARE}</tool_call>")
+    assert (said, [plainly(call) for call in calls]) == (text, [WEATHER])
+
+
+def test_a_text_that_used_up_what_may_be_read_in_vain_is_the_same_however_it_is_cut():
+    text = '<tool_call>{"a": "x", ' * 9000 + f"</tool_call> and <tool_call>{BARE}</tool_call>" * 3
+    assert recognise(text, list(range(0, len(text), 4000))) == recognise(text)
+
+
+@pytest.mark.parametrize("unclosed", ['It begins with {"key": and', "Say [[ and", "{ x"])
+def test_a_bracket_that_is_never_closed_does_not_hide_a_call_between_marks(unclosed: str):
+    said, calls = recognise(f"{unclosed} <tool_call>{BARE}</tool_call>\n```json\n{BARE}\n```")
+    assert (said.strip(), [plainly(call) for call in calls]) == (unclosed, [WEATHER, WEATHER])
+
+
 FRAGMENTS = st.lists(
     st.one_of(
         st.sampled_from([*FAMILIES.values(), *PLAIN.values()]),
@@ -267,6 +318,11 @@ FRAGMENTS = st.lists(
                 "[TOOL_CALLS]",
                 "```json\n",
                 "```",
+                "\n```\n",
+                "~~~",
+                "<think>",
+                "</think>",
+                '{"a": ',
                 "\n",
                 "now(",
                 "<function=now>",

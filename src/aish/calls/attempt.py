@@ -17,6 +17,7 @@ from aish.calls.envelope import Written, find_calls
 from aish.calls.near import find_near
 from aish.calls.span import Span
 from aish.calls.tolerant import INVISIBLE, Reader, Unreadable, read_strictly
+from aish.calls.verbatim import Verbatim
 from aish.types.tools import JsonSchema, Repair
 
 _SPACE = re.compile(rf"[\s{INVISIBLE}]*")
@@ -28,12 +29,12 @@ _NAME = re.compile(
 
 
 class NotACall(Exception):
-    """`skip` characters are plain text; up to the mark `literal` what follows is, too."""
+    """`skip` characters are plain text; as long as `verbatim` goes on, what follows is, too."""
 
-    def __init__(self, skip: int = 1, literal: str = "") -> None:
+    def __init__(self, skip: int = 1, verbatim: Verbatim | None = None) -> None:
         super().__init__()
         self.skip = skip
-        self.literal = literal
+        self.verbatim = verbatim
 
 
 class NeedMore(Exception):
@@ -92,7 +93,7 @@ class Attempt:
         self.whole = whole
         self.pos = 0
         self.calls: list[Written] = []
-        self.has_begun = False  # it looked like a call for long enough to cost something
+        self.reach = 0  # how far it has been read, even if it then came to nothing
 
     def found(self) -> Found:
         return Found(self.pos, tuple(self.calls))
@@ -136,7 +137,6 @@ class Attempt:
         It ends with its bracket, or where a mark says that the call does, whichever comes first. A mark inside a string
         says nothing, unless nothing else comes.
         """
-        self.has_begun = True
         start, span = self.pos, Span()
         mark = re.compile("|".join(map(re.escape, closers))) if closers else None
         fed, first, seen = start, -1, 0
@@ -156,6 +156,7 @@ class Attempt:
 
     def _taken(self, start: int, end: int) -> str:
         self.pos = end
+        self.reach = max(self.reach, end)
         return self.text[start:end]
 
     def read_calls(self, text: str, *, sure: bool, tagged: bool) -> list[Written]:

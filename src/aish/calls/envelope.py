@@ -22,6 +22,15 @@ BESIDE_KEYS = ("id", "type", "index", "call_id", "tool_call_id")
 CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *LIST_KEYS, *INNER_KEYS, *BESIDE_KEYS})
 CALL_TYPES = frozenset({"function", "tool_call", "tool_use", "function_call", "tool"})
 
+_TYPES = frozenset({
+    "string", "str", "text", "integer", "int", "number", "float", "boolean", "bool", "array", "list", "object", "dict",
+    "any", "null",
+})  # fmt: skip
+_SCHEMA_KEYS = frozenset({
+    "type", "properties", "required", "items", "description", "enum", "default", "title", "format", "minimum",
+    "maximum", "examples", "example", "additionalProperties", "optional",
+})  # fmt: skip
+
 
 class Written(msgspec.Struct, frozen=True):
     """A call as it was written. `arguments` is an object, or text that is still to be read or could not be."""
@@ -84,6 +93,8 @@ def _arguments(value: dict[str, Any], given: list[str], name: str, *, tagged: bo
     if beside != given and not tagged:
         raise _NoCall
     arguments = value[given[0]]
+    if not tagged and _is_description(arguments):
+        raise _NoCall
     if isinstance(arguments, dict | str):
         return arguments
     if arguments is None:
@@ -91,3 +102,18 @@ def _arguments(value: dict[str, Any], given: list[str], name: str, *, tagged: bo
     if tagged:
         return msgspec.json.encode(arguments).decode()
     raise _NoCall
+
+
+def _is_description(arguments: Any) -> bool:
+    """Whether it says of which types the arguments are, instead of what they are."""
+    if not isinstance(arguments, dict) or not arguments:
+        return False
+    return _is_schema(arguments) or all(_is_type(value) or _is_schema(value) for value in arguments.values())
+
+
+def _is_type(value: Any) -> bool:
+    return isinstance(value, str) and value.lower() in _TYPES
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict) and _is_type(value.get("type")) and value.keys() <= _SCHEMA_KEYS

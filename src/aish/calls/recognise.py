@@ -1,8 +1,8 @@
 """Finds the calls in a model's text as it streams. What is no call passes byte for byte, and as soon as that is sure.
 
 Text without any character that could begin a call costs one search. Where one could begin, the text from there on is
-held until it is a call or cannot be one. Code passes as it is: inline code, and fenced code unless all that the fence
-holds is a call. What comes out does not depend on how the text was cut into pieces.
+held until it is a call or cannot be one. Code and thinking pass as they are, and so does JSON that is no call with all
+that it holds: only marks count in it. What comes out does not depend on how the text was cut into pieces.
 
 A call that is not finished when the text ends comes out with its arguments as they stand. These are no JSON, so nobody
 can run it, and the model is told; without a name there is nothing to tell, and it is text.
@@ -15,28 +15,29 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from aish.calls.attempt import Attempt, Found, NeedMore, NotACall, Tools
-from aish.calls.bare import bare_list, bare_object, python_calls, python_line
+from aish.calls.bare import bare_list, bare_object, python_line
 from aish.calls.envelope import CALL_KEYS, Written
-from aish.calls.tagged import STARTS, function_tag, tagged
+from aish.calls.fenced import code, fence
+from aish.calls.span import Span
+from aish.calls.tagged import STARTS, read_tag
+from aish.calls.verbatim import THINKING, Verbatim, thinking
 from aish.types.tools import JsonSchema
 
 # Arguments may hold a whole file; a model in a loop must not hold everything.
 MAX_HELD_CHARS = 1024 * 1024
 _FIRST_LOOK_CHARS = 1024
-# Beginnings of calls that came to nothing: a text with so many is not written by a model that calls tools.
-_MAX_FAILURES = 64
+# What may be read in vain, beside as much as the text is long: so the work grows with the text and not with its square.
+_FREE_WASTE_CHARS = 64 * 1024
 _TAIL_CHARS = 64  # longer than any mark, which may lie across two pieces
-_MARKS = "<[{`"
-# What cannot be a call at the first look: objects with another first key (looked up), lists of values, comparisons.
-_PLAIN = re.compile(r"\{\s*\"(\w+)\"|\[\s*(?=[\"'\d\]-])|<(?=[\s\d=])")
-_BACKTICKS = re.compile(r"`{1,16}")
-_FENCE_INFO = re.compile(r"[\w+.-]*")
-_JSON_FENCES = frozenset({
-    "", "json", "jsonc", "json5", "jsonl", "tool_call", "tool_calls", "tool", "tools", "function", "function_call",
-    "functions", "xml", "text", "txt", "plaintext", "python", "py", "javascript", "js", "yaml", "action",
-})  # fmt: skip
-_PYTHON_FENCES = frozenset({"tool_code", "tool_call", "tool_calls"})
-_NOT_ONLY_CALLS = frozenset("{[\"',/#}")
+_MARKS = "<[{`~"
+_CODE_MARKS = "`~"
+# What cannot be a call at the first look: objects with another first key (looked up), lists of values, comparisons, and
+# all but the last of many brackets.
+_PLAIN = re.compile(r"\{\s*\"(\w+)\"|(?:\[\s{0,20})+(?=[\"'\d\]\[-])|<+(?=[^tfr|｜]|t[^oh]|f[^u]|r[^e])|\{+(?=\{)")
+# What is JSON, or code, if it is no call.
+_DATA = re.compile(r"\{\s*[\"'“\w{]|\[\s*[{\[\"']")
+_INNER_DATA = frozenset("\"'[{")
+_STOPS_IN_DATA = re.compile(r"<(?=[tfr|｜]|\Z)|\[(?=T|\Z)|`{3}|~{3}|(?:`{1,2}|~{1,2})\Z")
 
 Piece = str | Written
 
@@ -51,9 +52,11 @@ class Recogniser:
         self._held_chars = 0
         self._tail = ""
         self._waits: NeedMore | None = None
-        self._literal = ""  # the mark that ends the code we are in
+        self._verbatim: Verbatim | None = None  # the code or thinking we are in
+        self._data: Span | None = None  # the JSON we are in that is no call
         self._whole = False
-        self._failures = 0
+        self._settled = 0  # characters of the text that came before what is looked at
+        self._wasted = 0
         self.searched_chars = 0  # how much was looked at, again and again where that was needed: it has to be bounded
         # A line may be a Python call: at the start of one, what the names begin with is a trigger, too.
         firsts = "".join(sorted({re.escape(name[0]) for name in self._tools.line_starts if name}))
@@ -63,11 +66,12 @@ class Recogniser:
 
     def passes(self, text: str) -> bool:
         """Whether the text can be handed on as it is: nearly always, and without a call of `feed`."""
-        if self._waits is not None or self._literal or self._trigger.search(text) is not None:
+        if self._waits is not None or self._verbatim or self._data or self._trigger.search(text) is not None:
             return False
         if self._at_line_start and self._first.match(text) is not None:
             return False
         self._at_line_start = text[-1:] == "\n" or (self._at_line_start and not text)
+        self._settled += len(text)
         return True
 
     @property
@@ -112,24 +116,39 @@ class Recogniser:
         pieces: list[Piece] = []
         pos = 0
         while pos < len(text):
-            if self._failures > _MAX_FAILURES:
-                _add_text(pieces, text[pos:])
-                break
-            if self._literal:
-                pos = self._pass_literal(text, pos, pieces, final=final)
-                continue
-            start = self._next_trigger(text, pos)
-            _add_text(pieces, text[pos:start])
-            if start == len(text):
-                break
-            if (plain := _PLAIN.match(text, start)) and plain[1] not in CALL_KEYS:
-                _add_text(pieces, plain[0])
-                pos = plain.end()
-                continue
-            pos = self._try(text, start, pieces, final=final)
+            if self._verbatim is not None:
+                pos = self._pass_verbatim(self._verbatim, text, pos, pieces, final=final)
+            elif self._data is not None:
+                pos = self._pass_data(self._data, text, pos, pieces, final=final)
+            else:
+                pos = self._pass_text(text, pos, pieces, final=final)
+        self._settled += len(text) - self._held_chars
         if self._waits is None and text:
             self._at_line_start = text[-1] == "\n"
-        return pieces
+        return _merged(pieces)
+
+    def _pass_text(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
+        start = self._next_trigger(text, pos)
+        pieces.append(text[pos:start])
+        if start == len(text):
+            return start
+        if (plain := _PLAIN.match(text, start)) and plain[1] not in CALL_KEYS:
+            pieces.append(plain[0])
+            if not self._marked_only and (plain[1] or _is_data(text, plain)):
+                self._begin_data(plain[0])
+            return plain.end()
+        if text[start] not in _CODE_MARKS and self._is_overdrawn(start):
+            pieces.append(text[start])
+            return start + 1
+        return self._try(text, start, pieces, final=final, marked_only=self._marked_only)
+
+    def _is_overdrawn(self, start: int) -> bool:
+        """Whether too much was read in vain for what has come so far."""
+        return self._wasted > _FREE_WASTE_CHARS + self._settled + start
+
+    def _begin_data(self, passed: str) -> None:
+        self._data = Span()
+        self._data.feed(passed)
 
     def _next_trigger(self, text: str, pos: int) -> int:
         at_line_start = text[pos - 1] == "\n" if pos else self._at_line_start
@@ -140,168 +159,140 @@ class Recogniser:
             return len(text)
         return trigger.start() + 1 if trigger[0] == "\n" else trigger.start()
 
-    def _try(self, text: str, start: int, pieces: list[Piece], *, final: bool) -> int:
+    def _try(self, text: str, start: int, pieces: list[Piece], *, final: bool, marked_only: bool) -> int:
         """Where to go on after what begins here. Most beginnings are decided within a few characters, so that a look at
         these comes first; what it decides stands, since more text never changes it."""
         if len(text) - start > _FIRST_LOOK_CHARS:
-            end = self._look(text[start : start + _FIRST_LOOK_CHARS], pieces, final=False)
+            first = text[start : start + _FIRST_LOOK_CHARS]
+            end = self._look(first, pieces, final=False, marked_only=marked_only)
             if end >= 0:
                 return start + end
-        end = self._look(text[start:], pieces, final=final)
+        end = self._look(text[start:], pieces, final=final, marked_only=marked_only)
         if end < 0:
             self._hold_back(text[start:])
         return start + end if end >= 0 else len(text)
 
-    def _look(self, candidate: str, pieces: list[Piece], *, final: bool) -> int:
+    def _look(self, candidate: str, pieces: list[Piece], *, final: bool, marked_only: bool) -> int:
         """How much of the candidate is settled; -1 if more of it is needed."""
         self.searched_chars += len(candidate)
         self._waits = None
         attempt = Attempt(candidate, self._tools, final=final, whole=self._whole)
         try:
-            found = _marked(attempt) if self._marked_only else _attempt(attempt)
+            found = _marked(attempt) if marked_only else _attempt(attempt)
         except NotACall as plain:
-            self._failures += attempt.has_begun
-            _add_text(pieces, candidate[: plain.skip])
-            self._literal = plain.literal
+            self._wasted += max(attempt.reach, attempt.pos)
+            self._let_go(candidate, plain, pieces)
             return plain.skip
         except NeedMore as waits:
             self._waits = waits
             return -1
         pieces += found.calls
+        self._data = None
         return found.end
 
-    def _pass_literal(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
-        """Code, up to its closing mark; inline code ends with its line at the latest."""
-        mark = self._literal
-        end = text.find(mark, pos)
-        line = text.find("\n", pos) if len(mark) < 3 else -1
-        if line >= 0 and (end < 0 or line < end):
-            end, mark = line, "\n"
-        if end < 0:
-            return self._pass_unclosed(text, pos, pieces, final=final)
-        self._literal = ""
-        _add_text(pieces, text[pos : end + len(mark)])
-        return end + len(mark)
+    def _let_go(self, candidate: str, plain: NotACall, pieces: list[Piece]) -> None:
+        passed = candidate[: plain.skip]
+        pieces.append(passed)
+        self._verbatim = plain.verbatim
+        if self._data is not None:
+            self._data.feed(passed)
+        elif not self._marked_only and _DATA.match(candidate):
+            self._begin_data(passed)
 
-    def _pass_unclosed(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
-        """All of it is code, but for backticks at the very end: they may be the beginning of the mark."""
-        kept = len(text) if final else len(text.rstrip("`"))
-        kept = max(kept, pos)
-        _add_text(pieces, text[pos:kept])
-        if kept < len(text):
+    def _pass_verbatim(self, verbatim: Verbatim, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
+        end, is_over = verbatim.find_end(text, pos, final=final)
+        pieces.append(text[pos:end])
+        if is_over:
+            self._verbatim = None
+            return end
+        return self._hold_rest(text, end)
+
+    def _hold_rest(self, text: str, start: int) -> int:
+        if start < len(text):
             self._waits = NeedMore()
-            self._hold_back(text[kept:])
+            self._hold_back(text[start:])
         return len(text)
+
+    def _pass_data(self, data: Span, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
+        """Up to its closing bracket, or to a mark outside of its strings: then it was no JSON after all."""
+        found = _STOPS_IN_DATA.search(text, pos)
+        stop = found.start() if found else len(text)
+        length = data.feed(text[pos:stop])
+        end = stop if length < 0 else pos + length
+        pieces.append(text[pos:end])
+        if length >= 0:
+            self._data = None
+        if length >= 0 or found is None:
+            return end
+        if data.in_string or (text[stop] not in _CODE_MARKS and self._is_overdrawn(stop)):
+            return self._pass_in_data(data, text, stop, pieces)
+        if text[stop] not in _CODE_MARKS:
+            return self._try(text, stop, pieces, final=final, marked_only=True)
+        if len(found[0]) < 3:
+            return self._pass_in_data(data, text, stop, pieces) if final else self._hold_rest(text, stop)
+        self._data = None
+        return stop
+
+    def _pass_in_data(self, data: Span, text: str, pos: int, pieces: list[Piece]) -> int:
+        pieces.append(text[pos])
+        if data.feed(text[pos]) >= 0:
+            self._data = None
+        return pos + 1
 
 
 @lru_cache(maxsize=64)
 def _trigger_for(firsts: str) -> re.Pattern[str]:
-    return re.compile(rf"[<\[{{`]|\n(?=[{firsts}])")
+    return re.compile(rf"[<\[{{`]|~~|~\Z|\n(?=[{firsts}])")
 
 
-def _add_text(pieces: list[Piece], text: str) -> None:
-    if not text:
-        return
-    if pieces and isinstance(pieces[-1], str):
-        pieces[-1] += text
-    else:
-        pieces.append(text)
+def _is_data(text: str, plain: re.Match[str]) -> bool:
+    return plain[0][0] != "<" and (text[plain.end()] in _INNER_DATA or plain[0].count("[") > 1)
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """Texts that follow each other made one."""
+    merged: list[Piece] = []
+    texts: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            texts.append(piece)
+            continue
+        merged += [text] if (text := "".join(texts)) else []
+        merged.append(piece)
+        texts.clear()
+    return [*merged, text] if (text := "".join(texts)) else merged
 
 
 def _attempt(attempt: Attempt) -> Found:
     """Reads what begins at the start of the text. Raises NotACall or NeedMore."""
-    text = attempt.text
-    if text[0] not in _MARKS:
+    char = attempt.text[0]
+    if char not in _MARKS:
         python_line(attempt)
-        return attempt.found()
-    if text[0] == "`":
-        return _fence(attempt)
-    if text[0] == "{":
+    elif char in _CODE_MARKS:
+        fence(attempt)
+    elif char == "{":
         bare_object(attempt)
-        return attempt.found()
-    if opener := attempt.take(*STARTS):
-        attempt.pos = 0
-        _tag(attempt, opener)
-    elif text[0] == "[":
+    elif not _tag(attempt):
+        if char != "[":
+            raise NotACall
         bare_list(attempt)
-    else:
-        raise NotACall
     return attempt.found()
 
 
 def _marked(attempt: Attempt) -> Found:
     """The same, where only marks count. Code is still passed over, with all that it quotes."""
-    if attempt.text[0] == "`":
-        ticks = attempt.match(_BACKTICKS)
-        raise NotACall(len(ticks[0]), ticks[0]) if ticks else NotACall
-    opener = attempt.take(*STARTS) if attempt.text[0] in "<[" else ""
-    if not opener:
+    if attempt.text[0] in _CODE_MARKS:
+        code(attempt)
+    if attempt.text[0] not in "<[" or not _tag(attempt):
         raise NotACall
-    attempt.pos = 0
-    _tag(attempt, opener)
     return attempt.found()
 
 
-def _tag(attempt: Attempt, opener: str) -> None:
-    if opener == "<function=":
-        function_tag(attempt)
-    else:
-        tagged(attempt, opener)
-
-
-def _fence(attempt: Attempt) -> Found:
-    """Backticks: inline code, fenced code, or a fence around nothing but calls."""
-    ticks = attempt.match(_BACKTICKS)
-    assert ticks is not None
-    if len(ticks[0]) < 3:
-        raise NotACall(len(ticks[0]), ticks[0])
-    attempt.pos = ticks.end()
-    info = attempt.match(_FENCE_INFO)
-    name = info[0].lower() if info else ""
-    attempt.pos = info.end() if info else attempt.pos
-    code = NotACall(attempt.pos, ticks[0])
-    if name not in _JSON_FENCES | _PYTHON_FENCES:
-        raise code
-    try:
-        _fenced(attempt, ticks[0], name)
-    except NotACall:
-        raise code from None
-    return attempt.found()
-
-
-def _fenced(attempt: Attempt, ticks: str, info: str) -> None:
-    while True:
-        char = attempt.peek()
-        if attempt.take(ticks) or not char:
-            if not attempt.calls:
-                raise NotACall
-            return
-        if attempt.calls and char not in _NOT_ONLY_CALLS and char != "<" and info not in _PYTHON_FENCES:
-            return  # the closing fence is missing
-        _fenced_call(attempt, char, ticks, info)
-
-
-def _fenced_call(attempt: Attempt, char: str, ticks: str, info: str) -> None:
-    if char == "{":
-        bare_object(attempt)
-    elif opener := attempt.take(*STARTS):
-        attempt.pos -= len(opener)
-        _tag(attempt, opener)
-    elif char == "[":
-        bare_list(attempt)
-    elif info in _PYTHON_FENCES:
-        _python_fence(attempt, ticks)
-    else:
-        raise NotACall
-
-
-def _python_fence(attempt: Attempt, ticks: str) -> None:
-    end = attempt.text.find(ticks, attempt.pos)
-    if end < 0 and not attempt.final:
-        raise NeedMore(mark=re.compile(ticks))
-    end = end if end >= 0 else len(attempt.text)
-    calls = python_calls(attempt.text[attempt.pos : end])
-    if not all(attempt.tools.is_name(call.name) for call in calls):
-        raise NotACall
-    attempt.calls += calls
-    attempt.pos = end
+def _tag(attempt: Attempt) -> bool:
+    opener = attempt.take(*STARTS, *THINKING)
+    if opener in THINKING:
+        raise NotACall(len(opener), thinking(opener))
+    if opener:
+        attempt.pos = 0
+        read_tag(attempt, opener)
+    return bool(opener)

@@ -67,7 +67,6 @@ def tagged(attempt: Attempt, opener: str) -> None:
     """What follows an opening mark, up to its closing one. The mark may be missing where the calls are complete."""
     closers = OPENERS[opener]
     attempt.pos += len(opener)
-    attempt.has_begun = True
     for _ in range(_MAX_PARTS):
         char = attempt.peek()
         if attempt.take(*closers):
@@ -88,6 +87,14 @@ def tagged(attempt: Attempt, opener: str) -> None:
 _BEFORE_FIRST = tuple(mark for mark in _INNER if mark not in (",", ";", "}", "]"))
 
 
+def read_tag(attempt: Attempt, opener: str) -> None:
+    """What begins with one of `STARTS`, which stands here."""
+    if opener == _FUNCTION:
+        function_tag(attempt)
+    else:
+        tagged(attempt, opener)
+
+
 def function_tag(attempt: Attempt, closers: tuple[str, ...] = ()) -> None:
     """`<function=name>` with JSON or parameters in it."""
     found = _FUNCTION_NAME.match(attempt.text, attempt.pos)
@@ -97,7 +104,6 @@ def function_tag(attempt: Attempt, closers: tuple[str, ...] = ()) -> None:
             raise NeedMore
         raise NotACall
     start, attempt.pos = attempt.pos, found.end()
-    attempt.has_begun = True
     char = attempt.peek()
     if char == "{":
         text, sure = attempt.json(("</function>", *closers))
