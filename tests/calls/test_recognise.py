@@ -195,6 +195,13 @@ def test_a_tool_that_is_not_offered_counts_only_between_marks():
     assert (said, [call.name for call in calls]) == ("", ["delete_everything"])
 
 
+def test_a_call_between_marks_with_more_than_arguments_cannot_be_run():
+    said, calls = recognise(f'<tool_call>{BARE[:-1]}, "dry_run": true}}</tool_call>')
+    assert (said, [call.name for call in calls]) == ("", ["get_weather"])
+    with pytest.raises(ValueError, match="Extra data"):
+        json.loads(str(calls[0].arguments))
+
+
 def test_a_bracket_that_closes_too_early_breaks_the_call_instead_of_shortening_it():
     _, calls = recognise('{"name": "get_weather", "arguments": {"city": "Rome"}}, "days": 3}')
     assert [isinstance(call.arguments, str) for call in calls] == [True]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from aish.calls.mend import BadArguments, mend
 from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.providers.endpoint import Endpoint
 from aish.providers.faults import error_for
@@ -170,6 +171,34 @@ async def test_constrained_a_calls_arguments_stream_as_fragments():
     assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
     assert len([chunk for chunk in chunks if isinstance(chunk, CallFragment)]) > 10
     assert text_of(chunks) == ""
+
+
+@pytest.mark.parametrize(
+    "more", [ROME, f" {ROME}", f"<tool_call>{ROME}</tool_call>", f"\n```json\n{ROME}\n```", f', "call": {ROME}}}']
+)
+@pytest.mark.parametrize("answer", ['{"answer": "Done."}', '{"answer": {"a": 1}}', '{"answer": 5}'])
+async def test_constrained_nothing_that_follows_an_answer_is_a_call(answer: str, more: str):
+    for pieces in (letters(answer + more), [TextDelta(answer + more)]):
+        chunks = await say(ToolModeProvider(Model(pieces, can=SCHEMAS)), asked())
+        assert calls_of(chunks) == []
+        assert text_of(chunks).endswith(more.strip())
+
+
+async def test_constrained_a_call_with_more_than_arguments_is_no_call_that_can_be_run():
+    text = ROME[:-1] + ', "confirm": false}'
+    for pieces in (letters(text), [TextDelta(text)]):
+        chunks = await say(ToolModeProvider(Model(pieces, can=SCHEMAS)), asked())
+        ((name, arguments),) = calls_of(chunks)
+        assert (name, text_of(chunks)) == ("get_weather", "")
+        with pytest.raises(BadArguments, match="something after it"):
+            mend(arguments, tool())
+
+
+async def test_constrained_a_call_whose_object_is_not_closed_is_cut_where_the_stream_breaks_off():
+    chunks = await say(
+        ToolModeProvider(Model([*letters(ROME[:-1]), StepFinished(StepEnd.UNKNOWN)], can=SCHEMAS)), asked()
+    )
+    assert chunks[-1] == StepFinished(StepEnd.LENGTH)
 
 
 async def test_constrained_the_schema_is_one_branch_for_each_tool_and_one_for_an_answer():

@@ -95,6 +95,8 @@ def _arguments(value: dict[str, Any], given: list[str], name: str, *, tagged: bo
     arguments = value[given[0]]
     if not tagged and _is_description(arguments):
         raise _NoCall
+    if beside != given:
+        return _with_excess(arguments, {key: value[key] for key in beside if key not in given})
     if isinstance(arguments, dict | str):
         return arguments
     if arguments is None:
@@ -102,6 +104,12 @@ def _arguments(value: dict[str, Any], given: list[str], name: str, *, tagged: bo
     if tagged:
         return msgspec.json.encode(arguments).decode()
     raise _NoCall
+
+
+def _with_excess(arguments: Any, excess: dict[str, Any]) -> str:
+    """What stands beside the arguments may belong to them. Written behind them it makes them no JSON: nobody runs that,
+    and the model is told."""
+    return f"{msgspec.json.encode(arguments).decode()}, {msgspec.json.encode(excess).decode()[1:]}"
 
 
 def _is_description(arguments: Any) -> bool:

@@ -1,6 +1,8 @@
 """Reads a constrained answer as it streams: the text of `{"answer": …}` decoded, a call's arguments as fragments.
 
-A backend that promised the schema and does not keep to it is read like any other text: its calls are looked for.
+A backend that promised the schema and does not keep to it is read like any other text: its calls are looked for. Not so
+behind an answer: who has answered does not call, and what follows is text. What follows the arguments within a call's
+object goes with them; so they are no JSON any more, nobody runs them, and the model is told.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class ConstrainedReader:
 
     @property
     def is_within_call(self) -> bool:
-        return self._state == self._in_arguments or self._free.is_within_call
+        return self._state in (self._in_arguments, self._in_tail) or self._free.is_within_call
 
     def passes(self, text: str) -> bool:
         return False
@@ -112,14 +114,14 @@ class ConstrainedReader:
         _add(chunks, text if end < 0 else text[:end])
         if end < 0:
             return ""
-        self._state = self._in_tail
+        self._state = self._in_end
         return text[end:]
 
     def _in_scalar(self, text: str, chunks: list[Chunk]) -> str:
         value, brace, rest = text.partition("}")
         _add(chunks, value)
         if brace:
-            self._state = self._in_tail
+            self._state = self._in_end
         return brace + rest
 
     def _in_string(self, text: str, chunks: list[Chunk]) -> str:
@@ -129,7 +131,7 @@ class ConstrainedReader:
         while found := _STRING_END.search(text, pos):
             if found[0] == '"':
                 _add(chunks, _decoded(text[: found.start()]))
-                self._state = self._in_tail
+                self._state = self._in_end
                 return text[found.end() :]
             pos = found.end()
         held = _OPEN_ESCAPE.search(text)
@@ -139,14 +141,29 @@ class ConstrainedReader:
         return ""
 
     def _in_tail(self, text: str, chunks: list[Chunk]) -> str:
-        """The closing bracket; should another object follow, it is read like the first."""
+        """The closing bracket of a call; should another object follow, it is read like the first."""
         rest = text.lstrip()
         if rest.startswith("}"):
             self._state = self._in_head
             return rest[1:].lstrip()
         if rest:
-            self._state = self._in_free_text
+            self._state = self._in_excess
         return rest
+
+    def _in_excess(self, text: str, chunks: list[Chunk]) -> str:
+        chunks.append(CallFragment(self._index, arguments=text))
+        return ""
+
+    def _in_end(self, text: str, chunks: list[Chunk]) -> str:
+        """The closing bracket of an answer, and some too many."""
+        rest = text.lstrip("} \t\r\n")
+        if rest:
+            self._state = self._in_rest
+        return rest
+
+    def _in_rest(self, text: str, chunks: list[Chunk]) -> str:
+        _add(chunks, text)
+        return ""
 
     def _in_free_text(self, text: str, chunks: list[Chunk]) -> str:
         chunks += self._free.text(text)
