@@ -114,6 +114,7 @@ PLAIN = {
     "a fence in a fence": f"```markdown\nWrite:\n```json\n{BARE}\n```\n",
     "a longer fence around a fence": f"````markdown\n```json\n{BARE}\n```\n{BARE}\n````\n",
     "a fence in a text of a fence": f'```python\nx = """```"""\n{BARE}\n```\n',
+    "a fence with a line in it that is far in": f"```python\nx = (\n        ```\n{BARE}\n",
     "a fence that never ends": f"```python\n{BARE}\n",
     "inline code in three backticks": f"Send ```{BARE}``` to it.",
     "nested in an object": f'{{"example": {BARE}}}',
@@ -305,6 +306,12 @@ def test_many_beginnings_that_come_to_nothing_do_not_hide_a_call_that_follows():
 def test_a_text_that_used_up_what_may_be_read_in_vain_is_the_same_however_it_is_cut():
     text = '<tool_call>{"a": "x", ' * 9000 + f"</tool_call> and <tool_call>{BARE}</tool_call>" * 3
     assert recognise(text, list(range(0, len(text), 4000))) == recognise(text)
+
+
+def test_a_fence_within_a_list_ends_where_its_code_stands():
+    listed = "- Like this:\n      ```\n      x = [1]\n      ```\n"
+    said, calls = recognise(f"{listed}{BARE}")
+    assert (said, [plainly(call) for call in calls]) == (listed, [WEATHER])
 
 
 @pytest.mark.parametrize("unclosed", ['It begins with {"key": and', "Say [[ and", "{ x"])

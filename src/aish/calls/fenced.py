@@ -19,6 +19,7 @@ _PYTHON_FENCES = frozenset({"tool_code", "tool_call", "tool_calls"})
 _CLOSING = re.compile(r"(`+|~+)[ \t\r]{0,20}")
 _MIN_CLOSING = 2  # one is easily lost
 _MIN_FENCE = 3
+_FIRST_LINE = re.compile(r"\n( {0,24})")
 
 
 def fence(attempt: Attempt) -> None:
@@ -61,7 +62,9 @@ def _code(attempt: Attempt, mark: str) -> NotACall:
     line = attempt.match(opening_line(mark))
     end = line.end() if line else attempt.pos
     if attempt.text[end : end + 1] in ("\n", ""):
-        return NotACall(end, fenced_code(mark))
+        attempt.pos = end
+        first_line = attempt.match(_FIRST_LINE)
+        return NotACall(end, fenced_code(mark, len(first_line[1]) if first_line else 0))
     return NotACall(len(mark), inline_code(mark) if mark[0] == "`" else None)
 
 

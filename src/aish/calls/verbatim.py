@@ -39,10 +39,12 @@ def inline_code(mark: str) -> Verbatim:
     return Verbatim(rf"{mark}|\n", rf"`{{1,{len(mark)}}}\Z")
 
 
-@lru_cache(maxsize=64)
-def fenced_code(mark: str) -> Verbatim:
-    closing = rf"\n {{0,3}}{mark[0]}{{{len(mark)},}}[ \t\r]{{0,20}}(?=\n|\Z)"
-    return Verbatim(closing, rf"\n {{0,3}}(?:{mark[0]}+[ \t\r]{{0,20}})?\Z", settled_by_more=True)
+@lru_cache(maxsize=256)
+def fenced_code(mark: str, indent: int = 0) -> Verbatim:
+    """`indent` is that of its first line: within a list, the closing mark may stand as far in as the code does."""
+    before = rf"\n {{0,{max(3, indent)}}}"
+    closing = rf"{before}{mark[0]}{{{len(mark)},}}[ \t\r]{{0,20}}(?=\n|\Z)"
+    return Verbatim(closing, rf"{before}(?:{mark[0]}+[ \t\r]{{0,20}})?\Z", settled_by_more=True)
 
 
 @lru_cache(maxsize=8)
