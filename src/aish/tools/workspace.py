@@ -124,6 +124,15 @@ class Workspace:
         with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
+    def resolved(self, name: str) -> PurePosixPath:
+        """Where links lead now, from the root; the name itself if that is outside, which no opening of it survives."""
+        path = self._relative(name)
+        try:
+            real = PurePosixPath(os.path.realpath(self.root / path))
+        except OSError:  # it is being changed just now
+            return path
+        return real.relative_to(PurePosixPath(self.root)) if real.is_relative_to(PurePosixPath(self.root)) else path
+
     def relative(self, name: str) -> str:
         """The one name that a file has here, for a path or a `file:` URI; ToolError for one outside."""
         return str(self._relative(name))

@@ -93,3 +93,11 @@ async def test_a_change_that_came_to_be_another_than_was_shown_is_not_made(root)
         assert (root / "a.py").read_text() == "one\n"
         await tools.ide.serve("edit", arguments, lambda text: None, call="c2")  # of a call that nobody was shown
         assert (root / "a.py").read_bytes() == b"x = [1, 2, 3]\r\n"
+
+
+def test_nothing_hides_behind_blanks_at_the_end_of_a_long_line():
+    payload = "foo()" + " " * 320 + "; evil()"
+    shown = diff_of([("a.py", b"foo()\n", f"{payload}\n".encode())])
+    assert "evil()" in shown and "[320 blanks]" in shown
+    long = "x" * 1000 + "END"
+    assert "END" in diff_of([("a.py", b"", long.encode())])

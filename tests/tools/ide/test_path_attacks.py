@@ -126,8 +126,11 @@ async def test_a_hard_link_can_be_read_but_is_never_written_to(world):
     assert (world.parent / "outside" / "a.py").read_bytes() == SECRET
 
 
-@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".git/config", ".GIT/config", "sub/.git/hooks/x"])
+@pytest.mark.parametrize(
+    "path", [".git/hooks/pre-commit", ".git/config", ".GIT/config", "sub/.git/hooks/x", "way/config", "way/hooks/x"]
+)
 async def test_gits_own_files_are_not_for_editing(world, path):
+    (world / "way").symlink_to(".git")
     async with ide_with(world, diagnostics_wait_s=0.2) as tools:
         with pytest.raises(ToolError, match="use git"):
             await tools("edit", edits=[{"path": path, "revision": "new", "new": "owned"}])

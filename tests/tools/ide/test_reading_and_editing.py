@@ -105,7 +105,7 @@ async def test_text_is_replaced_where_it_stands_once(tools, root):
 
 async def test_text_that_stands_twice_needs_a_line(tools, root):
     (root / "a.py").write_text("x = 1\ny = 2\nx = 1\n")
-    with pytest.raises(ToolError, match=r"2 times; give more of it, or `line`"):
+    with pytest.raises(ToolError, match=r"2 times, in line 1, 3; give more of it, or its `line`"):
         await edit(tools, "a.py", {"old": "x = 1", "new": "x = 3"})
     await edit(tools, "a.py", {"old": "x = 1", "new": "x = 3", "line": 3})
     assert (root / "a.py").read_text() == "x = 1\ny = 2\nx = 3\n"

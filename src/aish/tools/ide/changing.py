@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -31,7 +31,8 @@ _FILES_NAMED = 12
 _NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # what a name is in most languages; servers do not all check
 
 
-_MAX_SHOWN = 8  # changes that people are being asked about
+Fingerprint = frozenset[tuple[str, str | None, str | None]]
+_MAX_SHOWN = 256  # changes that people are being asked about
 _CHANGING = frozenset({"rename", "edit", "format", "code_action"})
 
 
@@ -60,7 +61,7 @@ class Changing:
         self._understanding = understanding
         self._contents = contents
         self._format_on_edit = format_on_edit
-        self._shown: dict[bytes, frozenset[FileEdit]] = {}
+        self._shown: dict[bytes, Fingerprint] = {}
 
     async def change(self, name: str, arguments: Arguments, call: str) -> str:
         """Raises ToolError."""
@@ -68,18 +69,19 @@ class Changing:
         plan = await self._plan(name, arguments)
         if isinstance(plan, str):
             return plan
-        if shown is not None and shown != frozenset(plan.answer.value):  # servers do not keep to an order
+        if shown is not None and shown != _fingerprint(plan.answer.value):
             raise ToolError("nothing was changed: it would no longer be what the user was shown. Make the call again.")
         return await self._carry_out(plan)
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
         """The diff; "" if nothing would change. The call, if it is made, does exactly this or nothing."""
         plan = await self._plan(name, arguments) if name in _CHANGING else ""
-        if isinstance(plan, str) or plan.answer.status is not Status.FRESH:
+        if isinstance(plan, str):
             return ""
-        edits = sorted(plan.answer.value, key=lambda edit: (edit.path != plan.first, edit.path))
+        is_known = plan.answer.status is Status.FRESH  # else nothing is shown, and nothing may be done
+        edits = sorted(plan.answer.value if is_known else (), key=lambda edit: (edit.path != plan.first, edit.path))
         files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
-        self._shown[_key(name, arguments, call)] = frozenset(edits)
+        self._shown[_key(name, arguments, call)] = _fingerprint(edits)
         while len(self._shown) > _MAX_SHOWN:
             del self._shown[next(iter(self._shown))]
         return await asyncio.to_thread(diff_of, files)
@@ -195,6 +197,11 @@ class Changing:
 
     async def _load(self, arguments: Arguments) -> Source:
         return await self._contents.load(str(arguments["path"]))
+
+
+def _fingerprint(edits: Iterable[FileEdit]) -> Fingerprint:
+    """Servers do not keep to an order, and contents are large."""
+    return frozenset((e.path, e.base, None if e.content is None else content_hash(e.content)) for e in edits)
 
 
 def _key(name: str, arguments: Arguments, call: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 
 from aish.tools.ide.source import is_binary, split_lines
@@ -11,6 +12,7 @@ MAX_LINES = 200
 MAX_CHARS = 12_000
 _LINE_CHARS = 300
 _NAMED = 20
+_BLANKS = re.compile(r"[ \t]{40,}")
 # Comparing larger texts takes longer than a person likes to wait for a question.
 _MAX_COMPARED_BYTES = 256 * 1024
 
@@ -24,8 +26,8 @@ def diff_of(files: Iterable[tuple[str, Before, After]]) -> str:
     cut: list[str] = []
     used = 0
     for path, before, after in files:
-        for line in _lines(path, before, after) if not cut else ("",):
-            line = line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…"
+        lines = (piece for line in _lines(path, before, after) for piece in _in_pieces(line))
+        for line in lines if not cut else ("",):
             if cut or len(shown) >= MAX_LINES or used + len(line) >= MAX_CHARS:
                 cut.append(path)
                 break
@@ -35,6 +37,19 @@ def diff_of(files: Iterable[tuple[str, Before, After]]) -> str:
         names = ", ".join(cut[:_NAMED])
         shown.append(f"… and more, in {len(cut)} files: {names}{', …' if len(cut) > _NAMED else ''}")
     return "\n".join(shown)
+
+
+def _in_pieces(line: str) -> Iterator[str]:
+    """What changes is shown to its end, however long: nothing may hide behind a screenful of blanks."""
+    if len(line) <= _LINE_CHARS:
+        yield line
+        return
+    sign, rest = line[:1], _BLANKS.sub(lambda run: f"[{len(run[0])} blanks]", line[1:])
+    if sign not in "+-":
+        yield f"{sign}{rest[:_LINE_CHARS]}… {max(0, len(rest) - _LINE_CHARS)} more characters"
+        return
+    for start in range(0, len(rest), _LINE_CHARS):
+        yield f"{sign}{rest[start : start + _LINE_CHARS]}"
 
 
 def _lines(path: str, before: Before, after: After) -> Iterator[str]:

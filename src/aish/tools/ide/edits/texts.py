@@ -5,7 +5,9 @@ All edits of one file are about the text as it was read, so their order does not
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from aish.errors import ToolError
@@ -17,8 +19,12 @@ from aish.types.tools import ResultStatus
 NEW = "new"
 _SHORTEST_REVISION = 8
 _SHOWN_CHARS = 80
+_SHOWN_PLACES = 8
+# A line number may be off by as much after other edits.
+_NEAR = 3
 
 Span = tuple[int, int, str]
+Place = tuple[int, int]  # where it begins, and in which line
 Load = Callable[[str], Awaitable[Source]]
 
 
@@ -50,13 +56,15 @@ def _check_revision(source: Source, revision: str) -> None:
 
 
 def _span(source: Source, edit: Mapping[str, Any]) -> Span:
-    new = str(edit["new"])
+    new, old = str(edit["new"]), str(edit.get("old", ""))
     if "start_line" in edit:
-        return _line_span(source, int(edit["start_line"]), int(edit.get("end_line", edit["start_line"])), new)
-    old = str(edit.get("old", ""))
+        first = int(edit["start_line"])
+        last = int(edit.get("end_line", first))
+        return _line_span(source, first, last, new) if not old else _within(source, old, new, range(first, last + 1))
     if not old:
         raise _wrong(f"an edit of {source.path} names neither `old` text nor `start_line`")
-    return _text_span(source, old, new, edit.get("line"))
+    line = edit.get("line")
+    return _near(source, old, new, line if isinstance(line, int) else None)
 
 
 def _line_span(source: Source, start: int, end: int, new: str) -> Span:
@@ -71,27 +79,46 @@ def _line_span(source: Source, start: int, end: int, new: str) -> Span:
     return before, before + len(replaced), _with_ends(source, new)
 
 
-def _text_span(source: Source, old: str, new: str, line: object) -> Span:
-    """A model writes `\\n`; the file may end its lines otherwise."""
-    old = old if old in source.text else _with_ends(source, old)
-    found = _occurrences(source.text, old)
+def _within(source: Source, old: str, new: str, lines: range) -> Span:
+    """The one place in these lines that holds it."""
+    old, found = _occurrences(source, old)
+    return _only(source, old, new, [place for place in found if place[1] in lines], found)
+
+
+def _near(source: Source, old: str, new: str, line: int | None) -> Span:
+    """The one place that holds it; of several, the one in that line, or the only one close to it."""
+    old, found = _occurrences(source, old)
+    if len(found) <= 1 or line is None:
+        return _only(source, old, new, found, found)
+    there = [place for place in found if place[1] == line]
+    return _only(source, old, new, there or [place for place in found if abs(place[1] - line) <= _NEAR], found)
+
+
+def _only(source: Source, old: str, new: str, meant: Sequence[Place], found: Sequence[Place]) -> Span:
     if not found:
         raise _wrong(f"{source.path} does not hold '{old[:_SHOWN_CHARS]}'; copy the text exactly, without line numbers")
-    if len(found) > 1:
-        if not isinstance(line, int):
-            raise _wrong(f"{source.path} holds '{old[:_SHOWN_CHARS]}' {len(found)} times; give more of it, or `line`")
-        at = sum(map(len, source.lines[: line - 1]))
-        found.sort(key=lambda start: abs(start - at))
-    return found[0], found[0] + len(old), _with_ends(source, new)
+    if len(meant) != 1:
+        lines = ", ".join(str(line) for _, line in found[:_SHOWN_PLACES]) + (
+            ", …" if len(found) > _SHOWN_PLACES else ""
+        )
+        times = f"{len(found)} times" if len(found) > 1 else "once"
+        raise _wrong(
+            f"{source.path} holds '{old[:_SHOWN_CHARS]}' {times}, in line {lines}; give more of it, or its `line`"
+        )
+    start = meant[0][0]
+    return start, start + len(old), _with_ends(source, new)
 
 
-def _occurrences(text: str, old: str) -> list[int]:
-    found: list[int] = []
-    at = text.find(old)
-    while at >= 0 and len(found) < 1000:
-        found.append(at)
-        at = text.find(old, at + 1)
-    return found
+def _occurrences(source: Source, old: str) -> tuple[str, list[Place]]:
+    """Every place, and the text as the file has it: a model writes `\\n`, the file may end its lines otherwise."""
+    old = old if old in source.text else _with_ends(source, old)
+    starts = [0, *accumulate(map(len, source.lines))]
+    found: list[Place] = []
+    at = source.text.find(old)
+    while at >= 0:
+        found.append((at, bisect_right(starts, at)))
+        at = source.text.find(old, at + len(old))
+    return old, found
 
 
 def _replaced(source: Source, spans: Sequence[Span]) -> str:
