@@ -73,7 +73,8 @@ class FakeBackend:
             await peer.send(*self.respond(request))
 
     def respond(self, request: Request) -> list[bytes]:
-        name = request.method.lower() + request.path.partition("?")[0].replace("/", "_").replace(".", "_").replace("-", "_")
+        path = request.path.partition("?")[0]
+        name = request.method.lower() + path.translate(str.maketrans("/.-", "___"))
         handle = getattr(self, name, None)
         return handle(request) if handle else [self.no_such_path(request)]
 
