@@ -44,7 +44,8 @@ class World:
         self.model = self.aish.write_script("s", self.script())
         config = home / ".config" / "aish" / "config.toml"
         more = '[gate]\nauto_approve = ["ide__*"]\n[serve]\ntools = ["ide__*"]\n'
-        config.write_text(config.read_text() + ("" if asks else more))
+        patient = "[ide]\nwait_s = 60\n"  # a machine that does much else
+        config.write_text(config.read_text() + patient + ("" if asks else more))
 
     def script(self):
         path = self.at["path"]

@@ -67,10 +67,14 @@ class Documents:
             known = await self._sync(source)
             if known.disk == self._disk:
                 return known
-            # To clangd: other files that this one includes may be others now.
-            again = {"contentChanges": [{"text": source.text}], "forceRebuild": True}
+            again = self._change(source, known)
             self._open[source.path] = known = await self._tell("didChange", source, known.version + 1, {}, again)
             return known
+
+    def _change(self, source: Source, known: Opened) -> dict[str, Any]:
+        """clangd is told when files that this one includes may be others now: it would first answer by the old ones."""
+        change: dict[str, Any] = {"contentChanges": [{"text": source.text}]}
+        return change if known.disk == self._disk else {**change, "forceRebuild": True}
 
     async def _sync(self, source: Source) -> Opened:
         known = self._open.pop(source.path, None)
@@ -79,8 +83,7 @@ class Documents:
             document = {"languageId": self._connection.spec.language_id(source.path), "text": source.text}
             known = await self._tell("didOpen", source, 1, document, {})
         elif known.hash != source.hash:
-            change = {"contentChanges": [{"text": source.text}]}
-            known = await self._tell("didChange", source, known.version + 1, {}, change)
+            known = await self._tell("didChange", source, known.version + 1, {}, self._change(source, known))
         self._open[source.path] = known  # last: the one used last
         return known
 
