@@ -10,6 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from aish.errors import ToolError
+from aish.tools.ide.edits.in_ide import apply_in_ide
+from aish.tools.ide.edits.port import FileEdit
+from aish.tools.ide.source import content_hash
+from aish.tools.workspace import Workspace
 from aish.wiring import runtime
 from support.ide_tools import field
 from support.mcp_ide import UNSAVED
@@ -124,3 +128,49 @@ async def test_with_mcp_none_its_tools_are_plain_tools(root, private_home):
         tools = Tools(wired._tools)
         assert "editor__lsp_hover" in tools.names
         assert "def saved()" in await tools("read_file", path="open.py")
+
+
+async def test_it_is_not_asked_to_follow_a_link_out_of_the_workspace(tools, root):
+    secret = root.parent / "secret.txt"
+    secret.write_text("secret = 1\n")
+    (root / "out.py").symlink_to(secret)
+    with pytest.raises(ToolError):
+        await tools("read_file", path="out.py")
+    with pytest.raises(ToolError):
+        await tools("edit", edits=[{"path": "out.py", "revision": "new", "new": "owned"}])
+    assert not any(
+        params["arguments"].get("path") == "out.py" for params in asked(root) if "fs.write" in params["name"]
+    )
+
+
+@pytest.mark.parametrize(("path", "reason"), [("open.py", "there already"), (".git/hooks/pre-commit", "use git")])
+async def test_what_may_not_be_written_on_disk_is_not_written_through_it(tools, root, path, reason):
+    with pytest.raises(ToolError, match=reason):
+        await tools("edit", edits=[{"path": path, "revision": "new", "new": "owned"}])
+    assert [params for params in asked(root) if params["name"] == "fs.write"] == []
+
+
+class Failing:
+    """An IDE whose disk is full at the third write."""
+
+    def __init__(self) -> None:
+        self.files = {"a.py": "a", "b.py": "b", "c.py": "c"}
+        self.writes = 0
+
+    async def read(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    async def write(self, path: str, content: str) -> None:
+        self.writes += 1
+        if self.writes == 3:
+            raise ToolError("disk full")
+        self.files[path] = content
+
+
+async def test_where_one_write_fails_those_before_it_are_put_back(tmp_path):
+    ide, space = Failing(), Workspace(tmp_path)
+    edits = [FileEdit(path, content_hash(text.encode()), b"new") for path, text in ide.files.items()]
+    with pytest.raises(ToolError, match=r"c\.py was not written: disk full; nothing stays changed"):
+        await apply_in_ide(space, ide, edits)
+    assert ide.files == {"a.py": "a", "b.py": "b", "c.py": "c"}
+    space.close()

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from aish.tools.ide.backends.mcp import McpBackend
-from aish.tools.ide.edits.port import Conflict, EditApplier, FileEdit, Outcome, Undone
-from aish.tools.ide.source import MAX_SOURCE_BYTES, Source, content_hash, decode
+from aish.tools.ide.edits.in_ide import apply_in_ide
+from aish.tools.ide.edits.port import EditApplier, FileEdit, Outcome, Undone
+from aish.tools.ide.source import MAX_SOURCE_BYTES, Source, decode
 from aish.tools.workspace import TooLong, Workspace
 
 # Read at once: for a file this small a thread takes longer than the read.
@@ -31,9 +32,11 @@ class Contents:
 
     async def read(self, path: str, max_bytes: int = MAX_SOURCE_BYTES) -> bytes:
         ide = self._find_ide()
-        text = await ide.read(self._space.relative(path)) if ide is not None else None
-        if text is not None:
-            return text.encode()
+        if ide is not None:
+            if self._space.exists(path):
+                self._space.check_readable(path)  # the IDE follows links wherever they lead
+            if (text := await ide.read(self._space.relative(path))) is not None:
+                return text.encode()
         try:
             return self._space.read(path, max_bytes=_SMALL_BYTES)
         except TooLong:
@@ -44,23 +47,8 @@ class Contents:
         ide = self._find_ide()
         if ide is None or not ide.offers_files():
             return await self._disk.apply(edits, title=title)
-        conflicts = [conflict for edit in edits if (conflict := await self._conflict(ide, edit)) is not None]
-        if conflicts:
-            return Outcome(conflicts=tuple(conflicts))
-        for edit in edits:
-            assert edit.content is not None
-            await ide.write(edit.path, edit.content.decode())
-        return Outcome(applied=tuple(edit.path for edit in edits))
+        return await apply_in_ide(self._space, ide, edits)
 
     async def undo(self, id: str) -> Undone:
         """Of what was changed on disk. What the IDE has changed, it can undo itself."""
         return await self._disk.undo(id)
-
-    async def _conflict(self, ide: McpBackend, edit: FileEdit) -> Conflict | None:
-        if edit.content is None:
-            return Conflict(edit.path, "the IDE is not asked to remove files")
-        if edit.base is None:
-            return None
-        held = await ide.read(edit.path)
-        same = held is not None and content_hash(held.encode()) == edit.base
-        return None if same else Conflict(edit.path, "it changed in the IDE since it was read")

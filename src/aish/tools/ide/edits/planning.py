@@ -55,7 +55,7 @@ class Plan:
     def _add(self, edit: FileEdit) -> str:
         """Why it cannot be; "" if it can."""
         path = self._space.relative(edit.path)
-        if _is_gits(PurePosixPath(path)) or _is_gits(self._space.resolved(path)):
+        if belongs_to_git(self._space, path):
             return "git's own files are not for editing; use git"
         held = self._placing.find(path)
         if reason := _unfit(edit, held) or self._twice(path, held):
@@ -89,8 +89,9 @@ class Plan:
         return "it is edited twice in one change" if other == path else f"it is the same file as {other}"
 
 
-def _is_gits(path: PurePosixPath) -> bool:
-    return any(part.lower() == _NOT_CODE for part in path.parts)
+def belongs_to_git(space: Workspace, path: str) -> bool:
+    """By its name, or by where links lead."""
+    return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
 
 
 def _unfit(edit: FileEdit, held: Held | None) -> str:

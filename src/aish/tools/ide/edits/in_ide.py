@@ -1,0 +1,91 @@
+"""Edits written by the IDE that has the files open, under the same rules as those on disk.
+
+The IDE opens files by name and follows links where we would not, so what may not be edited is found out before it is
+asked. It writes one file at a time: where one fails, those before it are put back, and what could not be is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from aish.errors import ToolError
+from aish.tools.ide.edits.placing import Placing
+from aish.tools.ide.edits.planning import belongs_to_git
+from aish.tools.ide.edits.port import Conflict, FileEdit, Outcome
+from aish.tools.ide.source import content_hash
+from aish.tools.workspace import Workspace
+
+
+class Ide(Protocol):
+    async def read(self, path: str) -> str | None: ...
+
+    async def write(self, path: str, content: str) -> None: ...
+
+
+async def apply_in_ide(space: Workspace, ide: Ide, edits: Sequence[FileEdit]) -> Outcome:
+    """Raises ToolError if the IDE fails in the middle."""
+    before: dict[str, str | None] = {}
+    texts: dict[str, str] = {}
+    conflicts: list[Conflict] = []
+    for edit in edits:
+        try:
+            before[edit.path] = held = await _held(ide, edit)
+            reason = _unfit(space, edit, held)
+            texts[edit.path] = (edit.content or b"").decode()
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8"
+        except ToolError as exc:
+            reason = exc.message
+        if reason:
+            conflicts.append(Conflict(edit.path, reason))
+    if conflicts:
+        return Outcome(conflicts=tuple(conflicts))
+    written: list[str] = []
+    for path, text in texts.items():
+        try:
+            await ide.write(path, text)
+        except ToolError as exc:
+            left = await _put_back(ide, written, before)
+            kept = f"; {', '.join(left)} could not be put back and stay changed" if left else "; nothing stays changed"
+            raise ToolError(f"{path} was not written: {exc.message}{kept if written else ''}") from exc
+        written.append(path)
+    return Outcome(applied=tuple(written))
+
+
+async def _held(ide: Ide, edit: FileEdit) -> str | None:
+    """What the IDE has; for a file that shall be new, nothing is the rule."""
+    try:
+        return await ide.read(edit.path)
+    except ToolError:
+        if edit.base is None:
+            return None
+        raise
+
+
+def _unfit(space: Workspace, edit: FileEdit, held: str | None) -> str:
+    """Why it cannot be; "" if it can. Raises ToolError for what may not be replaced."""
+    if edit.content is None:
+        return "the IDE is not asked to remove files"
+    if belongs_to_git(space, edit.path):
+        return "git's own files are not for editing; use git"
+    on_disk = Placing(space).find(edit.path)
+    if edit.base is None:
+        return "it is there already" if held is not None or on_disk is not None else ""
+    same = held is not None and content_hash(held.encode()) == edit.base
+    return "" if same else "it changed in the IDE since it was read"
+
+
+async def _put_back(ide: Ide, written: Sequence[str], before: dict[str, str | None]) -> list[str]:
+    """Those that could not be: new files, which the IDE is not asked to remove, and what fails again."""
+    left: list[str] = []
+    for path in written:
+        text = before[path]
+        try:
+            if text is None:
+                left.append(path)
+            else:
+                await ide.write(path, text)
+        except ToolError:
+            left.append(path)
+    return left
