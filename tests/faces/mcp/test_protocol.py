@@ -16,7 +16,7 @@ from aish.faces.mcp.requests import Request, read_messages, read_request
 from aish.faces.mcp.revisions import META_CAPABILITIES, META_SERVER, META_VERSION, check_envelope
 from aish.ports import CallContext
 from aish.types.messages import ImagePart
-from aish.types.tools import Arguments, Effect, ToolOutput
+from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput
 from aish.wire.jsonrpc_message import RpcError
 from support.engines import Bench, Tools, said
 
@@ -307,3 +307,11 @@ def test_ids_that_are_neither_text_nor_whole_numbers_are_refused(id: object):
     else:
         with pytest.raises(RpcError):
             read_request(message, stateless=lambda method, params: False)
+
+
+async def test_what_a_tool_itself_does_not_allow_is_its_result():
+    async def refuse(arguments: Any, context: Any) -> Any:
+        raise ToolError("a pipe is not a regular file", status=ResultStatus.NOT_ALLOWED)
+
+    result = await Desk(Tools().add("files__read", refuse)).result("tools/call", {"name": "files__read"})
+    assert result["isError"] is True and "not a regular file" in result["content"][0]["text"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import msgspec
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import AishError, BadResponse
+from aish.tools.ide.backends.lsp_actions import _fix
 from aish.tools.ide.backends.lsp_places import Files
 from aish.tools.ide.lsp import answers, tsserver
 from aish.tools.ide.lsp.inbox import Inbox
+from aish.tools.ide.source import decode
 from aish.tools.workspace import Workspace
 
 _KEYS = st.sampled_from([
@@ -112,3 +115,9 @@ def test_what_is_no_file_of_the_workspace_is_outside(uri, tmp_path):
 
 
 _RANGE = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}}
+
+
+def test_the_same_offer_for_two_places_can_be_told_apart_and_has_a_bound():
+    source, seen = decode("a.py", b"x == None\ny == None\n"), Counter[tuple[str, str]]()
+    fixes = [_fix(source, {"title": "Replace" * 1000, "kind": "quickfix"}, seen) for _ in range(2)]
+    assert fixes[0].key != fixes[1].key and len(fixes[0].title) <= 200

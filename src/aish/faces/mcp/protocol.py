@@ -127,7 +127,8 @@ class ToolServer:
             )
         finally:
             self._calls -= 1
-        if result.status in (ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED):
+        # A tool that ran may itself have said that something is not allowed: that is its result.
+        if result.effect is None and result.status in (ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED):
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:_SHOWN_CHARS]}")
         return call_result(result)
 

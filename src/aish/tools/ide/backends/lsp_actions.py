@@ -6,6 +6,7 @@ A command may only edit: whatever else a server would do at a command is its own
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from aish.tools.ide.lsp.server import Session
 from aish.tools.ide.source import Source
 
 _MAX_ACTIONS = 100
+_TITLE_CHARS = 200
 _PROBLEMS_WAIT_S = 1.5
 
 
@@ -40,7 +42,8 @@ async def list_actions(session: Session, source: Source, line: int, end_line: in
     found = answers.decoded(await session.connection.request("textDocument/codeAction", params), object)
     listed = found[:_MAX_ACTIONS] if isinstance(found, list) else []
     usable = [item for item in listed if isinstance(item, dict) and not item.get("disabled")]
-    return [Action(_fix(source, item), item) for item in usable]
+    seen: Counter[tuple[str, str]] = Counter()
+    return [Action(_fix(source, item, seen), item) for item in usable]
 
 
 async def perform(session: Session, files: Files, action: Action) -> tuple[FileEdit, ...]:
@@ -59,9 +62,11 @@ async def perform(session: Session, files: Files, action: Action) -> tuple[FileE
     return file_edits(edits[0], files, connection.encoding)
 
 
-def _fix(source: Source, item: dict[str, Any]) -> Fix:
-    title, kind = str(item.get("title", "")), str(item.get("kind") or "")
-    key = hashlib.sha256(f"{source.hash}\0{title}\0{kind}".encode()).hexdigest()[:8]
+def _fix(source: Source, item: dict[str, Any], seen: Counter[tuple[str, str]]) -> Fix:
+    """The same offer for several places has a number more: servers keep to an order for one text."""
+    title, kind = str(item.get("title", ""))[:_TITLE_CHARS], str(item.get("kind") or "")
+    seen[title, kind] += 1
+    key = hashlib.sha256(f"{source.hash}\0{title}\0{kind}\0{seen[title, kind]}".encode()).hexdigest()[:8]
     return Fix(key, title, kind, preferred=item.get("isPreferred") is True)
 
 

@@ -64,7 +64,10 @@ async def _first(connection: Connection, uri: str, opened: Opened, timeout_s: fl
 async def _pull(connection: Connection, uri: str, timeout_s: float) -> Report:
     raw = await connection.request(PULL, {"textDocument": {"uri": uri}}, timeout_s=timeout_s)
     answer: dict[str, Any] = decoded(raw, dict[str, Any])
-    return Report(tuple(problems(answer.get("items"))), fresh=True, settled=True)
+    items = answer.get("items")
+    if not isinstance(items, list):  # "unchanged", since what we never said: not the same as none
+        return Report(())
+    return Report(tuple(problems(items)), fresh=True, settled=True)
 
 
 async def _is_quiet(connection: Connection, uri: str, pushed: Pushed) -> bool:
