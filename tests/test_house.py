@@ -146,6 +146,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "faces/mentions.py",  # git, for a range of commits
         "tools/livebash/shell.py",  # the live shell, on a pty
         "tools/mcp/stdio.py",  # servers the user named
+        "wire/child_reading.py",  # reads from one, starts none
         "wire/pty.py",  # starts what its owner asks for
     }
     importers = {

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError, ConnectionLost, ProcessError, WireTimeout
+from aish.errors import AishError, ProcessError, WireTimeout
 from aish.tools.mcp.text import Discretion
 from aish.tools.mcp.transport import Inbox
 from aish.tools.mcp.types import ServerSpec
+from aish.wire.child_reading import EXIT_WAIT_S, ChildReading
 from aish.wire.framing import NewlineFraming
 from aish.wire.jsonrpc import Peer
 from aish.wire.process import ChildProcess, ProcessSpec
 
-_EXIT_WAIT_S = 1.0  # between the end of its output and its exit; longer means it only closed its output
 _KILLED = -9  # by SIGKILL, for which Windows has no name
 _STDERR_LINE_CHARS = 2000  # redacted as a whole; what is shown of it is less
 
@@ -30,7 +30,6 @@ class StdioTransport:
     def __init__(self, spec: ServerSpec, child: ChildProcess, inbox: Inbox) -> None:
         self._spec = spec
         self._child = child
-        self._gone: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
         self._peer = Peer(
             self._write,
             NewlineFraming(spec.max_message_bytes),
@@ -39,6 +38,7 @@ class StdioTransport:
             cancelled=_cancelled,
             max_in_flight=spec.max_in_flight,
         )
+        self._reading = ChildReading(child, self._peer)
 
     @classmethod
     @asynccontextmanager
@@ -46,15 +46,8 @@ class StdioTransport:
         """Raises SpawnFailed and WireTimeout."""
         async with _started(spec, discretion) as child:
             transport = cls(spec, child, inbox)
-            reading = asyncio.create_task(transport._read())
-            try:
+            async with transport._reading.running():
                 yield transport
-            finally:
-                reading.cancel()
-                await transport._peer.aclose()
-                await asyncio.wait({reading})
-            if not reading.cancelled():
-                reading.result()  # a fault in what we do with messages must not go unnoticed
         if child.returncode == _KILLED:
             inbox.warn("shutdown: it did not leave when told to, and was killed")
 
@@ -79,7 +72,7 @@ class StdioTransport:
         return self._child.stderr_tail()
 
     async def wait_closed(self) -> AishError:
-        return await asyncio.shield(self._gone)
+        return await self._reading.wait_gone()
 
     async def _write(self, data: bytes) -> None:
         try:
@@ -87,29 +80,9 @@ class StdioTransport:
         except ProcessError:
             # Its exit code, and all of its stderr, may need another moment.
             with suppress(TimeoutError):
-                async with asyncio.timeout(2 * _EXIT_WAIT_S):
+                async with asyncio.timeout(2 * EXIT_WAIT_S):
                     raise await self.wait_closed() from None
             raise
-
-    async def _read(self) -> None:
-        try:
-            self._child.stdout.deliver_to(self._peer.feed)
-            async for _ in self._child.stdout:
-                pass  # everything was delivered; this is the end
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EXIT_WAIT_S):
-                    await self._child.wait()
-        except asyncio.CancelledError:
-            self._peer.close()
-            raise
-        finally:  # whatever happens, nobody waits for an answer that nobody reads
-            self._peer.close(self._reason)
-            self._gone.set_result(self._reason())
-
-    def _reason(self) -> AishError:
-        if self._child.returncode is not None:
-            return self._child.exit_error()
-        return ConnectionLost(f"{self._spec.name} closed its output but still runs")
 
 
 @asynccontextmanager

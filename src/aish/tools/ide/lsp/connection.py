@@ -13,17 +13,17 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError, ConnectionLost
+from aish.errors import AishError
 from aish.tools.ide.lsp.answers import decoded
 from aish.tools.ide.lsp.capabilities import PROVIDERS, hello
 from aish.tools.ide.lsp.inbox import Inbox
 from aish.tools.ide.lsp.positions import ENCODINGS, Encoding
 from aish.tools.ide.lsp.spec import ServerSpec
+from aish.wire.child_reading import ChildReading
 from aish.wire.framing import ContentLengthFraming
 from aish.wire.jsonrpc import Peer, RpcError
 from aish.wire.process import ChildProcess, ProcessSpec
 
-_EXIT_WAIT_S = 1.0  # between the end of its output and its exit
 # Which environment a person has activated: it says where the packages are.
 _INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _CONTENT_MODIFIED = -32801
@@ -41,7 +41,6 @@ class Connection:
         self.inbox = Inbox(self._folder, spec.settings, loaded_log=spec.loaded_log)
         self._child = child
         self._capabilities: dict[str, Any] = {}
-        self._gone: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
         self._peer = Peer(
             child.write,
             ContentLengthFraming(spec.limits.max_message_bytes),
@@ -49,6 +48,7 @@ class Connection:
             handler=self.inbox,
             cancelled=lambda id, method: None if method == "initialize" else ("$/cancelRequest", {"id": id}),
         )
+        self._reading = ChildReading(child, self._peer)
 
     @classmethod
     @asynccontextmanager
@@ -56,17 +56,10 @@ class Connection:
         """Raises SpawnFailed, WireTimeout, RpcError and ProcessExited."""
         async with ChildProcess.start(_process(spec)) as child:
             connection = cls(spec, child)
-            reading = asyncio.create_task(connection._read(), name=f"reading {spec.name}")
-            try:
+            async with connection._reading.running():
                 await connection._shake_hands()
                 yield connection
                 await connection._say_goodbye()
-            finally:
-                reading.cancel()
-                await connection._peer.aclose()
-                await asyncio.wait({reading})
-            if not reading.cancelled():
-                reading.result()  # a fault in what we do with messages must not go unnoticed
 
     def can(self, method: str) -> bool:
         """By the handshake, or by a registration since."""
@@ -93,7 +86,7 @@ class Connection:
 
     async def wait_gone(self) -> AishError:
         """Returns why, once the server has gone by itself."""
-        return await asyncio.shield(self._gone)
+        return await self._reading.wait_gone()
 
     def stderr_tail(self) -> str:
         return self._child.stderr_tail()
@@ -114,26 +107,6 @@ class Connection:
             # Without params: there are servers that take null for an error.
             await self._peer.request("shutdown", timeout_s=self.spec.limits.close_wait_s)
             await self._peer.notify("exit", timeout_s=self.spec.limits.close_wait_s)
-
-    async def _read(self) -> None:
-        try:
-            self._child.stdout.deliver_to(self._peer.feed)
-            async for _ in self._child.stdout:
-                pass  # everything was delivered; this is the end
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EXIT_WAIT_S):
-                    await self._child.wait()
-        except asyncio.CancelledError:
-            self._peer.close()
-            raise
-        finally:
-            self._peer.close(self._reason)
-            self._gone.set_result(self._reason())
-
-    def _reason(self) -> AishError:
-        if self._child.returncode is not None:
-            return self._child.exit_error()
-        return ConnectionLost(f"{self.spec.name} closed its output")
 
 
 def _process(spec: ServerSpec) -> ProcessSpec:
