@@ -30,6 +30,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "engine/test_turn.py::test_what_is_recorded*",
         "e2e/test_command_line.py::test_a_recorded_turn_replays*",
         "contracts/test_store.py::*",
+        "contracts/test_runs.py::*",
     ),
     "§5 every failure becomes a result the model can read": (
         "engine/test_dispatch.py::test_arguments_are_parsed*",

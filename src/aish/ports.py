@@ -17,6 +17,7 @@ from aish.types.messages import Message
 from aish.types.models import ModelInfo
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
+from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
@@ -106,6 +107,19 @@ class Previewing(Protocol):
         """
 
 
+@runtime_checkable
+class Witnessing(Protocol):
+    """A toolset that can tell afterwards whether a call had its effect."""
+
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        """How things stand before the call and how they would stand after it; "" where that cannot be told.
+
+        Changes nothing. Holds no content, only digests."""
+
+    async def happened(self, name: str, witness: str) -> bool | None:
+        """Whether the call that was witnessed has had its effect; None if that cannot be told."""
+
+
 Ask = Callable[[Question], Awaitable[Answer]]
 
 
@@ -162,7 +176,37 @@ class Facts(Protocol):
         """Those that hold any word of the query, the best match first."""
 
 
-class Store(Spending, Facts, Protocol):
+class Runs(Protocol):
+    """Long work and its journal. All writes are durable when they return.
+
+    Whoever works on a run holds a lease of some seconds, by the store's clock, and renews it. A write with a `fence`
+    that is no longer the run's changes nothing and is False: another has taken the run over.
+    """
+
+    async def create_run(self, run: RunRecord, *, lease_s: float) -> RunRecord:
+        """As it is kept: with its times and its first fence."""
+
+    async def claim_run(self, id: str, owner: str, *, lease_s: float, dead: str = "") -> RunRecord | None:
+        """Take it over, with a new fence. None while another's lease holds, unless that other is `dead`."""
+
+    async def update_run(self, run: RunRecord, *, lease_s: float) -> bool:
+        """Session, state, body, reason and owner; `owner` "" gives it back."""
+
+    async def renew_run(self, id: str, fence: int, *, lease_s: float) -> bool: ...
+
+    async def find_run(self, id: str) -> RunRecord | None: ...
+
+    async def list_runs(self, *, limit: int, states: Sequence[RunState] = ()) -> Sequence[RunRecord]:
+        """Newest first; no states means all."""
+
+    async def put_step(self, step: StepRecord, *, fence: int) -> bool:
+        """In place of the one of that number."""
+
+    async def list_steps(self, run: str) -> Sequence[StepRecord]:
+        """In order."""
+
+
+class Store(Spending, Facts, Runs, Protocol):
     """What survives. Writes are applied in the order they are made.
 
     `append_events` returns at once and is written soon; `flush` returns when all that was appended before is. Durable

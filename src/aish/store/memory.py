@@ -9,6 +9,7 @@ import msgspec
 
 from aish.errors import StoreError
 from aish.store.memory_facts import MemoryFacts
+from aish.store.memory_runs import MemoryRuns
 from aish.store.memory_spending import MemorySpending
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages, words_of
@@ -18,7 +19,7 @@ from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
 
-class MemoryStore(MemorySpending, MemoryFacts):
+class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
     def __init__(self) -> None:
         self._sessions: dict[str, SessionRecord] = {}
         self._turns: dict[str, TurnRecord] = {}
@@ -27,6 +28,7 @@ class MemoryStore(MemorySpending, MemoryFacts):
         self._closed = False
         MemorySpending.__init__(self)
         MemoryFacts.__init__(self)
+        MemoryRuns.__init__(self)
 
     async def create_session(self, session: SessionRecord) -> None:
         self._check_open()
@@ -51,6 +53,7 @@ class MemoryStore(MemorySpending, MemoryFacts):
             del self._turns[turn.id]
             self._events.pop(turn.id, None)
         self._documents.pop((SUMMARY, session), None)
+        self._delete_runs_of(session)
         return self._sessions.pop(session, None) is not None
 
     async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:

@@ -9,8 +9,12 @@ import msgspec
 from aish.errors import SessionNotFound, StoreError
 from aish.store.texts import title_of
 from aish.types.records import SessionRecord, TurnRecord
+from aish.types.runs import RunRecord
 
 SUMMARY = "summary"  # the kind of document that tells what was said in a session, under its id: it goes with it
+
+# A lease further ahead than any that is given was written by a clock that has been put back since.
+_LONGEST_LEASE_MS = 600_000
 
 
 def session_with_turn(session: SessionRecord, turn: TurnRecord, number: int) -> SessionRecord:
@@ -33,6 +37,13 @@ def _skip_lines(body: bytes, count: int) -> bytes:
     for _ in range(count):
         start = body.index(b"\n", start) + 1
     return body[start:]
+
+
+def lease_is_over(run: RunRecord, now_ms: int, dead: str) -> bool:
+    """Whether the run may be taken over; `dead` is an owner that is known to be gone."""
+    if not run.owner or run.owner == dead:
+        return True
+    return not now_ms < run.lease_ms <= now_ms + _LONGEST_LEASE_MS
 
 
 def already_there(kind: str, name: str) -> StoreError:

@@ -21,6 +21,7 @@ from aish.store import documents, facts, spending, statements
 from aish.store.faults import translate
 from aish.store.groups import Append
 from aish.store.opening import open_reader, open_writer
+from aish.store.sqlite_runs import SqliteRuns
 from aish.store.texts import words_of
 from aish.store.writer import Writer
 from aish.types.events import TurnEnd
@@ -32,7 +33,7 @@ from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 T = TypeVar("T")
 
 
-class SqliteStore:
+class SqliteStore(SqliteRuns):
     def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s

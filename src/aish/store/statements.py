@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from aish.store import runs
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages
 from aish.types.events import TurnEnd
@@ -37,6 +38,7 @@ def delete_session(db: sqlite3.Connection, session: str) -> bool:
     db.execute("DELETE FROM events WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (SUMMARY, session))
+    runs.delete_of_session(db, session)
     return db.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount > 0
 
 
