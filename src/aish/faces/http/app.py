@@ -19,6 +19,7 @@ from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
 from aish.faces.http.chat_request import ChatBody
+from aish.faces.http.console_files import ConsoleFiles
 from aish.faces.http.embeddings import Embeddings
 from aish.faces.http.health import Health
 from aish.faces.http.idempotent import HEADER as IDEMPOTENCY_KEY
@@ -91,8 +92,10 @@ class App:
             self._service.metrics.count_request(place, exchange.status)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
-        caller = Caller() if found.route.open else await self._service.keys.admit(exchange)
-        key = exchange.headers.get(IDEMPOTENCY_KEY) if exchange.method == "POST" else None
+        caller = Caller() if found.route.open else await self._service.console.admit(exchange)
+        # Not of what is open: the reply to a key holds a cookie, and is nobody else's to be given again.
+        repeatable = exchange.method == "POST" and not found.route.open
+        key = exchange.headers.get(IDEMPOTENCY_KEY) if repeatable else None
         if not key:
             await found.handle(exchange, caller)
             return
@@ -163,6 +166,7 @@ def make_routes(service: Service) -> list[Route]:
         Route("GET", "/v1/sessions/{*id}", records.session, "A session and its turns"),
         Route("DELETE", "/v1/sessions/{*id}", records.delete, "Forget a session"),
         Route("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),
+        *service.console.routes(),
         Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
         Route("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
         Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given),
@@ -171,4 +175,5 @@ def make_routes(service: Service) -> list[Route]:
         Route("GET", "/healthz", health.alive, "Whether the server lives", open=True),
         Route("GET", "/readyz", health.ready, "Whether the server takes work", open=True),
     ]
-    return [*routes, Route("GET", "/openapi.json", OpenApi(routes).get, "This description", open=True)]
+    described = Route("GET", "/openapi.json", OpenApi(routes).get, "This description", open=True)
+    return [*routes, described, *ConsoleFiles().routes()]

@@ -100,22 +100,31 @@ class KeyRing:
 
     async def admit(self, exchange: Exchange) -> Caller:
         """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent."""
-        key = _key_in(exchange)
-        if not key:
-            if self._always or await self.are_required():
-                raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
-            return Caller(admin=True)
-        digest = digest_of(key)
+        if key := key_in(exchange):
+            return await self.admit_digest(digest_of(key))
+        if await self.are_needed():
+            raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
+        return Caller(admin=True)
+
+    async def admit_digest(self, digest: str) -> Caller:
+        """The same for a key of which only the hash is known."""
         if digest in self._given:
             return Caller("given", admin=True)
         record = await self._find(digest)
         if record is None:
-            if self._always or await self.are_required():
+            if await self.are_needed():
                 raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")
             return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
         self._check_rate(record)
         await self._check_budget(record)
         return record.caller()
+
+    async def is_known(self, digest: str) -> bool:
+        return digest in self._given or await self._find(digest) is not None
+
+    async def are_needed(self) -> bool:
+        """Whether nobody comes in without."""
+        return self._always or await self.are_required()
 
     async def spend(self, caller: Caller, usage: Usage) -> None:
         if not caller.key or caller.key == "given":
@@ -192,7 +201,7 @@ def _today() -> int:
     return int(time.time() // _DAY_S)
 
 
-def _key_in(exchange: Exchange) -> str:
+def key_in(exchange: Exchange) -> str:
     """As OpenAI's clients send it, or as Anthropic's do."""
     scheme, _, key = (exchange.headers.get("authorization") or "").partition(" ")
     if scheme.lower() == "bearer":

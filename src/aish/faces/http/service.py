@@ -15,6 +15,7 @@ from aish.engine.session import Engine
 from aish.errors import AishError, UsageError
 from aish.faces.http.approvals import Approvals
 from aish.faces.http.callers import Caller as Caller
+from aish.faces.http.console_session import ConsoleSessions
 from aish.faces.http.keys import KeyRing
 from aish.faces.http.live import LiveTurns
 from aish.faces.http.metrics import MANY_WORKERS, Metrics
@@ -87,6 +88,7 @@ class Service:
         self.under_way = 0
         self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env)
         self.approvals = Approvals(self)
+        self.console = ConsoleSessions(self)
         self.live = LiveTurns()
 
     @property
