@@ -220,8 +220,11 @@ class Store(Spending, Facts, Runs, Protocol):
 
     async def find_session(self, session: str) -> SessionRecord | None: ...
 
-    async def list_sessions(self, *, limit: int, search: str = "") -> Sequence[SessionRecord]:
-        """Newest first. `search` matches titles and the text of messages."""
+    async def list_sessions(
+        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+    ) -> Sequence[SessionRecord]:
+        """Newest first. `search` matches titles and the text of messages; `under` is how their ids begin; `before` is
+        the time and the id of the last one that was listed: those that follow it."""
 
     async def delete_session(self, session: str) -> bool: ...
 

@@ -236,6 +236,21 @@ async def test_search_finds_titles_and_the_questions_of_unfinished_turns(store: 
     assert await names("lisbon") == ["sess_2"]
 
 
+async def test_sessions_are_listed_on_from_where_a_list_ended_and_by_how_their_ids_begin(store: Store) -> None:
+    for number, name in enumerate(["a/1", "b/1", "a/2", "a/3", "b/2", "a_4"]):
+        await store.create_session(session(name, at_ms=1_000 + number // 2))
+    pages: list[SessionRecord] = []
+    before: tuple[int, str] | None = None
+    while page := await store.list_sessions(limit=2, before=before):
+        pages += page
+        before = (page[-1].updated_ms, page[-1].id)
+    assert pages == list(await store.list_sessions(limit=9))
+    assert len(pages) == 6
+    assert [record.id for record in await store.list_sessions(limit=9, under="a/")] == ["a/3", "a/2", "a/1"]
+    before = (1_001, "a/3")
+    assert [record.id for record in await store.list_sessions(limit=9, under="a/", before=before)] == ["a/2", "a/1"]
+
+
 async def test_events_come_back_byte_for_byte(store: Store) -> None:
     await begin(store)
     parts = [lines(1, 1), lines(2, 5, "\\u0000 ☃ é"), '{"odd":  "spacing\u2028"}\r\n'.encode(), lines(7, 9)]

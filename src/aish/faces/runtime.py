@@ -94,6 +94,10 @@ class McpServerView(Protocol):
     @property
     def session(self) -> McpSession: ...
 
+    @property
+    def transport(self) -> str:
+        """`http` or `stdio`."""
+
     def specs(self) -> Sequence[ToolSpec]: ...
 
     async def refresh(self) -> int: ...
@@ -173,6 +177,9 @@ class Runtime(Protocol):
         """A server by URL or by command line, for this run; "" makes a name. Returns when it is ready or has failed."""
 
     async def disconnect_mcp(self, name: str) -> None: ...
+
+    async def reconnect_mcp(self, name: str) -> None:
+        """One that is there, or is configured, from the beginning. Returns when it is ready or has failed."""
 
     @property
     def shell_context(self) -> ShellContext:

@@ -40,10 +40,14 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
         self._check_open()
         return self._sessions.get(session)
 
-    async def list_sessions(self, *, limit: int, search: str = "") -> Sequence[SessionRecord]:
+    async def list_sessions(
+        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+    ) -> Sequence[SessionRecord]:
         self._check_open()
         words = words_of(search)
         found = [session for session in self._sessions.values() if self._matches(session, words)]
+        found = [session for session in found if session.id.startswith(under)]
+        found = [session for session in found if before is None or (session.updated_ms, session.id) < before]
         found.sort(key=lambda session: (session.updated_ms, session.id), reverse=True)
         return found[: max(limit, 0)]
 

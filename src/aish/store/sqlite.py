@@ -50,8 +50,12 @@ class SqliteStore(SqliteRuns):
     async def find_session(self, session: str) -> SessionRecord | None:
         return await self._read(lambda db: statements.select_session(db, _plain(session)))
 
-    async def list_sessions(self, *, limit: int, search: str = "") -> Sequence[SessionRecord]:
-        return await self._read(lambda db: statements.select_sessions(db, limit, words_of(search)))
+    async def list_sessions(
+        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+    ) -> Sequence[SessionRecord]:
+        return await self._read(
+            lambda db: statements.select_sessions(db, limit, words_of(search), _plain(under), before)
+        )
 
     async def delete_session(self, session: str) -> bool:
         return bool(await self._write(lambda db: statements.delete_session(db, _plain(session))))

@@ -132,12 +132,25 @@ def select_session(db: sqlite3.Connection, session: str) -> SessionRecord | None
     return SessionRecord(*row) if row else None
 
 
-def select_sessions(db: sqlite3.Connection, limit: int, words: Sequence[str]) -> list[SessionRecord]:
+def select_sessions(
+    db: sqlite3.Connection, limit: int, words: Sequence[str], under: str, before: tuple[int, str] | None
+) -> list[SessionRecord]:
     found = "(instr(folded, ?) OR EXISTS (SELECT 1 FROM turns t WHERE t.session = sessions.id AND instr(t.folded, ?)))"
-    where = "WHERE " + " AND ".join([found] * len(words)) if words else ""
+    conditions: list[str] = []
+    values: list[str | int] = []
+    if before is not None:
+        conditions.append("(updated_ms, id) < (?, ?)")
+        values += before
+    if under:
+        conditions.append("substr(id, 1, ?) = ?")
+        values += [len(under), under]
+    for word in words:
+        conditions.append(found)
+        values += [word, word]
+    where = "WHERE " + " AND ".join(conditions) if conditions else ""
     rows = db.execute(
         f"SELECT {_SESSION_COLUMNS} FROM sessions {where} ORDER BY updated_ms DESC, id DESC LIMIT ?",
-        (*(word for word in words for _ in range(2)), max(limit, 0)),
+        (*values, max(limit, 0)),
     )
     return [SessionRecord(*row) for row in rows.fetchall()]
 

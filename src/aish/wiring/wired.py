@@ -205,6 +205,18 @@ class Wired:
             raise UsageError(f"no MCP server named {name}")
         await self._mcp.disconnect(name)
 
+    async def reconnect_mcp(self, name: str) -> None:
+        from aish.tools.mcp.servers import McpServers
+
+        self._mcp = self._mcp or McpServers(self._tools, self.http)
+        if name in self._mcp.servers:
+            server = await self._mcp.reconnect(name)
+        elif name in self.config.mcp.servers:
+            server = self._mcp.connect(*mcp_server_of(name, self.config.mcp.servers[name]))
+        else:
+            raise UsageError(f"no MCP server named {name}", hint="name it under [mcp.servers]")
+        await self._mcp.settled(2 * server.spec.start_timeout_s, [name])
+
     async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         return await self._mcp.settled(timeout_s, names) if self._mcp else ()
 

@@ -20,6 +20,8 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
 from aish.faces.http.chat_request import ChatBody
 from aish.faces.http.console_files import ConsoleFiles
+from aish.faces.http.console_mcp import ConsoleMcp
+from aish.faces.http.console_tools import ConsoleTools
 from aish.faces.http.embeddings import Embeddings
 from aish.faces.http.health import Health
 from aish.faces.http.idempotent import HEADER as IDEMPOTENCY_KEY
@@ -163,10 +165,13 @@ def make_routes(service: Service) -> list[Route]:
         Route("GET", "/v1/models", models.list, "The models there are"),
         Route("GET", "/v1/models/{*model}", models.get, "One model"),
         Route("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),
+        Route("GET", "/v1/sessions/{*id}/export", records.export, "A session's events, one on a line"),
         Route("GET", "/v1/sessions/{*id}", records.session, "A session and its turns"),
         Route("DELETE", "/v1/sessions/{*id}", records.delete, "Forget a session"),
         Route("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),
         *service.console.routes(),
+        *ConsoleTools(service).routes(),
+        *ConsoleMcp(service).routes(),
         Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
         Route("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
         Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given),

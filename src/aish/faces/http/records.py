@@ -1,7 +1,8 @@
-"""What has happened: `/v1/sessions…` and `/v1/traces/{turn}`."""
+"""What has happened: `/v1/sessions…`, as a file, too, and `/v1/traces/{turn}`."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,9 +11,13 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.service import Service
+from aish.faces.http.watch import Watch
 from aish.types.records import SessionRecord, TurnRecord
 
 _MOST = 1000
+_MOST_EVENTS = 99_999_999
+_CLOCK_DIGITS = 16
+_ODD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Records:
@@ -20,13 +25,18 @@ class Records:
         self._service = service
 
     async def sessions(self, exchange: Exchange, caller: Caller) -> None:
+        """`before` is the `next` of a list that did not end."""
         query = exchange.query
         limit = _number("limit", query.get("limit", "20"), most=_MOST)
-        # A key sees its own only, of which there may be few among many.
-        asked = limit if caller.admin else _MOST
-        found = await self._service.store.list_sessions(limit=asked, search=query.get("search", ""))
-        mine = [_shown(caller, session) for session in found if _is_visible(caller, session.id)]
-        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": mine[:limit]}))
+        found = await self._service.store.list_sessions(
+            limit=limit,
+            search=query.get("search", ""),
+            under="" if caller.admin else f"{caller.key}/",
+            before=_place(query.get("before", "")),
+        )
+        data = [_shown(caller, session) for session in found]
+        following = f"{found[-1].updated_ms}:{found[-1].id}" if len(found) == limit else None
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data, "next": following}))
 
     async def session(self, exchange: Exchange, caller: Caller, id: str) -> None:
         session = await self._find(caller, id)
@@ -39,12 +49,26 @@ class Records:
         await self._service.store.delete_session(session.id)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "session.deleted", "deleted": True}))
 
+    async def export(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        """As `aish sessions export` writes it, a turn at a time."""
+        session = await self._find(caller, id)
+        config = self._service.config
+        name = f'attachment; filename="{_file_name(id)}.jsonl"'
+        headers = [(b"content-type", b"application/x-ndjson"), (b"content-disposition", name.encode())]
+        await exchange.start(200, [*exchange.extra, *headers])
+        turns = await self._service.store.list_turns(session.id)
+        async with Watch(exchange, None, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s) as watch:
+            for turn in turns:
+                await watch.send(await self._service.store.read_events(turn.id))
+            await watch.finish()
+
     async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
         """By its id, which only those know who were told; a session's turns by those who may see the session."""
         record = await self._service.store.find_turn(turn)
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
-        lines = (await self._service.store.read_events(turn)).splitlines()
+        after = _number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
+        lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
         body = msgspec.json.encode({"object": "trace", **_turn(record)})
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
 
@@ -71,7 +95,20 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
     return shown
 
 
-def _number(field: str, given: str, *, most: int) -> int:
-    if not given.isdecimal() or not 1 <= int(given[:9]) <= most:
-        raise bad_field(field, f"must be a number from 1 to {most}")
-    return int(given)
+def _number(field: str, given: str, *, least: int = 1, most: int) -> int:
+    if not (given.isascii() and given.isdecimal()) or not least <= int(given[:9]) <= most:
+        raise bad_field(field, f"must be a number from {least} to {most}")
+    return int(given[:9])
+
+
+def _place(given: str) -> tuple[int, str] | None:
+    if not given:
+        return None
+    at_ms, _, id = given.partition(":")
+    if not (at_ms.isascii() and at_ms.isdecimal()) or len(at_ms) > _CLOCK_DIGITS:
+        raise bad_field("before", "must be the `next` of an earlier list")
+    return int(at_ms), id
+
+
+def _file_name(session: str) -> str:
+    return _ODD.sub("-", session)[:80].strip("-.") or "session"

@@ -68,9 +68,11 @@ class Routes:
 
 
 def _parameters(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
-    """`{name}` takes one segment, `{*name}` at the end takes all that is left: names of models hold slashes."""
-    if pattern[-1].startswith("{*") and len(segments) > len(pattern):
-        segments = [*segments[: len(pattern) - 1], "/".join(segments[len(pattern) - 1 :])]
+    """`{name}` takes one segment, `{*name}` one or more: names of models and sessions hold slashes."""
+    more = len(segments) - len(pattern) + 1
+    greedy = next((place for place, part in enumerate(pattern) if part.startswith("{*")), None)
+    if greedy is not None and more > 1:
+        segments = [*segments[:greedy], "/".join(segments[greedy : greedy + more]), *segments[greedy + more :]]
     if len(pattern) != len(segments):
         return None
     parameters: dict[str, str] = {}

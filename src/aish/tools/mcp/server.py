@@ -76,6 +76,10 @@ class McpServer:
         return self._session
 
     @property
+    def transport(self) -> str:
+        return "http" if self.spec.url else "stdio"
+
+    @property
     def log(self) -> list[str]:
         """What it warned of, logged, and wrote to stderr lately."""
         tail = self._session.stderr_tail() if self._session else getattr(self.failure, "stderr_tail", "")
