@@ -15,7 +15,7 @@ from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.models import ModelInfo
-from aish.types.records import Document, SessionRecord, TurnRecord
+from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
@@ -206,7 +206,22 @@ class Runs(Protocol):
         """In order."""
 
 
-class Store(Spending, Facts, Runs, Protocol):
+class Feed(Protocol):
+    """What every turn says, of every process that uses the store, in the order it was written."""
+
+    async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
+        """Rows past that cursor, oldest first, without those of deleted turns. Whoever goes on from the last cursor
+        they were given misses none: no row ever appears below one that was read."""
+
+    async def feed_end(self) -> int:
+        """The newest cursor there is or was, 0 if there was none."""
+
+    async def wait_feed(self, after: int, timeout_s: float) -> bool:
+        """Whether anything was written past that cursor; returns soon after it was, at the latest when the time is
+        up. What another process wrote may take a moment longer to be noticed."""
+
+
+class Store(Spending, Facts, Runs, Feed, Protocol):
     """What survives. Writes are applied in the order they are made.
 
     `append_events` returns at once and is written soon; `flush` returns when all that was appended before is. Durable

@@ -289,6 +289,90 @@ async def test_events_of_turns_that_run_at_once_do_not_mix(store: Store) -> None
     assert await store.read_events("turn_2") == lines(1, 199, "two")
 
 
+async def test_the_feed_tells_what_every_turn_says_in_the_order_it_was_written(store: Store) -> None:
+    await begin(store)
+    await store.start_turn(turn("turn_2", of=""))
+    store.append_events("turn_1", 1, 2, lines(1, 2, "a"))
+    await store.flush()
+    store.append_events("turn_2", 1, 1, lines(1, 1, "b"))
+    await store.flush()
+    await store.record_turn(turn("turn_3", of=""), 2, lines(1, 2, "c"))
+    store.append_events("turn_1", 3, 3, lines(3, 3, "d"))
+    await store.flush()
+    rows = await store.read_feed(0, 10)
+    assert [(row.session, row.turn, row.first_seq, row.lines) for row in rows] == [
+        ("sess_1", "turn_1", 1, lines(1, 2, "a")),
+        ("", "turn_2", 1, lines(1, 1, "b")),
+        ("", "turn_3", 1, lines(1, 2, "c")),
+        ("sess_1", "turn_1", 3, lines(3, 3, "d")),
+    ]
+    assert [row.cursor for row in rows] == sorted({row.cursor for row in rows})
+    assert await store.feed_end() == rows[-1].cursor
+
+
+async def test_the_feed_goes_on_from_any_cursor(store: Store) -> None:
+    await begin(store)
+    for number in range(1, 8):
+        store.append_events("turn_1", number, number, lines(number, number))
+        await store.flush(durable=False)
+    whole = list(await store.read_feed(0, 100))
+    assert len(whole) == 7
+    read, cursor = [], 0
+    while page := await store.read_feed(cursor, 3):
+        assert len(page) <= 3
+        read += page
+        cursor = page[-1].cursor
+    assert read == whole
+    assert list(await store.read_feed(cursor + 5, 3)) == []
+
+
+@pytest.mark.parametrize("whole_session", [True, False])
+async def test_a_reader_of_the_feed_misses_nothing_after_the_newest_was_deleted(
+    store: Store,
+    whole_session: bool,  # noqa: FBT001
+) -> None:
+    await begin(store, "turn_1", "sess_1")
+    await begin(store, "turn_2", "sess_2")
+    for name in ("turn_1", "turn_2", "turn_2"):
+        store.append_events(name, 1, 1, lines(1, 1))
+        await store.flush(durable=False)
+    cursor = (await store.read_feed(0, 10))[-1].cursor
+    for _ in range(2):
+        if whole_session:
+            await store.delete_session("sess_2")
+        else:
+            await store.delete_turns("sess_2", before_ms=10_000)
+        assert await store.feed_end() >= cursor
+    assert {row.turn for row in await store.read_feed(0, 10)} == {"turn_1"}
+    store.append_events("turn_1", 2, 2, lines(2, 2, "after"))
+    await store.flush(durable=False)
+    assert [row.lines for row in await store.read_feed(cursor, 10)] == [lines(2, 2, "after")]
+
+
+async def test_whoever_waits_for_the_feed_is_woken_by_what_is_written(store: Store) -> None:
+    await begin(store)
+    end = await store.feed_end()
+    assert not await store.wait_feed(end, 0.0)
+    waiting = [asyncio.create_task(store.wait_feed(end, 30.0)) for _ in range(3)]
+    await asyncio.sleep(0)
+    store.append_events("turn_1", 1, 1, lines(1, 1))
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(*waiting) == [True, True, True]
+    assert await store.wait_feed(end, 30.0)
+    assert not await store.wait_feed(await store.feed_end(), 0.01)
+
+
+async def test_the_feed_of_one_store_tells_what_another_wrote(pair: tuple[Store, Store]) -> None:
+    first, second = pair
+    await begin(first)
+    end = await second.feed_end()
+    waiting = asyncio.create_task(second.wait_feed(end, 30.0))
+    first.append_events("turn_1", 1, 1, lines(1, 1, "from the first"))
+    async with asyncio.timeout(10):
+        assert await waiting
+    assert [row.lines for row in await second.read_feed(end, 10)] == [lines(1, 1, "from the first")]
+
+
 async def test_ten_megabyte_events_are_kept(store: Store) -> None:
     await begin(store)
     big = lines(2, 2, "y" * 10_000_000)

@@ -9,6 +9,7 @@ import msgspec
 
 from aish.errors import StoreError
 from aish.store.memory_facts import MemoryFacts
+from aish.store.memory_feed import MemoryFeed
 from aish.store.memory_runs import MemoryRuns
 from aish.store.memory_spending import MemorySpending
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
@@ -19,7 +20,7 @@ from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
 
-class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
+class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns, MemoryFeed):
     def __init__(self) -> None:
         self._sessions: dict[str, SessionRecord] = {}
         self._turns: dict[str, TurnRecord] = {}
@@ -29,6 +30,7 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
         MemorySpending.__init__(self)
         MemoryFacts.__init__(self)
         MemoryRuns.__init__(self)
+        MemoryFeed.__init__(self, self._turns)
 
     async def create_session(self, session: SessionRecord) -> None:
         self._check_open()
@@ -53,9 +55,11 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
 
     async def delete_session(self, session: str) -> bool:
         self._check_open()
-        for turn in self._turns_of(session):
+        turns = self._turns_of(session)
+        for turn in turns:
             del self._turns[turn.id]
             self._events.pop(turn.id, None)
+        self._unfeed({turn.id for turn in turns})
         self._documents.pop((SUMMARY, session), None)
         self._delete_runs_of(session)
         return self._sessions.pop(session, None) is not None
@@ -82,11 +86,13 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
         if turn.id not in self._turns:
             self._turns[turn.id] = msgspec.structs.replace(turn, session="", number=0)
             self._events[turn.id] = [(1, last_seq, lines)]
+            self._feed(turn.id, 1, lines)
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         self._check_open()
         if turn in self._turns:
             self._events.setdefault(turn, []).append((first_seq, last_seq, lines))
+            self._feed(turn, first_seq, lines)
 
     async def flush(self, *, durable: bool = True) -> None:
         self._check_open()
@@ -136,6 +142,7 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns):
         for turn in old:
             del self._turns[turn.id]
             self._events.pop(turn.id, None)
+        self._unfeed({turn.id for turn in old})
         return len(old)
 
     async def put(self, document: Document, *, wait: bool = True) -> None:

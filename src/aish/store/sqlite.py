@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import StoreError
-from aish.store import documents, facts, spending, statements
+from aish.store import documents, facts, feed, spending, statements
 from aish.store.faults import translate
 from aish.store.groups import Append
 from aish.store.opening import open_reader, open_writer
@@ -27,10 +28,13 @@ from aish.store.writer import Writer
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
-from aish.types.records import Document, SessionRecord, TurnRecord
+from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
+
+# How often to look for what other processes wrote to the feed; a look takes a tenth of a millisecond.
+_LOOK_S = 0.2
 
 
 class SqliteStore(SqliteRuns):
@@ -38,7 +42,9 @@ class SqliteStore(SqliteRuns):
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         # The writer's connection closes last: only it can fold the WAL into the file and remove it.
-        self._writer = Writer(path, partial(open_writer, path, busy_timeout_s=busy_timeout_s), self._end_reading)
+        opening = partial(open_writer, path, busy_timeout_s=busy_timeout_s)
+        self._wakes = feed.Wakes()
+        self._writer = Writer(path, opening, self._end_reading, after_commit=self._wakes.tell)
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="aish-store-read")
         self._reader: sqlite3.Connection | None = None  # only touched in the reading thread
         self._opened = False
@@ -104,6 +110,29 @@ class SqliteStore(SqliteRuns):
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
         return await self._write(lambda db: statements.delete_turns(db, _plain(session), before_ms)) or 0
+
+    async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
+        return await self._read(lambda db: feed.select_rows(db, after, limit))
+
+    async def feed_end(self) -> int:
+        return await self._read(feed.select_end)
+
+    async def wait_feed(self, after: int, timeout_s: float) -> bool:
+        due_s = time.monotonic() + timeout_s
+        while True:
+            written = self._wakes.join()
+            try:
+                left_s = due_s - time.monotonic()
+                if await self.feed_end() > after:
+                    return True
+                if left_s <= 0:
+                    return False
+                async with asyncio.timeout(min(left_s, _LOOK_S)):
+                    await written.wait()
+            except TimeoutError:
+                continue
+            finally:
+                self._wakes.leave(written)
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
         await self._write(lambda db: documents.put(db, document), wait=wait)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aish.store import runs
+from aish.store import feed, runs
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages
 from aish.types.events import TurnEnd
@@ -35,7 +35,7 @@ def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
 
 
 def delete_session(db: sqlite3.Connection, session: str) -> bool:
-    db.execute("DELETE FROM events WHERE turn IN (SELECT id FROM turns WHERE session = ?)", (session,))
+    feed.delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (SUMMARY, session))
     runs.delete_of_session(db, session)
@@ -108,7 +108,7 @@ def insert_ended_turn(db: sqlite3.Connection, turn: TurnRecord, last_seq: int, l
 
 def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:
     chosen = "SELECT id FROM turns WHERE session = ? AND started_ms < ?"
-    db.execute(f"DELETE FROM events WHERE turn IN ({chosen})", (session, before_ms))
+    feed.delete_events(db, chosen, (session, before_ms))
     return db.execute("DELETE FROM turns WHERE session = ? AND started_ms < ?", (session, before_ms)).rowcount
 
 

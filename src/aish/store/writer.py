@@ -34,11 +34,16 @@ Outcome = tuple[Operation, Any, AishError | None]
 
 class Writer:
     def __init__(
-        self, path: Path, open_connection: Callable[[], sqlite3.Connection], before_end: Callable[[], None]
+        self,
+        path: Path,
+        open_connection: Callable[[], sqlite3.Connection],
+        before_end: Callable[[], None],
+        after_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._path = path
         self._open = open_connection
         self._before_end = before_end
+        self._after_commit = after_commit
         self._last = Operation(None, durable=True)
         self._ended: Future[None] = Future()
         self._ended.set_running_or_notify_cancel()
@@ -143,6 +148,7 @@ class Writer:
             outcomes = [(item, None, translate(exc, self._path)) for item in items if isinstance(item, Operation)]
         else:
             self._kept = []
+            self._after_commit()
         for operation, result, error in outcomes:
             if operation.future is not None:
                 _settle(operation.future, result, error)

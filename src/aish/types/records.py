@@ -37,6 +37,19 @@ class TurnRecord(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
+class FeedRow(msgspec.Struct, frozen=True):
+    """Events of one turn as they were written together: newline-terminated lines, the first of that number.
+
+    `cursor` is above that of every row written before, whoever wrote it.
+    """
+
+    cursor: int
+    session: str
+    turn: str
+    first_seq: int
+    lines: bytes
+
+
 class Document(msgspec.Struct, frozen=True):
     """Something a face or the engine keeps under a name of its own: `kind` says what it is, `body` is JSON.
 

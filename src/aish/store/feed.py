@@ -1,0 +1,65 @@
+"""The feed's part of the SQLite store: rows of all turns in the order they were committed.
+
+The cursor is the rowid. Writers take turns, so rows appear in its order; and the newest row is never deleted but
+emptied, or SQLite would give its number to the next one and whoever had read it would miss that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Sequence
+
+from aish.types.records import FeedRow
+
+
+def select_rows(db: sqlite3.Connection, after: int, limit: int) -> list[FeedRow]:
+    rows = db.execute(
+        "SELECT events.rowid, turns.session, events.turn, first_seq, body FROM events JOIN turns ON turns.id = turn"
+        " WHERE events.rowid > ? ORDER BY events.rowid LIMIT ?",
+        (after, max(limit, 0)),
+    )
+    return [FeedRow(*row) for row in rows.fetchall()]
+
+
+def select_end(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(rowid), 0) FROM events").fetchone()[0])
+
+
+def delete_events(db: sqlite3.Connection, turns: str, values: Sequence[object]) -> None:
+    """Of the turns that the query `turns` finds."""
+    newest = select_end(db)
+    db.execute(f"DELETE FROM events WHERE turn IN ({turns}) AND rowid < ?", (*values, newest))
+    db.execute("DELETE FROM events WHERE turn = '' AND rowid < ?", (newest,))
+    db.execute(
+        f"UPDATE events SET turn = '', first_seq = 0, last_seq = 0, body = x'' WHERE turn IN ({turns})", tuple(values)
+    )
+
+
+class Wakes:
+    """Those who wait for the next commit of this process. Told from the writer's thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def tell(self) -> None:
+        if not self._waiting:
+            return
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for event, loop in waiting.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(event.set)
+
+    def join(self) -> asyncio.Event:
+        """Set at the next commit. To be left again."""
+        event = asyncio.Event()
+        with self._lock:
+            self._waiting[event] = asyncio.get_running_loop()
+        return event
+
+    def leave(self, event: asyncio.Event) -> None:
+        with self._lock:
+            self._waiting.pop(event, None)
