@@ -6,6 +6,9 @@ AishError                    has a message for a person and a hint saying what t
 ├── StoreError               the store cannot be opened, read or written
 ├── SessionNotFound
 ├── SessionBusy              another process is answering in it
+├── RunNotFound              no such run, or it is over
+├── RunBusy                  another process works on it
+├── RunLost                  another process has taken it over
 ├── ContextOverflow          the question alone is larger than the model's window
 ├── BudgetExceeded           the call could cost more than is left
 ├── WireError                the transport failed; adapters translate it into their own kind
@@ -62,6 +65,18 @@ class SessionNotFound(AishError):
 
 class SessionBusy(AishError):
     retry = True
+
+
+class RunNotFound(AishError):
+    pass
+
+
+class RunBusy(AishError):
+    retry = True
+
+
+class RunLost(AishError):
+    pass
 
 
 class ContextOverflow(AishError):

@@ -16,10 +16,12 @@ import msgspec
 from aish.calls.mend import BadArguments, mend
 from aish.calls.validate import schema_errors
 from aish.engine.execute import Executor, Outcome, aish_says
+from aish.engine.journal import Journal
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
 from aish.engine.pump import Pump
 from aish.engine.scribe import Scribe
+from aish.errors import RunLost
 from aish.ports import Ask, Gate
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Event, Status, ToolResult, TurnEnd
@@ -56,6 +58,7 @@ Item = Prepared | Rejected | Left
 
 
 _ANY = ToolChoice()
+ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
 
 
 class Dispatcher:
@@ -72,7 +75,9 @@ class Dispatcher:
         ask: Ask | None,
         ask_about: Sequence[str] = (),
         repair: bool = True,
+        journal: Journal | None = None,
     ) -> None:
+        """`journal` is that of the run these calls belong to, if they do."""
         self._offer = offer
         self._gate = gate
         self._executor = executor
@@ -80,6 +85,7 @@ class Dispatcher:
         self._ask = ask
         self._ask_about = tuple(ask_about)
         self._repair = repair
+        self._journal = journal
         self._pump = Pump(scribe)
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
@@ -215,6 +221,7 @@ class Dispatcher:
         """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
         try:
             decision = await self._gate.authorise(effect, self._consent if self._ask else None)
+            decision = await self._doubted(effect, decision)
             if decision.verdict is Verdict.ALLOW and effect.call not in self._asked:
                 decision = await self._ask_anyway(effect, decision)
             if decision.verdict is Verdict.ASK:
@@ -223,14 +230,31 @@ class Dispatcher:
             return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
         return decision
 
+    async def _doubted(self, effect: EffectRequest, decision: Decision) -> Decision:
+        """What may have been done already is not done again without a word."""
+        if self._journal is None or decision.verdict is not Verdict.ALLOW:
+            return decision
+        arguments = decision.arguments or effect.arguments
+        doubt = self._journal.doubt(effect.tool, arguments)
+        if not doubt:
+            return decision
+        question = Question(
+            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, arguments, doubt, insist=True
+        )
+        answer = await self._consent(question)
+        if answer.choice in (Choice.YES, Choice.TURN):
+            return decision
+        return Decision(Verdict.DENY, "the journal", f"{doubt}. {answer.note}".strip())
+
     async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
         """The asker may want to be asked about what the gate lets pass."""
         if not matches(effect.tool.name, self._ask_about):
             return allowed
         reason = "it was asked for that every such call be approved"
         question = Question(
-            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason
-        )
+            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason,
+            rule=ASKED_FOR,
+        )  # fmt: skip
         answer = await self._consent(question)
         if answer.choice in (Choice.YES, Choice.TURN):
             return allowed
@@ -275,14 +299,31 @@ class Dispatcher:
         if self._meter.remaining_s <= 0:
             self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
             return
-        outcome = await self._executor.run(
+        try:
+            outcome = await self._journalled(item) if self._journal else await self._executed(item)
+        except RunLost as exc:
+            self._stop = TurnEnd.CANCELLED
+            self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
+            return
+        self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
+
+    async def _executed(self, item: Prepared) -> Outcome:
+        return await self._executor.run(
             item.spec,
             item.arguments,
-            call=call,
+            call=item.call.id,
             deadline_s=self._meter.remaining_s,
-            say=lambda text: self._pump.murmur(Status(text), call),
+            say=lambda text: self._pump.murmur(Status(text), item.call.id),
         )
-        self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
+
+    async def _journalled(self, item: Prepared) -> Outcome:
+        assert self._journal is not None
+        call = item.call.id
+        witness = "" if item.spec.effect is Effect.READ else await self._executor.witness(item.spec, item.arguments)
+        await self._journal.intend(call, item.spec, item.arguments, witness)
+        outcome = await self._executed(item)
+        await self._journal.conclude(call, outcome.truncated(self._meter.limits.result_max_chars))
+        return outcome
 
     async def _finalise(self, item: Item) -> None:
         call = item.call

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import msgspec
 
 from aish.errors import ToolError
-from aish.ports import CallContext, Clock, Previewing, Toolset
+from aish.ports import CallContext, Clock, Previewing, Toolset, Witnessing
 from aish.types.messages import ImagePart, Part, TextPart, text_of
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
@@ -21,6 +21,7 @@ from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 CANCEL_GRACE_S = 5.0
 # Time to find out what a call would change. A language server may have to start for it.
 _PREVIEW_S = 30.0
+_WITNESS_S = 10.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -103,6 +104,16 @@ class Executor:
             return self._redact(f"it cannot be done as things are: {exc.message}")
         except Exception:
             return ""  # the question is asked all the same, without it
+
+    async def witness(self, spec: ToolSpec, arguments: Arguments) -> str:
+        """What tells afterwards whether the call was made; "" where nothing does. Never raises."""
+        if not isinstance(self._tools, Witnessing):
+            return ""
+        try:
+            async with asyncio.timeout(_WITNESS_S):
+                return await self._tools.witness(spec.name, arguments)
+        except Exception:
+            return ""  # it is then unknown, and asked about
 
     async def _guarded(self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float) -> Outcome:
         task = asyncio.create_task(self._call(spec, arguments, context))

@@ -25,10 +25,12 @@ from aish.engine.cost import Caps, Ledger, Prices
 from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
 from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, take_retried, use_answers
+from aish.engine.journal import Journal
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
 from aish.engine.record import Recorder
 from aish.engine.route import Route, Router
+from aish.engine.runs import RunKeeper
 from aish.engine.scribe import Scribe
 from aish.engine.summary import Summaries
 from aish.engine.transcript import Transcript
@@ -90,7 +92,7 @@ class Engine:
         self.store = store
         self.tools = tools
         self._gate = gate
-        self._clock = clock
+        self.clock = self._clock = clock
         self._owners = owners
         self._shared = shared
         self._redactor = redactor
@@ -103,6 +105,7 @@ class Engine:
         self.chooser = Chooser(router, routing or Routing())
         self.ledger = Ledger(store, clock, prices or Prices({}), caps or Caps())
         self.aside = Aside(self.ledger)
+        self.runs = RunKeeper(store, clock, owners, tools, redactor.line)
         summaries = Summaries(store, router, self.aside, rules)
         self._means = Means(router, self.chooser, self.ledger, summaries, rules, Counters())
         self._conversations = Conversations(
@@ -119,12 +122,13 @@ class Engine:
 
     @asynccontextmanager
     async def turn(
-        self, request: TurnRequest, *, ask: Ask | None = None
+        self, request: TurnRequest, *, ask: Ask | None = None, journal: Journal | None = None
     ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
-        `ask` puts the gate's questions to a person; None means nobody is there. Leaving the context stops everything.
+        `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
+        belongs to. Leaving the context stops everything.
         """
         chosen = await self.chooser.choose(request)
         if request.retry_key and request.context is not None:
@@ -134,7 +138,7 @@ class Engine:
         session = (request.session or new_id("sess")) if request.kept else ""
         async with self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE:
             conversation = await self._conversations.open(session, request, chosen.route)
-            turn = await self._make_turn(session, request, chosen, conversation, ask)
+            turn = await self._make_turn(session, request, chosen, conversation, ask, journal)
             self._running.add(turn.id)
             try:
                 await self._start(turn, request, chosen.route)
@@ -166,6 +170,7 @@ class Engine:
         tools: Sequence[str] = ("*",),
         ask: Ask | None = None,
         on_status: Callable[[str], None] = lambda text: None,
+        journal: Journal | None = None,
     ) -> ToolResult:
         """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
@@ -176,7 +181,7 @@ class Engine:
         scribe = Scribe("", new_id("turn"), self._clock)
         limits = Limits()
         offer = self._offer(tools, interactive=ask is not None)
-        dispatcher = self._dispatcher(scribe, Meter(limits, self._clock), offer, ask)
+        dispatcher = self._dispatcher(scribe, Meter(limits, self._clock), offer, ask, journal=journal)
         call = msgspec.structs.replace(call, name=offer.canonical(name))
         async with aclosing(dispatcher.run([call])) as batches:
             async for event in flattened(batches):
@@ -247,7 +252,13 @@ class Engine:
                 continue
 
     async def _make_turn(
-        self, session: str, request: TurnRequest, chosen: Chosen, conversation: Conversation, ask: Ask | None
+        self,
+        session: str,
+        request: TurnRequest,
+        chosen: Chosen,
+        conversation: Conversation,
+        ask: Ask | None,
+        journal: Journal | None,
     ) -> Turn:
         scribe = Scribe(session, new_id("turn"), self._clock)
         meter = Meter(request.limits, self._clock)
@@ -275,7 +286,7 @@ class Engine:
             past=conversation.past,
             request=request,
             offer=offer,
-            dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request),
+            dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request, journal),
             meter=meter,
             scribe=scribe,
         )
@@ -303,7 +314,13 @@ class Engine:
         return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
 
     def _dispatcher(
-        self, scribe: Scribe, meter: Meter, offer: Offer, ask: Ask | None, request: TurnRequest | None = None
+        self,
+        scribe: Scribe,
+        meter: Meter,
+        offer: Offer,
+        ask: Ask | None,
+        request: TurnRequest | None = None,
+        journal: Journal | None = None,
     ) -> Dispatcher:
         executor = Executor(
             tools=self.tools,
@@ -322,6 +339,7 @@ class Engine:
             ask=ask,
             ask_about=request.ask_about if request else (),
             repair=request is None or request.repair,
+            journal=journal,
         )
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:

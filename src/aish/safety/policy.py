@@ -249,4 +249,5 @@ def _question(effect: EffectRequest, judged: Judgement) -> Question:
         insist=judged.insist,
         always=judged.always.title if judged.always else "",
         like=judged.like,
+        rule=judged.rule,
     )

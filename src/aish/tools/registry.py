@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from aish.errors import ToolError, UsageError
-from aish.ports import CallContext, Previewing, Toolset
+from aish.ports import CallContext, Previewing, Toolset, Witnessing
 from aish.types.tools import MAX_NAME_CHARS, Arguments, ResultStatus, ToolOutput, ToolSpec, wire_name
 
 
@@ -80,6 +80,18 @@ class Registry:
         if binding is None or not isinstance(binding.source, Previewing):
             return ""
         return await binding.source.preview(binding.own_name, arguments, call)
+
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        binding = self.find(name)
+        if binding is None or not isinstance(binding.source, Witnessing):
+            return ""
+        return await binding.source.witness(binding.own_name, arguments)
+
+    async def happened(self, name: str, witness: str) -> bool | None:
+        binding = self.find(name)
+        if binding is None or not isinstance(binding.source, Witnessing):
+            return None
+        return await binding.source.happened(binding.own_name, witness)
 
     async def aclose(self) -> None:
         """All at once: each has its own time limits, and one that fails does not keep the others open."""

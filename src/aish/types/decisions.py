@@ -44,7 +44,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     """`insist`: a blanket yes is no answer to this one. `always` is the rule that "always" would add, "" if none.
 
     `like` names the calls that a yes for the rest of the turn covers, "" if only this one. `preview` shows what would
-    change, as a unified diff where files would; "" if that is not known before.
+    change, as a unified diff where files would; "" if that is not known before. `rule` names what asks, as in a
+    Decision.
     """
 
     call: str
@@ -58,6 +59,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     always: str = ""
     like: str = ""
     preview: str = ""
+    rule: str = ""
 
 
 class Choice(StrEnum):

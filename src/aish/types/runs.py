@@ -11,6 +11,9 @@ from enum import StrEnum
 
 import msgspec
 
+from aish.types.decisions import Question
+from aish.types.tools import Arguments
+
 
 class RunKind(StrEnum):
     PLAN = "plan"
@@ -76,3 +79,34 @@ class StepRecord(msgspec.Struct, frozen=True):
     outcome: str = ""
     started_ms: int = 0
     finished_ms: int = 0
+
+
+class HaltKind(StrEnum):
+    EFFECT = "effect"  # may this be done?
+    PAUSE = "pause"  # the person stopped it
+    SKIPS = "skips"  # too much was skipped for it to get anywhere
+    TROUBLE = "trouble"  # the model could not be asked
+
+
+class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Work that is not interactive stops here; a person says how it goes on. `question` is the effect in doubt."""
+
+    kind: HaltKind
+    reason: str
+    question: Question | None = None
+
+
+class HaltChoice(StrEnum):
+    PROCEED = "proceed"
+    SKIP = "skip"
+    EDIT = "edit"
+    ABORT = "abort"
+    LEAVE = "leave"  # nobody is there: it stays halted until somebody resumes it
+
+
+class HaltAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`arguments` are those to take instead, with EDIT; `note` is told to the model."""
+
+    choice: HaltChoice
+    note: str = ""
+    arguments: Arguments | None = None

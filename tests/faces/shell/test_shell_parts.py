@@ -6,7 +6,7 @@ import pytest
 
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.prompt_line import branch_of, short_path
-from aish.faces.shell.proposals import MAX_PROPOSALS, proposals
+from aish.calls.proposals import MAX_PROPOSALS, proposals
 from aish.types.live_shell import RunResult
 
 

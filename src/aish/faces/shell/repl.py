@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from aish.calls.proposals import CONTRACT, proposals
 from aish.engine.session import Engine
 from aish.errors import AishError, ProcessError
 from aish.faces.mentions import Places, expand
@@ -29,7 +30,6 @@ from aish.faces.shell.meta import run_meta
 from aish.faces.shell.meta_records import resumed
 from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.prompting import Prompt
-from aish.faces.shell.proposals import CONTRACT, proposals
 from aish.faces.shell.routing import Goal, Routed, route
 from aish.faces.shell.state import Shell, nothing
 from aish.faces.terminal import Output

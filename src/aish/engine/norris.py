@@ -1,0 +1,300 @@
+"""Works towards a goal by itself: step after step, until it is reached, a limit is, or a person has to decide.
+
+A step is one turn in the run's session and the commands that its text proposes, all through the one gate. Commands that
+are not destructive run; whatever else the gate would ask about halts the work. The run is durable: what is needed to go
+on is saved before and after each step, and another process can take it over.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import msgspec
+
+from aish.calls.proposals import proposals
+from aish.engine.advice import objection_to, write_tasks
+from aish.engine.dispatch import ASKED_FOR
+from aish.engine.journal import digest_of
+from aish.engine.norris_heard import Heard
+from aish.engine.norris_state import NorrisBody, Watcher
+from aish.engine.norris_words import (
+    is_complete,
+    next_step,
+    system_text,
+    told_of_command,
+    told_of_recovery,
+)
+from aish.engine.runs import OwnedRun
+from aish.engine.session import Engine
+from aish.errors import AishError, RunLost
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
+from aish.types.messages import text_of, user
+from aish.types.requests import TurnRequest
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunState
+from aish.types.tools import Effect
+from aish.types.usage import Category
+
+SHELL = "shell__run"
+_SHELL_RULE = "gate.exec"  # what asks about a command that is neither proved harmless nor destructive
+_MAX_SKIPS = 3
+_MAX_IDLE = 3  # steps in a row without any effect
+
+
+class _Stopped(Exception):
+    """No error: the way out of the middle of a step."""
+
+    def __init__(self, state: RunState, reason: str, halt: Halt | None = None) -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = reason
+        self.halt = halt
+
+
+class Norris:
+    def __init__(self, engine: Engine, run: OwnedRun, watcher: Watcher) -> None:
+        self._engine = engine
+        self._run = run
+        self._watcher = watcher
+        self._body = msgspec.json.decode(run.record.body, type=NorrisBody)
+        self._goal = run.record.goal
+        self._pausing = False
+        self._stopped: _Stopped | None = None
+        self._began_s = engine.clock.monotonic_s()
+
+    def pause(self) -> None:
+        """Halt before the next action."""
+        self._pausing = True
+
+    async def work(self, answer: HaltAnswer | None = None) -> RunState:
+        """`answer` is what a person said to the halt it was left at. The run's record says why it ended."""
+        try:
+            await self._take_up(answer)
+            await self._preplan()
+            while not await self._step():
+                pass
+            return await self._end(RunState.FINISHED, "the goal is reached")
+        except _Stopped as stop:
+            return await self._end(stop.state, stop.reason, stop.halt)
+
+    async def _take_up(self, answer: HaltAnswer | None) -> None:
+        halt = self._body.halt
+        self._change(halt=None, told="\n\n".join(filter(None, (self._body.told, self._recovered()))))
+        if answer is None or halt is None:
+            return
+        if answer.choice in (HaltChoice.ABORT, HaltChoice.LEAVE):
+            raise _Stopped(_STATE_AFTER[answer.choice], halt.reason, halt)
+        question = halt.question
+        if question is not None and answer.choice in (HaltChoice.PROCEED, HaltChoice.EDIT):
+            arguments = answer.arguments if answer.choice is HaltChoice.EDIT else question.arguments
+            self._change(allowed=(*self._body.allowed, digest_of(question.tool, arguments or {})))
+            call = f"{question.tool} {msgspec.json.encode(arguments or {}).decode()}"
+            self._tell(f"The user allows this now, make the call again: {call}")
+        elif question is not None:
+            self._tell(f"The user skipped {question.tool}. {answer.note}".strip())
+        elif answer.note:
+            self._tell(f"The user says: {answer.note}")
+
+    def _recovered(self) -> str:
+        for step in self._run.recovered:
+            self._watcher.note(f"{step.tool}: {step.outcome}")
+        return told_of_recovery(self._run.recovered)
+
+    async def _preplan(self) -> None:
+        body = self._body
+        if not body.preplanner or body.tasks or body.step:
+            return
+        try:
+            tasks = await write_tasks(self._engine, body.preplanner, self._goal, self._run.record.session)
+        except AishError as exc:
+            self._watcher.note(f"no task list: {exc.message}; going on without")
+            return
+        self._change(tasks=tasks)
+        self._watcher.note(f"tasks:\n{tasks}")
+        await self._save()
+
+    async def _step(self) -> bool:
+        """Whether the goal is reached."""
+        await self._check_limits()
+        number = self._body.step + 1
+        text = next_step(number, self._body.max_steps, self._body.told)
+        self._change(step=number, told="")
+        await self._save()
+        self._watcher.step(number, self._body.max_steps, await self._cost())
+        said, acted = await self._turn(text)
+        commands = proposals(said)
+        for command in commands:
+            await self._command(command)
+        self._change(idle=0 if acted or commands else self._body.idle + 1)
+        if is_complete(said):
+            return True
+        if not (acted or commands):
+            self._tell("You did nothing. Use a tool or a CMD: line, or write that the goal is complete.")
+        await self._save()
+        return False
+
+    async def _check_limits(self) -> None:
+        body = self._body
+        if self._pausing:
+            self._pausing = False
+            await self._decide(Halt(HaltKind.PAUSE, "you stopped it"))
+        if body.step >= body.max_steps:
+            raise _Stopped(RunState.STOPPED, f"the limit of {body.max_steps} steps is reached")
+        if self._spent_s() >= body.max_s:
+            raise _Stopped(RunState.STOPPED, f"the limit of {body.max_s:g} s is reached")
+        if body.max_cost is not None and (cost := await self._cost()) >= body.max_cost:
+            raise _Stopped(RunState.STOPPED, f"${cost:.4f} of ${body.max_cost:g} are spent")
+        if body.idle >= _MAX_IDLE:
+            raise _Stopped(RunState.STOPPED, f"the model did nothing in {_MAX_IDLE} steps")
+
+    async def _turn(self, text: str) -> tuple[str, bool]:
+        """What the model said, and whether it called anything."""
+        heard = Heard()
+        try:
+            async with (
+                self._engine.turn(await self._request(text), ask=self._ask, journal=self._run.journal) as batches,
+                aclosing(batches) as events,
+            ):
+                async for batch in events:
+                    self._watcher.show(batch)
+                    heard.see(batch)
+                    if self._stopped or (self._pausing and heard.is_between_actions):
+                        break
+        except RunLost:
+            raise
+        except AishError as exc:
+            heard.trouble = exc.message
+        if heard.session and heard.session != self._run.record.session:
+            await self._save(session=heard.session)
+        if self._stopped:
+            raise self._stopped
+        if heard.trouble:
+            await self._check_limits()
+            await self._decide(Halt(HaltKind.TROUBLE, heard.trouble))
+        return heard.said, heard.acted
+
+    async def _request(self, text: str) -> TurnRequest:
+        body = self._body
+        left = None if body.max_cost is None else max(0.0, body.max_cost - await self._cost())
+        limits = msgspec.structs.replace(
+            body.turn, wall_s=max(1.0, min(body.turn.wall_s, body.max_s - self._spent_s())), max_cost=left
+        )
+        system = "\n\n".join(filter(None, (system_text(self._goal, body.tasks), body.system)))
+        return TurnRequest(
+            (user(text),),
+            model=body.model,
+            session=self._run.record.session,
+            system=system,
+            tools=body.tools,
+            ask_about=("*",) if body.second_opinion else (),
+            category=Category.NORRIS,
+            limits=limits,
+        )
+
+    async def _command(self, command: str) -> None:
+        """A `CMD:` line: the same tool, gate and journal as a call."""
+        if self._pausing:
+            self._pausing = False
+            await self._decide(Halt(HaltKind.PAUSE, f"you stopped it before: {command}"))
+        arguments = msgspec.json.encode({"command": command}).decode()
+        result = await self._engine.call_tool(
+            SHELL, arguments, tools=self._body.tools, ask=self._ask, journal=self._run.journal
+        )
+        self._watcher.ran(command, result)
+        if self._stopped:
+            raise self._stopped
+        self._tell(told_of_command(command, result.status.value, text_of(result.parts)))
+        await self._save()
+
+    async def _ask(self, question: Question) -> Answer:
+        digest = digest_of(question.tool, question.arguments)
+        if digest in self._body.allowed:
+            self._change(allowed=tuple(one for one in self._body.allowed if one != digest))
+            return Answer(Choice.YES)
+        reason = question.reason
+        if self._may_run(question):
+            objection = await self._objection(question)
+            if not objection:
+                self._change(skips=0)
+                return Answer(Choice.YES)
+            reason = f"a second opinion: {objection}"
+        return await self._halted(Halt(HaltKind.EFFECT, reason, question))
+
+    def _may_run(self, question: Question) -> bool:
+        """Commands that are not destructive, and what the gate would not have asked about."""
+        if question.kind is not QuestionKind.EFFECT or question.insist:
+            return False
+        return question.rule == ASKED_FOR or (question.tool == SHELL and question.rule == _SHELL_RULE)
+
+    async def _objection(self, question: Question) -> str:
+        if not self._body.second_opinion or question.effect == Effect.READ:
+            return ""
+        session = self._run.record.session
+        return await objection_to(self._engine, self._body.second_opinion, self._goal, question, session)
+
+    async def _halted(self, halt: Halt) -> Answer:
+        """The answer to the gate. What ends the run is noted, and ends it as soon as the gate has its no."""
+        assert halt.question is not None
+        answer = await self._watcher.halt(halt)
+        match answer.choice:
+            case HaltChoice.PROCEED:
+                self._change(skips=0)
+                return Answer(Choice.YES)
+            case HaltChoice.EDIT:
+                self._change(skips=0)
+                return Answer(Choice.EDIT, arguments=answer.arguments)
+            case HaltChoice.SKIP:
+                return await self._skipped(answer)
+            case HaltChoice.ABORT | HaltChoice.LEAVE:
+                self._stopped = _Stopped(_STATE_AFTER[answer.choice], halt.reason, halt)
+                return Answer(Choice.NO, "the work halted here")
+
+    async def _skipped(self, answer: HaltAnswer) -> Answer:
+        self._change(skips=self._body.skips + 1)
+        note = answer.note or "the user skipped this; find another way"
+        if self._body.skips < _MAX_SKIPS:
+            return Answer(Choice.NO, note)
+        self._change(skips=0)
+        halt = Halt(HaltKind.SKIPS, f"{_MAX_SKIPS} skips in a row: say what to do instead, or abort")
+        more = await self._watcher.halt(halt)
+        if more.choice in (HaltChoice.ABORT, HaltChoice.LEAVE):
+            self._stopped = _Stopped(_STATE_AFTER[more.choice], halt.reason, halt)
+        return Answer(Choice.NO, more.note or note)
+
+    async def _decide(self, halt: Halt) -> None:
+        """Between actions: goes on, or ends the run."""
+        answer = await self._watcher.halt(halt)
+        if answer.choice in (HaltChoice.ABORT, HaltChoice.LEAVE):
+            raise _Stopped(_STATE_AFTER[answer.choice], halt.reason, halt)
+        if answer.note:
+            self._tell(f"The user says: {answer.note}")
+
+    async def _end(self, state: RunState, reason: str, halt: Halt | None = None) -> RunState:
+        if state is RunState.HALTED:
+            self._change(halt=halt)
+        await self._save(state=state, reason=reason)
+        return state
+
+    async def _save(self, *, state: RunState = RunState.RUNNING, reason: str = "", session: str = "") -> None:
+        body = msgspec.structs.replace(self._body, spent_s=self._spent_s())
+        await self._run.save(
+            self._engine.redacted_json(msgspec.json.encode(body)), state=state, reason=reason, session=session
+        )
+
+    def _spent_s(self) -> float:
+        return self._body.spent_s + self._engine.clock.monotonic_s() - self._began_s
+
+    async def _cost(self) -> float:
+        session = self._run.record.session
+        if not session:
+            return 0.0
+        spent = await self._engine.store.spent(since_ms=self._run.record.created_ms, session=session)
+        return spent.cost
+
+    def _tell(self, text: str) -> None:
+        self._change(told="\n\n".join(filter(None, (self._body.told, text))))
+
+    def _change(self, **fields: object) -> None:
+        self._body = msgspec.structs.replace(self._body, **fields)
+
+
+_STATE_AFTER = {HaltChoice.ABORT: RunState.ABANDONED, HaltChoice.LEAVE: RunState.HALTED}

@@ -1,0 +1,49 @@
+"""What work towards a goal keeps between its steps, and the face that watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from aish.types.events import Event, ToolResult
+from aish.types.limits import Limits
+from aish.types.runs import Halt, HaltAnswer
+
+
+class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has to be known to go on."""
+
+    model: str = ""
+    preplanner: str = ""
+    second_opinion: str = ""
+    tools: tuple[str, ...] = ("*",)
+    system: str = ""
+    max_steps: int = 16
+    max_cost: float | None = None
+    max_s: float = 3600.0
+    turn: Limits = Limits()
+    where: str = ""  # the face that keeps it going: a server takes up its own
+    step: int = 0
+    spent_s: float = 0.0
+    tasks: str = ""
+    told: str = ""  # for the model, at the next step
+    skips: int = 0  # in a row
+    idle: int = 0
+    halt: Halt | None = None
+    allowed: tuple[str, ...] = ()  # digests of calls that a person said yes to while it stood halted
+
+
+class Watcher(Protocol):
+    """The face. `halt` is where a person decides."""
+
+    def note(self, text: str) -> None: ...
+
+    def step(self, number: int, most: int, cost: float) -> None: ...
+
+    def show(self, events: Sequence[Event]) -> None: ...
+
+    def ran(self, command: str, result: ToolResult) -> None: ...
+
+    async def halt(self, halt: Halt) -> HaltAnswer: ...

@@ -1,0 +1,313 @@
+"""Work towards a goal: what runs by itself, what halts, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from aish.engine.norris import Norris
+from aish.engine.norris_state import NorrisBody
+from aish.providers.scripted import Item, ScriptedProvider, from_steps
+from aish.types.chunks import UsageChunk
+from aish.types.events import Event, TextDelta, ToolResult
+from aish.types.messages import SystemMessage
+from aish.types.requests import StepRequest
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepState
+from aish.types.tools import Effect
+from aish.types.usage import Usage
+from support.engines import Bench, Tools, call, said
+
+COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+PROCEED, SKIP = HaltAnswer(HaltChoice.PROCEED), HaltAnswer(HaltChoice.SKIP)
+ABORT, LEAVE = HaltAnswer(HaltChoice.ABORT), HaltAnswer(HaltChoice.LEAVE)
+
+
+def text(words: str) -> list[Item]:
+    return [TextDelta(words)]
+
+
+def tools() -> Tools:
+    return (
+        Tools()
+        .add("shell__run", effect=Effect.EXEC, schema=COMMAND)
+        .add("files__write", effect=Effect.WRITE)
+        .add("files__read")
+    )
+
+
+class Person:
+    """Watches, and answers halts from a list; past its end nobody is there."""
+
+    def __init__(self, *answers: HaltAnswer) -> None:
+        self.answers = list(answers)
+        self.halts: list[Halt] = []
+        self.notes: list[str] = []
+        self.steps: list[int] = []
+        self.commands: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def step(self, number: int, most: int, cost: float) -> None:
+        self.steps.append(number)
+
+    def show(self, events: Sequence[Event]) -> None:
+        pass
+
+    def ran(self, command: str, result: ToolResult) -> None:
+        self.commands.append(command)
+
+    async def halt(self, halt: Halt) -> HaltAnswer:
+        self.halts.append(halt)
+        return self.answers.pop(0) if self.answers else LEAVE
+
+
+async def work(bench: Bench, person: Person, goal: str = "tidy up", **body: Any) -> RunRecord:
+    given = msgspec.json.encode(NorrisBody(**{"model": "scripted:model", **body}))
+    async with asyncio.timeout(20), bench.engine.runs.begun(RunKind.NORRIS, goal, given) as run:
+        await Norris(bench.engine, run, person).work()
+    return await bench.engine.runs.find(run.record.id)
+
+
+async def resume(bench: Bench, run: RunRecord, person: Person, answer: HaltAnswer | None = None) -> RunRecord:
+    async with asyncio.timeout(20), bench.engine.runs.taken(run.id) as owned:
+        await Norris(bench.engine, owned, person).work(answer)
+    return await bench.engine.runs.find(run.id)
+
+
+async def test_commands_that_are_not_destructive_run_and_the_goal_ends_it() -> None:
+    bench = Bench(text("CMD: make all"), text("CMD: make test\nGOAL: complete"), tools=tools())
+    person = Person()
+    run = await work(bench, person)
+    assert (run.state, run.reason) == (RunState.FINISHED, "the goal is reached")
+    assert person.commands == ["make all", "make test"]  # the sentinel ends it after all else is done
+    assert person.halts == []
+    assert run.owner == ""
+    steps = await bench.engine.runs.steps(run.id)
+    assert [(step.tool, step.state) for step in steps] == [("shell__run", StepState.DONE)] * 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "I say GOAL: complete now.",
+        "```\nGOAL: complete\n```",
+        "GOAL: completely done",
+        "> GOAL: complete",
+        "goal complete",
+    ],
+)
+async def test_the_sentinel_in_prose_or_in_a_fence_is_text(words: str) -> None:
+    bench = Bench(text(words), text("GOAL: complete"), tools=tools())
+    person = Person()
+    run = await work(bench, person)
+    assert run.state is RunState.FINISHED
+    assert person.steps == [1, 2]
+
+
+@pytest.mark.parametrize("command", ["rm -rf build", "git push --force", "dd if=/dev/zero of=/dev/sda"])
+async def test_a_destructive_command_halts_and_runs_only_if_a_person_says_so(command: str) -> None:
+    bench = Bench(text(f"CMD: {command}"), text("GOAL: complete"), tools=tools())
+    person = Person(PROCEED)
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert [halt.kind for halt in person.halts] == [HaltKind.EFFECT]
+    assert bench.tools.calls == [("shell__run", {"command": command})]
+    bench = Bench(text(f"CMD: {command}"), text("GOAL: complete"), tools=tools())
+    run = await work(bench, Person(SKIP))
+    assert run.state is RunState.FINISHED
+    assert bench.tools.calls == []
+
+
+async def test_auto_approval_does_not_cover_a_destructive_command() -> None:
+    from aish.safety.rules import Rule
+    from aish.types.decisions import Verdict
+    from support.engines import policy_gate
+
+    everything = Rule(verdict=Verdict.ALLOW, tools=("*",))
+    bench = Bench(text("CMD: rm -rf src"), tools=tools(), gate=policy_gate(everything))
+    run = await work(bench, Person())
+    assert run.state is RunState.HALTED
+    assert bench.tools.calls == []
+
+
+async def test_a_tool_that_changes_things_halts() -> None:
+    bench = Bench([call("files__write", '{"path":"a"}')], text("GOAL: complete"), tools=tools())
+    person = Person(PROCEED)
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert [halt.question.tool for halt in person.halts if halt.question] == ["files__write"]
+
+
+async def test_an_edited_command_runs_as_the_person_wrote_it() -> None:
+    bench = Bench(text("CMD: rm -rf /work"), text("GOAL: complete"), tools=tools())
+    person = Person(HaltAnswer(HaltChoice.EDIT, arguments={"command": "rm -rf build"}))
+    await work(bench, person)
+    assert bench.tools.calls == [("shell__run", {"command": "rm -rf build"})]
+
+
+async def test_abort_ends_it_at_once_and_nothing_after_it_runs() -> None:
+    bench = Bench(text("CMD: rm -rf a\nCMD: make"), tools=tools())
+    run = await work(bench, Person(ABORT))
+    assert run.state is RunState.ABANDONED
+    assert bench.tools.calls == []
+
+
+async def test_three_skips_in_a_row_escalate() -> None:
+    bench = Bench(text("CMD: rm -r a\nCMD: rm -r b\nCMD: rm -r c"), text("GOAL: complete"), tools=tools())
+    person = Person(SKIP, SKIP, SKIP, HaltAnswer(HaltChoice.PROCEED, note="keep the folders"))
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert [halt.kind for halt in person.halts] == [HaltKind.EFFECT] * 3 + [HaltKind.SKIPS]
+    assert "keep the folders" in bench.scripted.requests[-1].messages[-1].text
+
+
+async def test_a_halt_with_nobody_there_is_kept_and_resumed_with_an_answer() -> None:
+    bench = Bench(text("CMD: rm -r a"), text("CMD: rm -r a"), text("GOAL: complete"), tools=tools())
+    run = await work(bench, Person())
+    assert run.state is RunState.HALTED
+    assert "removes a" in run.reason
+    run = await resume(bench, run, Person(), PROCEED)
+    assert run.state is RunState.FINISHED
+    assert bench.tools.calls == [("shell__run", {"command": "rm -r a"})]
+
+
+async def test_a_yes_to_one_halt_covers_only_that_call_and_only_once() -> None:
+    bench = Bench(text("CMD: rm -r a"), text("CMD: rm -r b"), text("CMD: rm -r a"), text("CMD: rm -r a"), tools=tools())
+    run = await work(bench, Person())
+    run = await resume(bench, run, Person(), PROCEED)
+    assert run.state is RunState.HALTED  # at b
+    assert bench.tools.calls == []
+    run = await resume(bench, run, Person(), SKIP)  # a is still allowed, once
+    assert bench.tools.calls == [("shell__run", {"command": "rm -r a"})]
+    assert run.state is RunState.HALTED
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [({"max_steps": 3}, "3 steps"), ({"max_s": 0.0}, "0 s"), ({"max_cost": 0.02}, r"\$0.02")],
+)
+async def test_each_limit_stops_it_and_says_which(body: dict[str, Any], reason: str) -> None:
+    spent = UsageChunk(Usage(10, 10, cost=0.015))
+    bench = Bench([*text("CMD: make"), spent], tools=tools())
+    run = await work(bench, Person(), **body)
+    assert run.state is RunState.STOPPED
+    assert reason.replace("\\", "") in run.reason
+
+
+async def test_a_model_that_does_nothing_is_stopped() -> None:
+    bench = Bench(text("I am thinking about it."), tools=tools())
+    run = await work(bench, Person())
+    assert run.state is RunState.STOPPED
+    assert "did nothing" in run.reason
+
+
+async def test_the_goal_and_the_tasks_are_in_every_request() -> None:
+    planner = ScriptedProvider("strong", {"big": from_steps([text("1. look\n2. tidy")])})
+    bench = Bench(text("CMD: ls x"), text("GOAL: complete"), tools=tools(), others=[planner])
+    person = Person()
+    await work(bench, person, goal="tidy the attic", preplanner="strong:big")
+    for request in bench.scripted.requests:
+        system = request.messages[0]
+        assert isinstance(system, SystemMessage)
+        assert "tidy the attic" in system.text
+        assert "2. tidy" in system.text
+    assert len(planner.requests) == 1
+
+
+async def test_a_preplanner_that_fails_is_said_and_done_without() -> None:
+    bench = Bench(text("GOAL: complete"), tools=tools())
+    person = Person()
+    assert (await work(bench, person, preplanner="nobody:none")).state is RunState.FINISHED
+    assert any("no task list" in note for note in person.notes)
+
+
+def opinion(*, halt: bool) -> ScriptedProvider:
+    answer = msgspec.json.encode({"halt": halt, "why": "it has nothing to do with it"}).decode()
+    return ScriptedProvider("second", {"judge": from_steps([text(answer)])})
+
+
+async def test_a_second_opinion_adds_a_halt_and_removes_none() -> None:
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools(), others=[opinion(halt=True)])
+    person = Person(PROCEED)
+    await work(bench, person, second_opinion="second:judge")
+    assert [halt.reason for halt in person.halts] == ["a second opinion: it has nothing to do with it"]
+    bench = Bench(text("CMD: rm -r x"), text("GOAL: complete"), tools=tools(), others=[opinion(halt=False)])
+    person = Person(SKIP)
+    await work(bench, person, second_opinion="second:judge")
+    assert len(person.halts) == 1
+
+
+async def test_a_second_opinion_that_cannot_be_had_halts() -> None:
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools())
+    person = Person(SKIP)
+    await work(bench, person, second_opinion="nobody:none")
+    assert "none could be had" in person.halts[0].reason
+    assert bench.tools.calls == []
+
+
+async def test_a_second_opinion_is_not_asked_about_reads() -> None:
+    judge = opinion(halt=True)
+    bench = Bench([call("files__read")], text("GOAL: complete"), tools=tools(), others=[judge])
+    assert (await work(bench, Person(), second_opinion="second:judge")).state is RunState.FINISHED
+    assert judge.requests == []
+
+
+async def test_a_pause_halts_before_the_next_action() -> None:
+    held = tools()
+    bench = Bench(
+        [call("files__read", '{"n":1}')], [call("files__read", '{"n":2}')], text("GOAL: complete"), tools=held
+    )
+    person = Person(PROCEED)
+    norris: list[Norris] = []
+
+    async def pausing(arguments: Any, context: Any) -> Any:
+        norris[0].pause()
+        return said("read")
+
+    held._bodies["files__read"] = pausing
+    body = msgspec.json.encode(NorrisBody(model="scripted:model"))
+    async with asyncio.timeout(20), bench.engine.runs.begun(RunKind.NORRIS, "g", body) as run:
+        norris.append(Norris(bench.engine, run, person))
+        await norris[0].work()
+    assert person.halts[0].kind is HaltKind.PAUSE
+
+
+async def test_a_backend_that_fails_halts_and_going_on_tries_again() -> None:
+    from aish.errors import ProviderUnavailable
+
+    failing = [True]
+
+    def script(request: StepRequest) -> Sequence[Item]:
+        if failing:
+            failing.clear()
+            return [ProviderUnavailable("gone")]
+        return text("GOAL: complete")
+
+    bench = Bench(tools=tools(), provider=ScriptedProvider("scripted", {"model": script}))
+    person = Person(PROCEED)
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert [halt.kind for halt in person.halts] == [HaltKind.TROUBLE]
+
+
+async def test_what_a_command_printed_is_told_to_the_model() -> None:
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools())
+    await work(bench, Person())
+    last = bench.scripted.requests[-1].messages[-1]
+    assert "$ make\n[ok]\ndone" in last.text
+
+
+async def test_effects_of_tools_and_commands_are_in_one_journal_without_secrets() -> None:
+    from aish.safety.redact import Redactor
+
+    bench = Bench(
+        [call("files__write", '{"path":"a","text":"hunter2secret"}')],
+        text("CMD: make\nGOAL: complete"),
+        tools=tools(),
+        redactor=Redactor(["hunter2secret"]),
+    )
+    run = await work(bench, Person(PROCEED))
+    steps = await bench.engine.runs.steps(run.id)
+    assert [step.tool for step in steps] == ["files__write", "shell__run"]
+    assert b"hunter2" not in steps[0].arguments
