@@ -19,10 +19,12 @@ from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
 from aish.faces.http.chat_request import ChatBody
+from aish.faces.http.console_figures import ConsoleFigures
 from aish.faces.http.console_files import ConsoleFiles
 from aish.faces.http.console_mcp import ConsoleMcp
 from aish.faces.http.console_tools import ConsoleTools
 from aish.faces.http.embeddings import Embeddings
+from aish.faces.http.feed import FeedRoutes
 from aish.faces.http.health import Health
 from aish.faces.http.idempotent import HEADER as IDEMPOTENCY_KEY
 from aish.faces.http.idempotent import Idempotent
@@ -92,6 +94,8 @@ class App:
                 await _told(exchange, openai_shape, answer)
         finally:
             self._service.metrics.count_request(place, exchange.status)
+            if exchange.method == "POST":  # what is asked for, not what is looked at
+                self._service.metrics.series.count_request(exchange.failed_status or exchange.status)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
         caller = Caller() if found.route.open else await self._service.console.admit(exchange)
@@ -170,6 +174,8 @@ def make_routes(service: Service) -> list[Route]:
         Route("DELETE", "/v1/sessions/{*id}", records.delete, "Forget a session"),
         Route("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),
         *service.console.routes(),
+        *FeedRoutes(service).routes(),
+        *ConsoleFigures(service).routes(),
         *ConsoleTools(service).routes(),
         *ConsoleMcp(service).routes(),
         Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),

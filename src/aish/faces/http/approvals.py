@@ -38,6 +38,8 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
     created_ms: int
     expires_ms: int
     answer: Answer | None = None
+    answered_by: str = ""  # the id of their key
+    answered_ms: int = 0
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -74,13 +76,21 @@ class Approvals:
         given = decode_body(await read_body(exchange, _MAX_BODY_BYTES), _given_decoder)
         document = await self._find(caller, id)
         approval = _decoder.decode(document.body)
+        if approval.answer is not None:
+            raise _answered(approval)
         _check(approval.question, given)
-        answered = msgspec.structs.replace(approval, answer=Answer(given.choice, given.note, given.arguments))
+        answered = msgspec.structs.replace(
+            approval,
+            answer=Answer(given.choice, given.note, given.arguments),
+            answered_by=caller.key,
+            answered_ms=self._service.now_ms(),
+        )
         changed = msgspec.structs.replace(document, body=msgspec.json.encode(answered))
-        if approval.answer is not None or not await self._service.store.swap(changed, old=document.body):
-            raise Problem(409, f"the question {id} has been answered already", code="already_answered")
+        if not await self._service.store.swap(changed, old=document.body):
+            raise _answered(_decoder.decode((await self._find(caller, id)).body))
         if id in self._waiting:
             self._waiting[id].set()
+        self._service.news.poke()
         await exchange.reply(200, changed.body)
 
     async def _ask(self, caller: Caller, question: Question) -> Answer:
@@ -90,6 +100,7 @@ class Approvals:
         approval = Approval(new_id("appr"), question, now_ms, due_ms)
         body = msgspec.json.encode(approval)
         await store.put(Document(KIND, approval.id, body, caller.key, now_ms, due_ms + _KEPT_MS))
+        self._service.news.poke()
         answered = self._waiting[approval.id] = asyncio.Event()
         answer: Answer | None = None
         try:
@@ -101,6 +112,7 @@ class Approvals:
             del self._waiting[approval.id]
             if answer is None:  # timed out or left: nobody should answer it any more
                 await store.delete(KIND, approval.id)
+                self._service.news.poke()
         return answer or Answer(Choice.NO, f"nobody answered within {wait_s:g} s")
 
     async def _answer_to(self, store: Store, id: str, answered: asyncio.Event) -> Answer:
@@ -117,6 +129,14 @@ class Approvals:
         if document is None or not (caller.admin or document.owner == caller.key):
             raise Problem(404, f"there is no question {id[:80]}, or nobody waits for its answer any more")
         return document
+
+
+def _answered(approval: Approval) -> Problem:
+    """The first answer counts; whoever comes later is told what it was."""
+    choice = approval.answer.choice.value if approval.answer else "unknown"
+    by = f" by {approval.answered_by}" if approval.answered_by else ""
+    text = f"the question {approval.id} has been answered already: {choice}{by}"
+    return Problem(409, text, param=choice, code="already_answered")
 
 
 def _check(question: Question, given: Given) -> None:

@@ -137,6 +137,13 @@ class KeyRing:
         document = Document(SPENT, f"{caller.key}:{day}", msgspec.json.encode(spent), expires_ms=expires_ms)
         await self._store.put(document, wait=False)
 
+    async def day_of(self, caller: Caller) -> tuple[Spent, float | None]:
+        """What a key came to today, and the dollars it may."""
+        if not caller.key or caller.key == "given":
+            return Spent(), None
+        records = [record for record in await list_keys(self._store) if record.id == caller.key]
+        return await self._spent_today(caller.key), records[0].dollars_per_day if records else None
+
     async def _find(self, digest: str) -> KeyRecord | None:
         now_s = time.monotonic()
         known = self._known.get(digest)

@@ -10,6 +10,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from aish.faces.http.series import Series
 from aish.types.events import (
     Event,
     ReasoningDelta,
@@ -66,6 +67,7 @@ class Metrics:
         self.mcp_servers = Gauge(
             "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
         )
+        self.series = Series()
         self._of_models: dict[str, ModelMeters] = {}
         self._of_requests: dict[tuple[str, int], Counter] = {}
 
@@ -132,6 +134,7 @@ class TurnMeter:
             elif isinstance(body, ToolResult):
                 tool = body.name if body.effect else "unknown"
                 self._metrics.tool_calls.labels(tool, body.status.value).inc()
+                self._metrics.series.count_tool_call()
                 self._repaired(body.repairs)
             elif isinstance(body, ToolCallReady):
                 self._repaired(body.repairs)
@@ -145,6 +148,7 @@ class TurnMeter:
         if self._first_s is None and self._model is not None:
             self._first_s = time.monotonic()
             self._model.first_token.observe(self._first_s - self._began_s)
+            self._metrics.series.add_first_token(self._first_s - self._began_s)
 
     def _repaired(self, repairs: tuple[Repair, ...] | msgspec.UnsetType) -> None:
         for repair in repairs or ():
@@ -152,6 +156,7 @@ class TurnMeter:
 
     def _finished(self, body: TurnFinished) -> None:
         self.usage = usage = body.usage
+        self._metrics.series.count_turn(usage)
         model = self._model
         if model is None:
             return

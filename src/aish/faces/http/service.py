@@ -16,6 +16,7 @@ from aish.errors import AishError, UsageError
 from aish.faces.http.approvals import Approvals
 from aish.faces.http.callers import Caller as Caller
 from aish.faces.http.console_session import ConsoleSessions
+from aish.faces.http.feed_news import FeedNews
 from aish.faces.http.keys import KeyRing
 from aish.faces.http.live import LiveTurns
 from aish.faces.http.metrics import MANY_WORKERS, Metrics
@@ -90,6 +91,7 @@ class Service:
         self.approvals = Approvals(self)
         self.console = ConsoleSessions(self)
         self.live = LiveTurns()
+        self.news = FeedNews(self)
 
     @property
     def runtime(self) -> Runtime:
@@ -138,7 +140,7 @@ class Service:
             )
         sweeping = asyncio.create_task(self._sweep())
         try:
-            async with self.live:
+            async with self.live, self.news:
                 yield self
         finally:
             sweeping.cancel()

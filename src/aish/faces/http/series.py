@@ -1,0 +1,94 @@
+"""The last hour of this process in points of ten seconds, for small charts. Kept in memory, counted as it happens.
+
+Nothing here is touched for a token of an answer: only its first, the end of a turn, a tool's result, a request's end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from aish.types.usage import Usage
+
+STEP_MS = 10_000
+POINTS = 360
+_MAX_SAMPLES = 512  # of one point; a median of as many is as good
+
+
+class Point(msgspec.Struct):
+    at_ms: int
+    requests: int = 0
+    turns: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    cost: float = 0.0
+    first_token_ms: list[float] = []
+
+    def shown(self) -> dict[str, Any]:
+        fields: dict[str, Any] = msgspec.structs.asdict(self)
+        samples = fields.pop("first_token_ms")
+        return {**fields, "first_token_ms_p50": round(median(samples), 3) if samples else None}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Series:
+    def __init__(self, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._now_ms = now_ms
+        self.since_ms = now_ms()
+        self._points: deque[Point] = deque([Point(self._step())], maxlen=POINTS)
+        self._totals = Point(self.since_ms)
+
+    def count_request(self, status: int) -> None:
+        for point in (self._now(), self._totals):
+            point.requests += 1
+            point.errors += status >= 500
+
+    def count_turn(self, usage: Usage) -> None:
+        for point in (self._now(), self._totals):
+            point.turns += 1
+            point.tokens_in += usage.prompt_tokens
+            point.tokens_out += usage.completion_tokens
+            point.cost += usage.cost or 0.0
+
+    def count_tool_call(self) -> None:
+        for point in (self._now(), self._totals):
+            point.tool_calls += 1
+
+    def add_first_token(self, seconds: float) -> None:
+        samples = self._now().first_token_ms
+        if len(samples) < _MAX_SAMPLES:
+            samples.append(seconds * 1000)
+
+    def shown(self) -> dict[str, Any]:
+        """Points without gaps, the newest last."""
+        known = {point.at_ms: point for point in self._points}
+        last = self._step()
+        first = max(min(known), last - (POINTS - 1) * STEP_MS)
+        points = [known.get(at_ms) or Point(at_ms) for at_ms in range(first, last + 1, STEP_MS)]
+        totals = self._totals.shown()
+        del totals["at_ms"], totals["first_token_ms_p50"]
+        return {
+            "since_ms": self.since_ms,
+            "step_ms": STEP_MS,
+            "points": [point.shown() for point in points],
+            "totals": totals,
+        }
+
+    def _now(self) -> Point:
+        at_ms = self._step()
+        if self._points[-1].at_ms != at_ms:
+            self._points.append(Point(at_ms))
+        return self._points[-1]
+
+    def _step(self) -> int:
+        return self._now_ms() // STEP_MS * STEP_MS
