@@ -1,0 +1,142 @@
+// A question of the gate, with all that the shell would show, and the ways to answer it: yes, no, for the rest of the
+// turn, always, with other arguments. Keys work while the card has the focus.
+
+import { button, line, make, replace } from "./dom.js";
+import { diff, isDiff } from "./diff.js";
+import { pretty } from "./format.js";
+import { longText } from "./long_text.js";
+import { effectBadge } from "./pickers.js";
+import { pending } from "./pending.js";
+import { clean } from "./untrusted.js";
+
+const CHOICES = { yes: "allowed", no: "refused", turn: "allowed for this turn", always: "always allowed", edit: "allowed with other arguments" };
+
+/** `approval` may still be unknown when a call begins to wait; it is found by its call then. */
+export function approvalCard(question, approval = null) {
+  const card = new Card(question, approval);
+  return card.node;
+}
+
+class Card {
+  constructor(question, approval) {
+    this.question = question;
+    this.id = approval?.id ?? "";
+    this.answers = make("div", { class: "answers" });
+    this.node = make(
+      "section",
+      { class: `approval${question.insist ? " insist" : ""}`, "aria-label": `Approve ${clean(question.tool)}`, tabindex: "-1" },
+      this.#what(),
+      this.answers,
+    );
+    this.node.addEventListener("keydown", (event) => this.#key(event));
+    this.#offer();
+    this.unwatch = pending.watch(() => this.#look());
+    this.#look();
+  }
+
+  #what() {
+    const { question } = this;
+    const reasons = (question.reasons ?? []).filter((reason) => reason !== question.reason);
+    return [
+      make("h3", {}, make("code", {}, clean(question.tool)), " wants to run ", effectBadge(question.effect)),
+      line(clean(question.reason), question.insist ? "warn" : "note"),
+      reasons.length ? make("ul", { class: "reasons" }, reasons.map((reason) => make("li", {}, clean(reason)))) : null,
+      ...shown(question),
+      question.always ? line(`“Always” adds the rule: ${clean(question.always)}`) : null,
+    ].filter(Boolean);
+  }
+
+  #offer() {
+    const { question } = this;
+    if (question.kind === "repeat") {
+      replace(this.answers, line("The model keeps making the same call."), this.#choice("yes", "Go on", "primary"), this.#choice("no", "Stop"));
+      return;
+    }
+    this.note = make("input", { type: "text", placeholder: "Why not (told to the model)", "aria-label": "Why not" });
+    replace(
+      this.answers,
+      this.#choice("yes", "Yes", "primary"),
+      this.#choice("no", "No"),
+      question.like ? this.#choice("turn", "Yes, for this turn", "", `Covers ${question.like}`) : null,
+      question.always ? this.#choice("always", "Always") : null,
+      button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
+      this.note,
+    );
+  }
+
+  #choice(choice, label, kind = "", title = "") {
+    const give = () => this.#give({ choice, note: choice === "no" ? (this.note?.value ?? "") : "" });
+    return button(label, give, { class: kind, title, "aria-keyshortcuts": choice[0] });
+  }
+
+  #edit() {
+    const { command } = this.question.arguments;
+    const asCommand = typeof command === "string";
+    const text = make("textarea", { rows: "4", "aria-label": asCommand ? "New command" : "New arguments (JSON)" });
+    text.value = asCommand ? command : pretty(this.question.arguments);
+    const complaint = make("p", { class: "line bad", hidden: true });
+    const run = () => {
+      const args = edited(text.value, this.question.arguments, asCommand);
+      if (args) return this.#give({ choice: "edit", arguments: args });
+      complaint.textContent = "That is not a JSON object.";
+      complaint.hidden = false;
+    };
+    replace(this.answers, text, complaint, button("Run this", run, { class: "primary" }), button("Back", () => this.#offer()));
+    text.focus();
+  }
+
+  async #give(given) {
+    const id = this.id || pending.findCall(this.question.call)?.id;
+    if (!id) return pending.refresh();
+    this.id = id;
+    try {
+      this.#show(await pending.answer(id, given));
+    } catch (error) {
+      this.answers.append(line(error.message, "bad"));
+    }
+  }
+
+  #look() {
+    this.id ||= pending.findCall(this.question.call)?.id ?? "";
+    const answer = this.id && pending.answerTo(this.id);
+    if (answer) this.#show(answer);
+  }
+
+  #show(answer) {
+    this.unwatch();
+    const who = answer.mine ? "" : " elsewhere";
+    const said = CHOICES[answer.choice] ? `${CHOICES[answer.choice]}${who}` : answer.note || "no longer asked";
+    this.node.classList.add("answered");
+    replace(this.answers, make("p", { class: "line outcome" }, said[0].toUpperCase() + said.slice(1) + "."));
+  }
+
+  #key(event) {
+    const isTyping = event.target.matches("input, textarea");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const found = this.answers.querySelector(`[aria-keyshortcuts="${CSS.escape(event.key)}"]`);
+    if (!found) return;
+    event.preventDefault();
+    event.stopPropagation();
+    found.click();
+  }
+}
+
+/** A diff says more than the arguments it comes from. */
+function shown(question) {
+  const { command } = question.arguments;
+  const asCommand = typeof command === "string" && Object.keys(question.arguments).length === 1;
+  const args = longText(asCommand ? `$ ${command}` : pretty(question.arguments), { class: "what" });
+  if (!question.preview) return [args];
+  if (!isDiff(question.preview)) return [args, longText(question.preview)];
+  return [diff(question.preview), make("details", {}, make("summary", {}, "Arguments"), args)];
+}
+
+function edited(text, old, asCommand) {
+  if (asCommand) return text.trim() ? { ...old, command: text } : null;
+  try {
+    const found = JSON.parse(text);
+    return found && typeof found === "object" && !Array.isArray(found) ? found : null;
+  } catch {
+    return null;
+  }
+}

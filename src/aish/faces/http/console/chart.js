@@ -1,0 +1,47 @@
+// A small line chart. The figure says its latest and highest value in words, for those who do not see the line.
+
+import { draw, make } from "./dom.js";
+
+const WIDTH = 280;
+const HEIGHT = 72;
+
+/** `values` are in order of time; null is a gap. `say` writes a value. */
+export function chart(title, values, say) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  const highest = Math.max(...known, 0);
+  const latest = known.at(-1);
+  const words = known.length ? `now ${say(latest)}, at most ${say(highest)}` : "nothing yet";
+  return make(
+    "figure",
+    { class: "chart" },
+    make("figcaption", {}, make("strong", {}, title), make("span", { class: "big" }, known.length ? say(latest) : "–"), make("span", { class: "dim" }, known.length ? `at most ${say(highest)}` : "nothing yet")),
+    draw(
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${words}` },
+      draw("path", { class: "area", d: area(values, highest) }),
+      draw("path", { class: "stroke", d: stroke(values, highest) }),
+    ),
+  );
+}
+
+function at(values, place, highest) {
+  const x = values.length > 1 ? (place / (values.length - 1)) * WIDTH : WIDTH;
+  const y = HEIGHT - 2 - ((values[place] ?? 0) / (highest || 1)) * (HEIGHT - 8);
+  return `${x.toFixed(1)} ${y.toFixed(1)}`;
+}
+
+function stroke(values, highest) {
+  let path = "";
+  values.forEach((value, place) => {
+    if (value === null || value === undefined) return;
+    const isGap = place === 0 || values[place - 1] === null || values[place - 1] === undefined;
+    path += `${isGap ? "M" : "L"}${at(values, place, highest)}`;
+  });
+  return path;
+}
+
+function area(values, highest) {
+  if (values.length < 2) return "";
+  const tops = values.map((_value, place) => at(values, place, highest));
+  return `M0 ${HEIGHT}L${tops.join("L")}L${WIDTH} ${HEIGHT}Z`;
+}

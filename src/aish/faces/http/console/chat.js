@@ -1,0 +1,253 @@
+// The view of a conversation: shows its turns, asks, and follows turns that somebody else began in it.
+
+import { find, get } from "./api.js";
+import { approvalCard } from "./approval_card.js";
+import { asChat, ask, chatPart } from "./chat_stream.js";
+import { Composer } from "./composer.js";
+import { button, line, make, replace } from "./dom.js";
+import { feed } from "./feed.js";
+import { notice } from "./notices.js";
+import { pending } from "./pending.js";
+import { Pickers } from "./pickers.js";
+import { Pinned } from "./pinned.js";
+import { TurnView } from "./turn_view.js";
+import { recordedTurn } from "./turn_record.js";
+
+const SHOWN_TURNS = 30; // the latest; earlier ones on request
+const MAX_HELD = 5000; // events of the feed, while it is not known yet whether the turn is ours
+
+export function show(place, [session], app) {
+  const chat = new Chat(place, session ?? "", app);
+  chat.start();
+  return () => chat.leave();
+}
+
+class Chat {
+  constructor(place, session, app) {
+    this.session = session;
+    this.app = app;
+    this.views = new Map(); // by turn
+    this.mine = new Set(); // turns asked from here
+    this.asking = null; // ends the request under way
+    this.isUnnamed = false; // asked, and not told yet which turn that is
+    this.held = [];
+    this.pickers = new Pickers();
+    this.composer = new Composer({ send: (parts) => this.send(parts), stop: () => this.stop(), pickers: this.pickers });
+    this.turns = make("div", { class: "turns" });
+    this.scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Conversation" }, this.turns);
+    this.pinned = new Pinned(this.scroll, this.turns);
+    this.said = make("div", { class: "sr", role: "status" });
+    place.classList.add("chatting");
+    place.append(make("h1", { class: "sr" }, "Chat"), this.scroll, this.composer.node, this.said);
+    this.unlisten = feed.listen((kind, data) => kind === "event" && this.#hear(data));
+  }
+
+  async start() {
+    if (!this.session) this.#welcome();
+    this.composer.text.focus();
+    const loading = this.pickers.load(this.app.info.models_default).catch((error) => notice(error.message, "bad"));
+    if (this.session) await this.#load();
+    await loading;
+  }
+
+  leave() {
+    this.stop();
+    this.unlisten();
+    this.pinned.close();
+  }
+
+  stop() {
+    this.asking?.abort();
+  }
+
+  async send(parts, earlier = []) {
+    if (this.branch) return this.#sendBranch(parts);
+    this.turns.querySelector(".welcome")?.remove();
+    if (!this.session) this.#name(newSession());
+    const view = this.#view();
+    view.ask([{ role: "user", parts }]);
+    view.running();
+    this.turns.append(view.node);
+    this.pinned.toEnd();
+    const messages = [...earlier, { role: "user", content: parts.map(chatPart) }];
+    await this.#run(view, { ...this.pickers.fields(), messages, session_id: this.session, use_server_history: true });
+  }
+
+  /** Asks a turn again in a session of its own, which begins with what came before it. */
+  async redo(view, edit) {
+    if (this.asking) return;
+    this.branch = view.id;
+    const text = view.question.filter((part) => part.type !== "image").map((part) => part.text).join("\n");
+    if (edit) this.composer.edit(text, () => { this.branch = ""; });
+    else await this.#sendBranch(view.question);
+  }
+
+  async #sendBranch(parts) {
+    const turn = this.branch;
+    this.branch = "";
+    const record = await get(`/v1/sessions/${encodeURIComponent(this.session)}`).catch(() => ({ turns: [] }));
+    const place = record.turns.findIndex((other) => other.id === turn);
+    const before = record.turns.slice(0, Math.max(place, 0));
+    const earlier = before.flatMap((other) => other.messages);
+    this.#begin(newSession());
+    for (const other of before) this.#put(recordedTurn(this.#view(), other));
+    await this.send(parts, earlier.map(asChat));
+  }
+
+  async #run(view, body) {
+    const asking = (this.asking = new AbortController());
+    const begun = performance.now();
+    const facts = { model: body.model };
+    this.composer.busy(true);
+    this.isUnnamed = true;
+    let reason = "interrupted";
+    try {
+      for await (const event of ask(body, asking.signal)) {
+        if (event.type === "begun") this.#own(view, event.turn);
+        else if (event.type === "ended") ({ reason, usage: facts.usage } = event);
+        else {
+          if (event.type === "text_delta") facts.firstMs ??= performance.now() - begun;
+          view.apply(event, event.call);
+        }
+      }
+    } catch (error) {
+      reason = asking.signal.aborted ? "cancelled" : "failed";
+      if (reason === "failed") view.say(error.message, "bad");
+    }
+    if (this.asking === asking) this.asking = null;
+    this.composer.busy(false);
+    view.finish(reason, { ...facts, ms: performance.now() - begun });
+    this.said.textContent = reason === "answered" ? "The answer is complete." : "The answer has ended.";
+    this.isUnnamed = false;
+    this.held = [];
+    this.app.changed();
+  }
+
+  #own(view, turn) {
+    view.id = turn;
+    this.mine.add(turn);
+    this.views.set(turn, view);
+    this.isUnnamed = false;
+    const held = this.held;
+    this.held = [];
+    for (const event of held) this.#hear(event);
+  }
+
+  /** Turns of this session that were begun elsewhere: in the shell, in another tab, by another client. */
+  #hear(event) {
+    if (!this.session || !isSame(event.session, this.session) || this.mine.has(event.turn)) return;
+    if (this.isUnnamed) {
+      if (this.held.length < MAX_HELD) this.held.push(event);
+      return;
+    }
+    follow(this, event);
+  }
+
+  async #load() {
+    const record = await find(`/v1/sessions/${encodeURIComponent(this.session)}`).catch((error) => {
+      notice(error.message, "bad");
+      return undefined;
+    });
+    if (record === null) return replace(this.turns, line("There is no such session any more.", "bad"));
+    if (!record) return undefined;
+    this.pickers.use(record.model);
+    const turns = record.turns ?? [];
+    const latest = turns.slice(-SHOWN_TURNS);
+    if (latest.length < turns.length) this.#offerEarlier(turns.slice(0, -SHOWN_TURNS));
+    for (const turn of latest) await this.#showTurn(turn);
+    this.pinned.toEnd();
+    return undefined;
+  }
+
+  /** One that still runs is read from its trace; the feed brings the rest of it. */
+  async #showTurn(turn) {
+    if (this.views.has(turn.id)) return;
+    if (turn.end) {
+      this.#put(recordedTurn(this.#view(), turn));
+      return;
+    }
+    const trace = await find(`/v1/traces/${encodeURIComponent(turn.id)}`).catch(() => null);
+    for (const event of trace?.events ?? []) follow(this, event);
+  }
+
+  #offerEarlier(turns) {
+    const more = button(`Show ${turns.length} earlier`, () => {
+      const views = turns.map((turn) => recordedTurn(this.#view(), turn));
+      more.replaceWith(...views.map((view) => view.node));
+    }, { class: "quiet" });
+    this.turns.append(more);
+  }
+
+  #put(view) {
+    this.views.set(view.id, view);
+    this.turns.append(view.node);
+  }
+
+  #view() {
+    return new TurnView({
+      cardFor: (call, question) => approvalCard(question, pending.findCall(call)),
+      redo: (view, edit) => this.redo(view, edit),
+    });
+  }
+
+  /** For `follow`: a view for a turn that came by the feed. */
+  foreign(turn) {
+    const view = this.#view();
+    view.id = turn;
+    this.#put(view);
+    return view;
+  }
+
+  #begin(session) {
+    this.views.clear();
+    this.turns.replaceChildren();
+    this.#name(session);
+  }
+
+  #name(session) {
+    this.session = session;
+    history.replaceState(null, "", `#/chat/${encodeURIComponent(session)}`);
+  }
+
+  #welcome() {
+    const { workspace } = this.app.info;
+    replace(
+      this.turns,
+      make(
+        "div",
+        { class: "welcome" },
+        make("h2", {}, "What would you like to know?"),
+        make("p", { class: "dim" }, workspace ? `Tools work in ${workspace}. ` : "", "Press ? for the keys."),
+      ),
+    );
+  }
+}
+
+/** One event of a turn of somebody else's. */
+function follow(chat, event) {
+  const { turn, body } = event;
+  let view = chat.views.get(turn);
+  if (!view) {
+    if (body.type !== "turn_started") return;
+    view = chat.foreign(turn);
+    view.seq = 0;
+  }
+  if (event.seq <= (view.seq ?? Infinity)) return;
+  view.seq = event.seq;
+  if (body.type === "turn_started") {
+    view.ask(body.input);
+    view.running();
+    view.facts = { model: body.model, began: event.at_ms };
+  } else if (body.type === "turn_finished") {
+    view.finish(body.reason, { model: view.facts?.model, usage: body.usage, ms: event.at_ms - view.facts?.began });
+  } else view.apply(body, event.call);
+}
+
+function isSame(theirs, ours) {
+  return theirs === ours || Boolean(theirs?.endsWith(`/${ours}`));
+}
+
+function newSession() {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return `sess_${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

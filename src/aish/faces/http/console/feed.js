@@ -1,0 +1,102 @@
+// The live feed of everything that happens in the server's store. Reconnects by itself and goes on after the last event
+// it has seen; says meanwhile that what is shown is stale.
+
+import { open } from "./api.js";
+import { events } from "./sse.js";
+
+const FIRST_WAIT_MS = 500;
+const MOST_WAIT_MS = 10_000;
+const ABSENT_WAIT_MS = 60_000;
+const SILENCE_MS = 45_000; // heartbeats come more often than this
+
+class Feed {
+  state = "connecting"; // live, stale, absent
+  #last = "";
+  #heard = new Set();
+  #watched = new Set();
+  #stop = null;
+  #wake = () => {};
+
+  /** `hear(kind, data)`; returns what ends it. */
+  listen(hear) {
+    this.#heard.add(hear);
+    return () => this.#heard.delete(hear);
+  }
+
+  watch(see) {
+    this.#watched.add(see);
+    see(this.state);
+    return () => this.#watched.delete(see);
+  }
+
+  start() {
+    if (this.#stop) return;
+    this.#stop = new AbortController();
+    window.addEventListener("online", () => this.#wake());
+    document.addEventListener("visibilitychange", () => document.hidden || this.#wake());
+    this.#run(this.#stop.signal);
+  }
+
+  async #run(stopped) {
+    let wait = FIRST_WAIT_MS;
+    while (!stopped.aborted) {
+      const before = this.#last;
+      const absent = await this.#connect(stopped);
+      if (this.#last !== before) wait = FIRST_WAIT_MS;
+      this.#become(absent ? "absent" : "stale");
+      await this.#pause(absent ? ABSENT_WAIT_MS : wait);
+      wait = Math.min(wait * 2, MOST_WAIT_MS);
+    }
+  }
+
+  /** Until the connection ends; true where the server has no feed. */
+  async #connect(stopped) {
+    const silent = new AbortController();
+    let timer = setTimeout(() => silent.abort(), SILENCE_MS);
+    try {
+      const headers = this.#last ? { "last-event-id": this.#last } : {};
+      const reply = await open("GET", "/v1/events", undefined, AbortSignal.any([stopped, silent.signal]), headers);
+      this.#become("live");
+      for await (const event of events(reply)) {
+        clearTimeout(timer);
+        timer = setTimeout(() => silent.abort(), SILENCE_MS);
+        this.#take(event);
+      }
+    } catch (error) {
+      return error.status === 404;
+    } finally {
+      clearTimeout(timer);
+    }
+    return false;
+  }
+
+  #take(event) {
+    if (event.id) this.#last = event.id;
+    if (!event.data) return;
+    let data;
+    try {
+      data = JSON.parse(event.data);
+    } catch {
+      return; // one bad line is not the end of the feed
+    }
+    for (const hear of [...this.#heard]) hear(event.event, data);
+  }
+
+  #become(state) {
+    if (this.state === state) return;
+    this.state = state;
+    for (const see of [...this.#watched]) see(state);
+  }
+
+  #pause(ms) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+export const feed = new Feed();

@@ -1,0 +1,101 @@
+// A reply while it is written: takes text as it comes, draws at animation frames, and never draws a finished block
+// again. A line beyond reason is cut, with a button to see the whole.
+
+import { button, make } from "./dom.js";
+import { size } from "./format.js";
+import { SHOWN_CHARS } from "./long_text.js";
+import { Block } from "./markdown.js";
+import { nextBlock } from "./markdown_blocks.js";
+import { clean } from "./untrusted.js";
+
+// Work in one frame; what is left is drawn in the next. A long task begins at 50 ms.
+const FRAME_MS = 8;
+
+export class MarkdownStream {
+  constructor() {
+    this.node = make("div", { class: "prose" });
+    this.text = "";
+    this.lines = [""]; // cleaned, but for the last
+    this.last = ""; // the line that still grows, as it came
+    this.from = 0; // the line where the open block begins
+    this.open = null;
+    this.frame = 0;
+    this.ended = false;
+  }
+
+  push(text) {
+    this.text += text;
+    const pieces = text.split("\n");
+    this.last += pieces[0];
+    for (let place = 1; place < pieces.length; place++) {
+      this.lines[this.lines.length - 1] = shown(this.last);
+      this.lines.push("");
+      this.last = pieces[place];
+    }
+    this.#soon();
+  }
+
+  /** No more comes. What is not drawn yet is drawn over the next frames. */
+  end() {
+    this.ended = true;
+    this.#soon();
+  }
+
+  /** All at once, for text that is there already and short. */
+  static whole(text) {
+    const stream = new MarkdownStream();
+    stream.push(text);
+    stream.end();
+    cancelAnimationFrame(stream.frame);
+    stream.#draw();
+    return stream;
+  }
+
+  #soon() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.frame = 0;
+    this.lines[this.lines.length - 1] = shown(this.last);
+    const until = performance.now() + FRAME_MS;
+    for (;;) {
+      const block = nextBlock(this.lines, this.from);
+      if (!block) break;
+      this.#show(block);
+      // The last block may still become something else; all others are done.
+      if (block.end >= this.lines.length) break;
+      if (nextBlock(this.lines, block.end) === null) break;
+      this.from = block.end;
+      this.open = null;
+      if (performance.now() > until) {
+        this.#soon();
+        return;
+      }
+    }
+    if (this.ended) this.#offerWhole();
+  }
+
+  #show(block) {
+    if (this.open?.update(block, this.lines)) return;
+    const drawn = new Block(block, this.lines);
+    if (this.open) this.open.node.replaceWith(drawn.node);
+    else this.node.append(drawn.node);
+    this.open = drawn;
+  }
+
+  #offerWhole() {
+    const isCut = this.lines.some((line) => line.endsWith(CUT));
+    if (!isCut || this.node.querySelector(".show-all")) return;
+    const more = button(`Show all (${size(this.text.length)})`, () => {
+      more.replaceWith(make("pre", { tabindex: "0", dir: "auto" }, clean(this.text)));
+    }, { class: "show-all" });
+    this.node.append(more);
+  }
+}
+
+const CUT = " … (cut)";
+
+function shown(line) {
+  return line.length <= SHOWN_CHARS ? clean(line) : clean(line.slice(0, SHOWN_CHARS)) + CUT;
+}

@@ -1,0 +1,76 @@
+// The view of what is counted: the last hour of this server in small charts, and what was spent against the caps.
+
+import { find } from "./api.js";
+import { chart } from "./chart.js";
+import { line, make, replace } from "./dom.js";
+import { count, dollars, duration, shortCount } from "./format.js";
+import { table } from "./runs.js";
+import { clean } from "./untrusted.js";
+
+const LOOK_MS = 5000;
+const DAYS = 14;
+const SERIES = [
+  ["Requests", "requests", shortCount],
+  ["Tokens in", "tokens_in", shortCount],
+  ["Tokens out", "tokens_out", shortCount],
+  ["Tool calls", "tool_calls", shortCount],
+  ["First token (median)", "first_token_ms_p50", duration],
+  ["Errors", "errors", shortCount],
+  ["Cost", "cost", dollars],
+];
+
+export function show(place) {
+  const charts = make("div", { class: "charts" });
+  const spending = make("div", { class: "spending" });
+  place.append(make("h1", {}, "Metrics"), charts, make("h2", {}, "Spending"), spending);
+  const load = () => Promise.all([showCharts(charts), showSpending(spending)]);
+  load();
+  const timer = setInterval(() => !document.hidden && load(), LOOK_MS);
+  return () => clearInterval(timer);
+}
+
+async function showCharts(body) {
+  const found = await find("/v1/metrics.json").catch((error) => ({ error }));
+  if (!found) return replace(body, line("not available on this server"));
+  if (found.error) return replace(body, line(found.error.message, "bad"));
+  const points = found.points ?? [];
+  return replace(body, SERIES.map(([title, field, say]) => chart(title, points.map((point) => point[field] ?? null), say)));
+}
+
+async function showSpending(body) {
+  const [days, models] = await Promise.all(
+    ["day", "model"].map((by) => find(`/v1/spending?by=${by}&days=${DAYS}`).catch((error) => ({ error }))),
+  );
+  if (!days) return replace(body, line("not available on this server"));
+  if (days.error) return replace(body, line(days.error.message, "bad"));
+  return replace(body, caps(days), rowsTable("By day", "Day", "day", days.rows), rowsTable("By model", "Model", "model", models?.rows));
+}
+
+function caps(found) {
+  const today = amount(found.today);
+  const cap = found.cap_day;
+  const bar = cap ? make("meter", { min: 0, max: cap, high: cap * 0.8, value: Math.min(today, cap), "aria-label": "Spent today of the cap" }) : null;
+  const words = cap ? `${dollars(today)} today, of ${dollars(cap)} a day` : `${dollars(today)} today; no cap for a day is set`;
+  const session = found.cap_session ? `A session may spend ${dollars(found.cap_session)}.` : "No cap for a session is set.";
+  return make("div", { class: "caps" }, make("p", {}, words), bar, make("p", { class: "dim" }, session));
+}
+
+/** Sums come as a number or as a record of calls, tokens and cost. */
+function amount(spent) {
+  return typeof spent === "number" ? spent : (spent?.cost ?? 0);
+}
+
+function rowsTable(caption, head, field, rows) {
+  if (!rows?.length) return line(`${caption}: nothing was spent in the last ${DAYS} days.`);
+  const cells = rows.map((row) => {
+    const spent = row.spent ?? row;
+    return [
+      clean(String(row[field] ?? row.key ?? "")),
+      count(spent.calls),
+      count(spent.prompt_tokens),
+      count(spent.completion_tokens),
+      dollars(spent.cost) + (spent.unknown ? " + unknown" : ""),
+    ];
+  });
+  return table(caption, [head, "Calls", "Tokens in", "Tokens out", "Cost"], cells);
+}

@@ -1,0 +1,96 @@
+// The calls that wait for a person. Asked for once, kept up by the feed, asked for again now and then where there is
+// none. Every card of a question looks here, so an answer given in another tab shows in all of them.
+
+import { Refused, find, send } from "./api.js";
+import { feed } from "./feed.js";
+
+const LOOK_MS = 3000;
+const MAX_ANSWERED = 200; // remembered, for cards that still stand somewhere
+
+class Pending {
+  #all = new Map();
+  #answered = new Map();
+  #watched = new Set();
+  available = true;
+
+  start() {
+    feed.listen((kind, data) => this.#hear(kind, data));
+    feed.watch((state) => state === "live" && this.refresh());
+    setInterval(() => feed.state !== "live" && !document.hidden && this.refresh(), LOOK_MS);
+    this.refresh();
+  }
+
+  list() {
+    return [...this.#all.values()].sort((a, b) => a.created_ms - b.created_ms);
+  }
+
+  findCall(call) {
+    return this.list().find((approval) => approval.question.call === call);
+  }
+
+  /** What was answered to it, if anybody did. */
+  answerTo(id) {
+    return this.#answered.get(id);
+  }
+
+  watch(see) {
+    this.#watched.add(see);
+    return () => this.#watched.delete(see);
+  }
+
+  async refresh() {
+    try {
+      const found = await find("/v1/approvals");
+      this.available = found !== null;
+      this.#all = new Map((found?.data ?? []).map((approval) => [approval.id, approval]));
+    } catch {
+      return; // the next look may work
+    }
+    this.#tell();
+  }
+
+  /** Returns the answer that counts: ours, or the one that was there first. */
+  async answer(id, given) {
+    try {
+      const approval = await send("POST", `/v1/approvals/${encodeURIComponent(id)}`, given);
+      this.#settle(id, { ...approval.answer, mine: true });
+    } catch (error) {
+      if (!(error instanceof Refused) || ![404, 409].includes(error.status)) throw error;
+      this.#settle(id, (await this.#first(id)) ?? { choice: "", note: error.message });
+    }
+    return this.#answered.get(id);
+  }
+
+  async #first(id) {
+    const found = await find(`/v1/approvals/${encodeURIComponent(id)}`).catch(() => null);
+    return found?.answer;
+  }
+
+  #hear(kind, data) {
+    if (kind === "approval") {
+      const approval = data.approval ?? data;
+      if (approval.answer) this.#settle(approval.id, approval.answer);
+      else if (approval.question && !this.#answered.has(approval.id)) {
+        this.#all.set(approval.id, approval);
+        this.#tell();
+      }
+    } else if (data.body?.type === "decision_asked") {
+      this.refresh();
+    } else if (data.body?.type === "decision_made" && this.findCall(data.call)) {
+      this.#settle(this.findCall(data.call).id, { choice: data.body.decision.verdict === "deny" ? "no" : "yes" });
+    }
+  }
+
+  #settle(id, answer) {
+    if (!this.#answered.get(id)?.mine) this.#answered.set(id, answer);
+    if (this.#answered.size > MAX_ANSWERED) this.#answered.delete(this.#answered.keys().next().value);
+    this.#all.delete(id);
+    this.#tell();
+  }
+
+  #tell() {
+    for (const see of [...this.#watched]) see();
+  }
+}
+
+export const pending = new Pending();

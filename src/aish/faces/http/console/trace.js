@@ -1,0 +1,163 @@
+// The view of one turn: sums, a waterfall of its spans, its raw events, and what is behind the one that was chosen.
+// Live while the turn runs.
+
+import { find } from "./api.js";
+import { button, draw, line, make, replace } from "./dom.js";
+import { feed } from "./feed.js";
+import { count, dollars, duration } from "./format.js";
+import { eventDetail, spanDetail } from "./trace_detail.js";
+import { Trace, partsOf } from "./trace_fold.js";
+import { clean } from "./untrusted.js";
+import { Windowed } from "./windowed.js";
+
+const ROW_PX = 34;
+const WIDE = 1000; // units of a bar
+
+export function show(place, [turn]) {
+  const view = new TraceView(turn ?? "");
+  place.append(...view.nodes);
+  view.load();
+  return () => view.close();
+}
+
+class TraceView {
+  constructor(turn) {
+    this.turn = turn;
+    this.trace = new Trace();
+    this.head = make("div", { class: "sums" });
+    this.detail = make("section", { class: "detail", "aria-label": "Detail", tabindex: "0" }, line("Choose a row to see what is behind it."));
+    this.waterfall = new Windowed({ label: "Waterfall", rowPx: ROW_PX, draw: (span) => this.#span(span) });
+    this.events = new Windowed({ label: "Events", rowPx: ROW_PX, draw: (event) => this.#event(event) });
+    this.events.node.hidden = true;
+    this.tabs = this.#tabs();
+    this.nodes = [
+      make("h1", {}, "Trace"),
+      this.head,
+      make("div", { class: "split" }, make("div", { class: "pane" }, this.tabs, this.waterfall.node, this.events.node), this.detail),
+    ];
+    this.early = [];
+    this.unlisten = feed.listen((kind, data) => kind === "event" && data.turn === turn && this.#hear(data));
+  }
+
+  async load() {
+    const found = await find(`/v1/traces/${encodeURIComponent(this.turn)}`).catch((error) => ({ error }));
+    if (!found || found.error) {
+      replace(this.head, line(found ? found.error.message : "There is no such turn.", "bad"));
+      return;
+    }
+    this.session = found.session;
+    for (const event of found.events) this.trace.add(event);
+    for (const event of this.early) this.trace.add(event);
+    this.early = null;
+    this.#show();
+  }
+
+  close() {
+    this.unlisten();
+    this.waterfall.close();
+    this.events.close();
+    cancelAnimationFrame(this.frame);
+  }
+
+  #hear(event) {
+    if (this.early) {
+      this.early.push(event);
+      return;
+    }
+    if (event.seq > this.trace.seq + 1) {
+      this.#missed();
+      return;
+    }
+    if (this.trace.add(event)) this.frame ||= requestAnimationFrame(() => this.#show());
+  }
+
+  /** The feed skipped something: the trace has it. */
+  async #missed() {
+    this.early = [];
+    await this.load();
+  }
+
+  #show() {
+    this.frame = 0;
+    const { trace } = this;
+    replace(this.head, this.#sums());
+    // Every bar is measured against the whole, which grows while the turn runs.
+    this.waterfall.set([...trace.spans], { redraw: true });
+    this.events.set([...trace.events]);
+  }
+
+  #sums() {
+    const { totals, ended, reason, model, length } = this.trace;
+    const facts = [
+      ["Model", clean(model ?? "")],
+      ["State", ended ? reason : "running"],
+      ["Time", duration(length)],
+      ["First token", duration(totals.firstMs)],
+      ["Steps", count(totals.steps)],
+      ["Tool calls", count(totals.calls)],
+      ["Tokens", `${count(totals.prompt)} → ${count(totals.completion)}`],
+      ["Cost", totals.cost === null ? "unknown" : dollars(totals.cost)],
+    ];
+    const chat = this.session && make("a", { href: `#/chat/${encodeURIComponent(this.session)}` }, "Open its session");
+    return [make("dl", { class: "facts" }, facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))), chat];
+  }
+
+  #tabs() {
+    const wide = button("Waterfall", () => this.#tab(this.waterfall), { "aria-pressed": "true" });
+    const raw = button("Events", () => this.#tab(this.events), { "aria-pressed": "false" });
+    this.pressed = new Map([[this.waterfall, wide], [this.events, raw]]);
+    return make("div", { class: "tabs", role: "group", "aria-label": "What to show" }, wide, raw, legend());
+  }
+
+  #tab(chosen) {
+    for (const [list, pressed] of this.pressed) {
+      list.node.hidden = list !== chosen;
+      pressed.setAttribute("aria-pressed", String(list === chosen));
+    }
+    chosen.set(chosen.items);
+  }
+
+  #span(span) {
+    const now = this.trace.ended || Date.now();
+    const spent = (span.end || now) - span.start;
+    const open = () => replace(this.detail, spanDetail(span, this.trace.started));
+    return make("button", { type: "button", class: `row-main span-row ${span.kind}`, onclick: open },
+      make("span", { class: "span-title" }, span.kind === "call" ? make("code", {}, clean(span.title)) : span.title),
+      this.#bar(span, now),
+      make("span", { class: `dim end ${span.status && span.status !== "ok" ? "bad" : ""}` }, said(span, spent)));
+  }
+
+  #bar(span, now) {
+    const { started, length } = this.trace;
+    const at = (ms) => ((ms - started) / length) * WIDE;
+    const bars = partsOf(span, now).map((part) =>
+      draw("rect", { class: part.kind, x: at(part.start), y: 8, width: Math.max(at(part.end) - at(part.start), 3), height: 16, rx: 2 }));
+    return draw("svg", { class: "bar-svg", viewBox: `0 0 ${WIDE} 32`, preserveAspectRatio: "none", "aria-hidden": "true" }, bars);
+  }
+
+  #event(event) {
+    const open = () => replace(this.detail, eventDetail(event));
+    return make("button", { type: "button", class: "row-main event-row", onclick: open },
+      make("span", { class: "dim end" }, String(event.seq)),
+      make("span", { class: "dim end" }, `+${duration(event.at_ms - this.trace.started)}`),
+      make("code", {}, event.body.type),
+      make("span", { class: "brief" }, brief(event.body)));
+  }
+}
+
+function said(span, spent) {
+  if (span.kind === "status" || span.kind === "error") return clean((span.body.text ?? span.body.message ?? "").slice(0, 40));
+  if (span.kind === "call" && span.asked && !span.decided) return "waits for you";
+  const status = span.status && span.status !== "ok" ? ` ${span.status}` : "";
+  return span.kind === "step" || span.kind === "call" || span.kind === "plan_step" ? duration(spent) + status : "";
+}
+
+function brief(body) {
+  const text = body.text ?? body.name ?? body.reason ?? body.message ?? body.model ?? "";
+  return clean(String(text).slice(0, 120));
+}
+
+function legend() {
+  const kinds = [["waiting", "first token"], ["writing", "writing"], ["asking", "approval"], ["running", "running"]];
+  return make("ul", { class: "legend" }, kinds.map(([kind, label]) => make("li", { class: kind }, label)));
+}
