@@ -1,7 +1,7 @@
 """The command line. Parses words and hands them to a face; a face is imported only when its subcommand runs.
 
 Exit codes: 0 answered, 1 anything else went wrong, 2 usage or config, 3 something was refused, 4 the provider failed,
-5 a limit was reached, 130 interrupted.
+5 a limit was reached, 6 work halted and waits for a person, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from aish import __version__
 
 COMMANDS = (
     "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
-    "cost", "memory",
-    "eval",
+    "cost", "memory", "eval", "norris", "runs",
 )  # fmt: skip
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
-  5 a limit was reached   130 interrupted   1 anything else
+  5 a limit was reached   6 work halted, a person has to decide   130 interrupted   1 anything else
 
 commands (see `aish COMMAND --help`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
+  aish norris GOAL         work towards a goal; what is destructive halts
+  aish runs                long work that is kept: list, show, resume, abandon
   aish explain COMMAND     what a command line does, and what the gate says of it
   aish suggest TEXT        a command line for what you want
   aish init bash|zsh|fish  lines for your start-up file: Ctrl-X Ctrl-A suggests
@@ -67,7 +68,11 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 # Words that also begin a question: they are commands only before one of these, or an option, or nothing.
-_ACTIONS = {"cost": (), "memory": ("list", "add", "forget", "import", "export")}
+_ACTIONS = {
+    "cost": (),
+    "runs": ("list", "show", "resume", "abandon"),
+    "memory": ("list", "add", "forget", "import", "export"),
+}
 
 
 def _is_question(words: Sequence[str]) -> bool:
@@ -270,6 +275,18 @@ def _eval_parser(prog: str) -> argparse.ArgumentParser:
     return eval_parser(prog)
 
 
+def _norris_parser(prog: str) -> argparse.ArgumentParser:
+    from aish.faces.shell.norris_command import norris_parser
+
+    return norris_parser(prog)
+
+
+def _runs_parser(prog: str) -> argparse.ArgumentParser:
+    from aish.faces.shell.norris_command import runs_parser
+
+    return runs_parser(prog)
+
+
 def _keys_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Keys for `aish serve`.")
     actions = parser.add_subparsers(dest="action", metavar="create|list|revoke")
@@ -302,9 +319,11 @@ _PARSERS = {
     "eval": _eval_parser,
     "cost": _cost_parser,
     "memory": _memory_parser,
+    "norris": _norris_parser,
+    "runs": _runs_parser,
 }
 
-_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list"}
+_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list", "runs": "list"}
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:
@@ -345,6 +364,14 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.eval import command
 
             return command.run(arguments, wiring.runtime(arguments.endpoint))
+        case "norris":
+            from aish.faces.shell import norris_command
+
+            return norris_command.norris(arguments, wiring.runtime(arguments.endpoint))
+        case "runs":
+            from aish.faces.shell import norris_command
+
+            return norris_command.runs(arguments, wiring.runtime(arguments.endpoint))
         case "init":
             from aish.faces.shell import suggest
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.types.chunks import UsageChunk
-from aish.types.events import Event, TextDelta, ToolResult
+from aish.types.events import TextDelta, ToolResult
 from aish.types.messages import SystemMessage
 from aish.types.requests import StepRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepState
@@ -52,11 +53,9 @@ class Person:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def step(self, number: int, most: int, cost: float) -> None:
+    def step(self, number: int, most: int, cost: float) -> AbstractAsyncContextManager[Callable[[Any], None]]:
         self.steps.append(number)
-
-    def show(self, events: Sequence[Event]) -> None:
-        pass
+        return nullcontext(lambda events: None)
 
     def ran(self, command: str, result: ToolResult) -> None:
         self.commands.append(command)
@@ -164,24 +163,35 @@ async def test_three_skips_in_a_row_escalate() -> None:
 
 
 async def test_a_halt_with_nobody_there_is_kept_and_resumed_with_an_answer() -> None:
-    bench = Bench(text("CMD: rm -r a"), text("CMD: rm -r a"), text("GOAL: complete"), tools=tools())
+    bench = Bench(text("CMD: rm -r a\nCMD: make"), text("GOAL: complete"), tools=tools())
     run = await work(bench, Person())
     assert run.state is RunState.HALTED
     assert "removes a" in run.reason
     run = await resume(bench, run, Person(), PROCEED)
     assert run.state is RunState.FINISHED
-    assert bench.tools.calls == [("shell__run", {"command": "rm -r a"})]
+    assert bench.tools.calls == [("shell__run", {"command": "rm -r a"}), ("shell__run", {"command": "make"})]
+    assert "$ rm -r a\n[ok]\ndone" in bench.scripted.requests[-1].messages[-1].text
+
+
+async def test_a_tool_call_that_halted_is_made_on_resuming_with_a_yes() -> None:
+    bench = Bench([call("files__write", '{"path":"a"}')], text("GOAL: complete"), tools=tools())
+    run = await work(bench, Person())
+    assert run.state is RunState.HALTED
+    edited = HaltAnswer(HaltChoice.EDIT, arguments={"path": "b"})
+    run = await resume(bench, run, Person(), edited)
+    assert run.state is RunState.FINISHED
+    assert bench.tools.calls == [("files__write", {"path": "b"})]
 
 
 async def test_a_yes_to_one_halt_covers_only_that_call_and_only_once() -> None:
-    bench = Bench(text("CMD: rm -r a"), text("CMD: rm -r b"), text("CMD: rm -r a"), text("CMD: rm -r a"), tools=tools())
+    bench = Bench(text("CMD: rm -r a\nCMD: rm -r b"), text("CMD: rm -r a"), tools=tools())
     run = await work(bench, Person())
     run = await resume(bench, run, Person(), PROCEED)
     assert run.state is RunState.HALTED  # at b
-    assert bench.tools.calls == []
-    run = await resume(bench, run, Person(), SKIP)  # a is still allowed, once
     assert bench.tools.calls == [("shell__run", {"command": "rm -r a"})]
-    assert run.state is RunState.HALTED
+    run = await resume(bench, run, Person(), SKIP)
+    assert run.state is RunState.HALTED  # at a, once more
+    assert len(bench.tools.calls) == 1
 
 
 @pytest.mark.parametrize(

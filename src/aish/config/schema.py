@@ -15,6 +15,7 @@ from aish.config.schema_ide import IdeConfig
 from aish.config.schema_serve import ServeConfig
 from aish.config.schema_shell import ShellConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
+from aish.config.schema_work import NorrisConfig, PlannerConfig
 from aish.config.secret import Secret
 from aish.config.section import Count, NotNegative, Section, Share, Url, UrlOrUnset, Variable
 from aish.errors import ConfigError
@@ -239,3 +240,5 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     serve: ServeConfig = ServeConfig()
     shell: ShellConfig = ShellConfig()
     ide: IdeConfig = IdeConfig()
+    norris: NorrisConfig = NorrisConfig()
+    planner: PlannerConfig = PlannerConfig()

@@ -62,6 +62,10 @@ class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Whether commands of the model see variables named like secrets, such as `GITHUB_TOKEN`."),
     ] = False
+    second_opinion: Annotated[
+        str,
+        Meta(description="Another model or preset that may halt work towards a goal before a step; it allows nothing."),
+    ] = ""
 
 
 class McpServerConfig(Section, frozen=True, forbid_unknown_fields=True):

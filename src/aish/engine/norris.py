@@ -16,22 +16,23 @@ from aish.engine.advice import objection_to, write_tasks
 from aish.engine.dispatch import ASKED_FOR
 from aish.engine.journal import digest_of
 from aish.engine.norris_heard import Heard
-from aish.engine.norris_state import NorrisBody, Watcher
+from aish.engine.norris_state import NorrisBody, Show, Watcher
 from aish.engine.norris_words import (
     is_complete,
     next_step,
     system_text,
-    told_of_command,
+    told_of_call,
     told_of_recovery,
 )
 from aish.engine.runs import OwnedRun
 from aish.engine.session import Engine
 from aish.errors import AishError, RunLost
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
+from aish.types.events import ToolResult
 from aish.types.messages import text_of, user
 from aish.types.requests import TurnRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunState
-from aish.types.tools import Effect
+from aish.types.tools import Arguments, Effect
 from aish.types.usage import Category
 
 SHELL = "shell__run"
@@ -70,8 +71,8 @@ class Norris:
         try:
             await self._take_up(answer)
             await self._preplan()
-            while not await self._step():
-                pass
+            while not await self._carry_out():
+                await self._step()
             return await self._end(RunState.FINISHED, "the goal is reached")
         except _Stopped as stop:
             return await self._end(stop.state, stop.reason, stop.halt)
@@ -83,16 +84,25 @@ class Norris:
             return
         if answer.choice in (HaltChoice.ABORT, HaltChoice.LEAVE):
             raise _Stopped(_STATE_AFTER[answer.choice], halt.reason, halt)
-        question = halt.question
-        if question is not None and answer.choice in (HaltChoice.PROCEED, HaltChoice.EDIT):
-            arguments = answer.arguments if answer.choice is HaltChoice.EDIT else question.arguments
-            self._change(allowed=(*self._body.allowed, digest_of(question.tool, arguments or {})))
-            call = f"{question.tool} {msgspec.json.encode(arguments or {}).decode()}"
-            self._tell(f"The user allows this now, make the call again: {call}")
-        elif question is not None:
-            self._tell(f"The user skipped {question.tool}. {answer.note}".strip())
-        elif answer.note:
+        if answer.note:
             self._tell(f"The user says: {answer.note}")
+        if halt.question is not None:
+            await self._do_after_all(halt.question, answer)
+
+    async def _do_after_all(self, question: Question, answer: HaltAnswer) -> None:
+        """The call it halted at, now that a person has decided."""
+        waiting = self._body.commands
+        if question.tool == SHELL and waiting[:1] == (question.arguments.get("command"),):
+            self._change(commands=waiting[1:])
+        if answer.choice is HaltChoice.SKIP:
+            self._tell(f"The user skipped {question.tool} {msgspec.json.encode(question.arguments).decode()}.")
+            return
+        arguments = question.arguments if answer.arguments is None else answer.arguments
+        self._change(allowed=digest_of(question.tool, arguments))
+        await self._save()
+        result = await self._call(question.tool, arguments)
+        self._change(allowed="")
+        self._tell(told_of_call(question.tool, arguments, result.status.value, text_of(result.parts)))
 
     def _recovered(self) -> str:
         for step in self._run.recovered:
@@ -112,25 +122,36 @@ class Norris:
         self._watcher.note(f"tasks:\n{tasks}")
         await self._save()
 
-    async def _step(self) -> bool:
-        """Whether the goal is reached."""
+    async def _step(self) -> None:
+        """Asks the model. What it wants done by commands is left to be carried out."""
         await self._check_limits()
-        number = self._body.step + 1
-        text = next_step(number, self._body.max_steps, self._body.told)
-        self._change(step=number, told="")
+        number, told = self._body.step + 1, self._body.told
+        text = next_step(number, self._body.max_steps, told)
+        self._change(step=number)
         await self._save()
-        self._watcher.step(number, self._body.max_steps, await self._cost())
-        said, acted = await self._turn(text)
-        commands = proposals(said)
-        for command in commands:
-            await self._command(command)
-        self._change(idle=0 if acted or commands else self._body.idle + 1)
-        if is_complete(said):
-            return True
-        if not (acted or commands):
+        async with self._watcher.step(number, self._body.max_steps, await self._cost()) as show:
+            heard = await self._turn(text, show)
+        if heard.trouble:  # it was not heard, or not answered: the same again
+            self._change(step=number - 1)
+            await self._check_limits()
+            await self._decide(Halt(HaltKind.TROUBLE, heard.trouble))
+            return
+        commands = tuple(proposals(heard.said))
+        idle = 0 if heard.acted or commands else self._body.idle + 1
+        self._change(told="", commands=commands, complete=is_complete(heard.said), idle=idle)
+        if self._stopped:
+            raise self._stopped
+        if idle:
             self._tell("You did nothing. Use a tool or a CMD: line, or write that the goal is complete.")
         await self._save()
-        return False
+
+    async def _carry_out(self) -> bool:
+        """The commands of the last step, one by one; then whether the goal is reached."""
+        while self._body.commands:
+            await self._command(self._body.commands[0])
+            self._change(commands=self._body.commands[1:])
+            await self._save()
+        return self._body.complete
 
     async def _check_limits(self) -> None:
         body = self._body
@@ -146,8 +167,7 @@ class Norris:
         if body.idle >= _MAX_IDLE:
             raise _Stopped(RunState.STOPPED, f"the model did nothing in {_MAX_IDLE} steps")
 
-    async def _turn(self, text: str) -> tuple[str, bool]:
-        """What the model said, and whether it called anything."""
+    async def _turn(self, text: str, show: Show) -> Heard:
         heard = Heard()
         try:
             async with (
@@ -155,7 +175,7 @@ class Norris:
                 aclosing(batches) as events,
             ):
                 async for batch in events:
-                    self._watcher.show(batch)
+                    show(batch)
                     heard.see(batch)
                     if self._stopped or (self._pausing and heard.is_between_actions):
                         break
@@ -163,14 +183,7 @@ class Norris:
             raise
         except AishError as exc:
             heard.trouble = exc.message
-        if heard.session and heard.session != self._run.record.session:
-            await self._save(session=heard.session)
-        if self._stopped:
-            raise self._stopped
-        if heard.trouble:
-            await self._check_limits()
-            await self._decide(Halt(HaltKind.TROUBLE, heard.trouble))
-        return heard.said, heard.acted
+        return heard
 
     async def _request(self, text: str) -> TurnRequest:
         body = self._body
@@ -183,6 +196,7 @@ class Norris:
             (user(text),),
             model=body.model,
             session=self._run.record.session,
+            may_be_new=True,
             system=system,
             tools=body.tools,
             ask_about=("*",) if body.second_opinion else (),
@@ -195,20 +209,24 @@ class Norris:
         if self._pausing:
             self._pausing = False
             await self._decide(Halt(HaltKind.PAUSE, f"you stopped it before: {command}"))
-        arguments = msgspec.json.encode({"command": command}).decode()
+        arguments = {"command": command}
+        result = await self._call(SHELL, arguments)
+        self._tell(told_of_call(SHELL, arguments, result.status.value, text_of(result.parts)))
+
+    async def _call(self, tool: str, arguments: Arguments) -> ToolResult:
+        """Without the model, by the same gate and journal."""
+        written = msgspec.json.encode(arguments).decode()
         result = await self._engine.call_tool(
-            SHELL, arguments, tools=self._body.tools, ask=self._ask, journal=self._run.journal
+            tool, written, tools=self._body.tools, ask=self._ask, journal=self._run.journal
         )
-        self._watcher.ran(command, result)
         if self._stopped:
             raise self._stopped
-        self._tell(told_of_command(command, result.status.value, text_of(result.parts)))
-        await self._save()
+        self._watcher.ran(arguments.get("command", f"{tool} {written}"), result)
+        return result
 
     async def _ask(self, question: Question) -> Answer:
-        digest = digest_of(question.tool, question.arguments)
-        if digest in self._body.allowed:
-            self._change(allowed=tuple(one for one in self._body.allowed if one != digest))
+        if digest_of(question.tool, question.arguments) == self._body.allowed:
+            self._change(skips=0)
             return Answer(Choice.YES)
         reason = question.reason
         if self._may_run(question):
@@ -274,21 +292,16 @@ class Norris:
         await self._save(state=state, reason=reason)
         return state
 
-    async def _save(self, *, state: RunState = RunState.RUNNING, reason: str = "", session: str = "") -> None:
-        body = msgspec.structs.replace(self._body, spent_s=self._spent_s())
-        await self._run.save(
-            self._engine.redacted_json(msgspec.json.encode(body)), state=state, reason=reason, session=session
-        )
+    async def _save(self, *, state: RunState = RunState.RUNNING, reason: str = "") -> None:
+        body = msgspec.json.encode(msgspec.structs.replace(self._body, spent_s=self._spent_s()))
+        await self._run.save(self._engine.redacted_json(body), state=state, reason=reason)
 
     def _spent_s(self) -> float:
         return self._body.spent_s + self._engine.clock.monotonic_s() - self._began_s
 
     async def _cost(self) -> float:
-        session = self._run.record.session
-        if not session:
-            return 0.0
-        spent = await self._engine.store.spent(since_ms=self._run.record.created_ms, session=session)
-        return spent.cost
+        record = self._run.record
+        return (await self._engine.store.spent(since_ms=record.created_ms, session=record.session)).cost
 
     def _tell(self, text: str) -> None:
         self._change(told="\n\n".join(filter(None, (self._body.told, text))))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
@@ -31,8 +32,13 @@ class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
     told: str = ""  # for the model, at the next step
     skips: int = 0  # in a row
     idle: int = 0
+    commands: tuple[str, ...] = ()  # of the last step, still to be run
+    complete: bool = False  # the last step said so; it holds once its commands have run
     halt: Halt | None = None
-    allowed: tuple[str, ...] = ()  # digests of calls that a person said yes to while it stood halted
+    allowed: str = ""  # the digest of the call that a person said yes to while it stood halted
+
+
+Show = Callable[[Sequence[Event]], None]
 
 
 class Watcher(Protocol):
@@ -40,9 +46,8 @@ class Watcher(Protocol):
 
     def note(self, text: str) -> None: ...
 
-    def step(self, number: int, most: int, cost: float) -> None: ...
-
-    def show(self, events: Sequence[Event]) -> None: ...
+    def step(self, number: int, most: int, cost: float) -> AbstractAsyncContextManager[Show]:
+        """Open while the step's turn is under way; what it gives is shown the events."""
 
     def ran(self, command: str, result: ToolResult) -> None: ...
 

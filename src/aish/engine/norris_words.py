@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from aish.calls.proposals import lines_of_prose
 from aish.types.runs import StepRecord
+from aish.types.tools import Arguments
 
 COMPLETE = "GOAL: complete"
 _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
@@ -45,10 +48,12 @@ def is_complete(said: str) -> bool:
     return any(line.strip() == COMPLETE for line in lines_of_prose(said))
 
 
-def told_of_command(command: str, status: str, output: str) -> str:
+def told_of_call(tool: str, arguments: Arguments, status: str, output: str) -> str:
+    command = arguments.get("command")
+    call = f"$ {command}" if isinstance(command, str) else f"{tool} {msgspec.json.encode(arguments).decode()}"
     if len(output) > _MAX_OUTPUT:
         output = f"{output[: _MAX_OUTPUT // 2]}\n[…]\n{output[-_MAX_OUTPUT // 2 :]}"
-    return f"$ {command}\n[{status}]\n{output}".rstrip()
+    return f"{call}\n[{status}]\n{output}".rstrip()
 
 
 def told_of_recovery(recovered: Sequence[StepRecord]) -> str:

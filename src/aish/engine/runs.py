@@ -33,13 +33,9 @@ class OwnedRun:
         self.journal = journal
         self.recovered = tuple(recovered)
 
-    async def save(
-        self, body: bytes, *, state: RunState = RunState.RUNNING, reason: str = "", session: str = ""
-    ) -> None:
+    async def save(self, body: bytes, *, state: RunState = RunState.RUNNING, reason: str = "") -> None:
         """Raises RunLost."""
-        record = self.record = msgspec.structs.replace(
-            self.record, body=body, state=state, reason=reason, session=session or self.record.session
-        )
+        record = self.record = msgspec.structs.replace(self.record, body=body, state=state, reason=reason)
         if not await self._store.update_run(record, lease_s=LEASE_S):
             raise RunLost(f"the run {record.id} has been taken over by another process")
 
@@ -70,6 +66,7 @@ class RunKeeper:
 
     @asynccontextmanager
     async def begun(self, kind: RunKind, goal: str, body: bytes, *, session: str = "") -> AsyncIterator[OwnedRun]:
+        session = session or new_id("sess")  # known before its first turn, so that a crash in that one loses nothing
         wanted = RunRecord(new_id("run"), kind, session, goal, RunState.RUNNING, body, owner=self._owners.me)
         record = await self._store.create_run(wanted, lease_s=LEASE_S)
         journal = Journal(self._store, self._clock, record, redact=self._redact)

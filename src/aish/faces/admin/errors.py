@@ -7,13 +7,14 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from aish.errors import AishError, ConfigError, ProviderError, SessionNotFound, UsageError
+from aish.errors import AishError, ConfigError, ProviderError, RunNotFound, SessionNotFound, UsageError
 from aish.faces.terminal import visible
 
 _CODES: tuple[tuple[type[AishError], int], ...] = (
     (UsageError, 2),
     (ConfigError, 2),
     (SessionNotFound, 2),
+    (RunNotFound, 2),
     (ProviderError, 4),
     (AishError, 1),
 )

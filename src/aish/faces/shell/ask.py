@@ -56,7 +56,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         await await_tools(runtime, output)
         mentioned = await expand(question, Places(runtime.surroundings.cwd, runtime.mcp_servers))
         request = msgspec.structs.replace(request, input=(mentioned,))
-        narrator = JsonNarrator(output) if arguments.json else _narrator(output, look_for(output.out, env))
+        narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look_for(output.out, env))
         await answer(engine, request, narrator, _ask(arguments, output, lines))
         return narrator.exit_code
 
@@ -81,12 +81,12 @@ async def _interact(
         return always_yes if arguments.yes else TerminalConsent(output, shell)
 
     def view(shell: Shell) -> Narrator:
-        return _narrator(output, look_for(output.out, env, highlight=shell.highlight, reasoning=shell.reasoning))
+        return narrator_for(output, look_for(output.out, env, highlight=shell.highlight, reasoning=shell.reasoning))
 
     return await run_shell(engine, runtime, request, output, ask=ask, view=view)
 
 
-def _narrator(output: Output, look: Look) -> Narrator:
+def narrator_for(output: Output, look: Look) -> Narrator:
     if not look.live:
         return Narrator(output)
     from aish.faces.shell.reply import Reply

@@ -48,6 +48,12 @@ def _later(needs: str) -> Run:
     return say
 
 
+async def _norris(shell: Shell, rest: str) -> None:
+    from aish.faces.shell import meta_work  # with all that works by itself: not for the first prompt
+
+    await meta_work.norris(shell, rest)
+
+
 async def _help(shell: Shell, rest: str) -> None:
     wanted = rest.strip().lower().lstrip(":")
     group = ""
@@ -98,7 +104,7 @@ COMMANDS: dict[str, Command] = {
         words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
     ),
     "remember": Command("Tools", "keep a fact", meta_memory.remember, A.TEXT),
-    "norris": Command("Work", "work towards a goal", _later("autonomy"), A.TEXT),
+    "norris": Command("Work", "work towards a goal", _norris, A.TEXT, words=("resume", "list")),
     "plan": Command("Work", "plan first, then work", _later("the planner"), A.TEXT),
     "config": Command("aish", "the settings that hold", meta_records.config, words=("show", "path")),
     "trust": Command("aish", "trust this project's settings", meta_records.trust),

@@ -32,6 +32,7 @@ from aish.faces.shell.state import Shell
 from aish.faces.shell.unfinished import goes_on
 
 _LOOK_S = 1.0
+_GOAL = ":norris "
 
 
 class Prompt:
@@ -136,6 +137,14 @@ def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
     @keys.add("enter", filter=has_focus(DEFAULT_BUFFER) & Condition(is_unfinished))
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+    @keys.add("c-n")
+    def _(event: KeyPressEvent) -> None:
+        """The line becomes a goal."""
+        buffer = event.current_buffer
+        if not buffer.text.startswith(_GOAL):
+            buffer.text = _GOAL + buffer.text.lstrip()
+            buffer.cursor_position = len(buffer.text)
 
     @keys.add("c-x", "c-e")
     def _(event: KeyPressEvent) -> None:

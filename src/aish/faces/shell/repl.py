@@ -125,6 +125,7 @@ class _Repl:
         shell.talk = self.talk
         shell.run = self.run
         shell.show = self.show
+        shell.view = lambda: view(shell)
         self._naming = asyncio.create_task(self._name_model())
 
     async def loop(self) -> int:

@@ -12,6 +12,7 @@ from aish.engine.session import Engine
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.heard import Heard
+from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.styles import Reasoning
 from aish.faces.terminal import Output
 from aish.types.requests import TurnRequest
@@ -32,14 +33,18 @@ async def _nowhere(line: str, *, attach: bool = False) -> None:
     raise AssertionError("the shell is not open yet")
 
 
+def _unseen() -> Narrator:
+    raise AssertionError("the shell is not open yet")
+
+
 async def _unshown(request: TurnRequest, heard: Heard) -> None:
     raise AssertionError("the shell is not open yet")
 
 
 @dataclass
 class Shell:
-    """`talk` asks the model, `show` shows a turn as it comes, `run` runs a line of the person's: set by whoever drives
-    it."""
+    """`talk` asks the model, `show` shows a turn as it comes, `view` makes what shows one, `run` runs a line of the
+    person's: set by whoever drives it."""
 
     engine: Engine
     runtime: Runtime
@@ -60,6 +65,7 @@ class Shell:
     stop: Callable[[], object] = nothing  # the answer that is being given
     talk: Callable[[str], Awaitable[None]] = _nowhere
     show: Callable[[TurnRequest, Heard], Awaitable[None]] = _unshown
+    view: Callable[[], Narrator] = _unseen
     run: Run = _nowhere
 
     @property

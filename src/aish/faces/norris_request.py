@@ -1,0 +1,47 @@
+"""From the configuration and what was asked for to the first state of work towards a goal."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.config.schema import Config
+from aish.engine.norris_state import NorrisBody
+from aish.errors import UsageError
+
+MAX_GOAL_CHARS = 20_000
+
+
+def first_state(
+    config: Config,
+    *,
+    model: str = "",
+    tools: tuple[str, ...] = (),
+    system: str = "",
+    max_steps: int | None = None,
+    max_cost: float | None = None,
+    max_minutes: float | None = None,
+    where: str = "",
+) -> bytes:
+    norris = config.norris
+    body = NorrisBody(
+        model=model or norris.executor,
+        preplanner=norris.preplanner,
+        second_opinion=config.safety.second_opinion,
+        tools=tools or config.tools.offer,
+        system=system,
+        max_steps=norris.max_steps if max_steps is None else max_steps,
+        max_cost=norris.max_cost if max_cost is None else max_cost,
+        max_s=60 * (norris.max_minutes if max_minutes is None else max_minutes),
+        turn=config.limits.limits(),
+        where=where,
+    )
+    return msgspec.json.encode(body)
+
+
+def checked_goal(text: str) -> str:
+    goal = text.strip()
+    if not goal:
+        raise UsageError("work towards what?", hint="say the goal in words")
+    if len(goal) > MAX_GOAL_CHARS:
+        raise UsageError(f"the goal is longer than {MAX_GOAL_CHARS} characters", hint="put the details into a file")
+    return goal
