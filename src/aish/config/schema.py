@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from aish.config.schema_context import ContextConfig, CostConfig, MemoryConfig, PriceConfig, RoutingConfig
 from aish.config.schema_ide import IdeConfig
+from aish.config.schema_seen import LogConfig, TelemetryConfig
 from aish.config.schema_serve import ServeConfig
 from aish.config.schema_shell import ShellConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
@@ -238,6 +239,8 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     memory: MemoryConfig = MemoryConfig()
     routing: RoutingConfig = RoutingConfig()
     serve: ServeConfig = ServeConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
+    log: LogConfig = LogConfig()
     shell: ShellConfig = ShellConfig()
     ide: IdeConfig = IdeConfig()
     norris: NorrisConfig = NorrisConfig()

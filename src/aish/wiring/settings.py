@@ -107,7 +107,8 @@ def secrets_of(config: Config) -> list[str]:
     headers = [value for provider in config.providers.values() for value in provider.headers.values()]
     tokens = [server.auth_token for server in config.mcp.servers.values()]
     variables = [value for server in config.mcp.servers.values() for value in server.env.values()]
-    return [secret.reveal() for secret in (*keys, *headers, *tokens, *variables) if secret is not None]
+    telemetry = config.telemetry.headers.values()
+    return [secret.reveal() for secret in (*keys, *headers, *tokens, *variables, *telemetry) if secret is not None]
 
 
 def secret_variables(env: Mapping[str, str]) -> list[str]:

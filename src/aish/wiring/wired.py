@@ -53,6 +53,7 @@ from aish.wiring.settings import (
     secret_variables,
     secrets_of,
 )
+from aish.wiring.telemetry import observed
 
 if TYPE_CHECKING:
     from aish.providers.model_cache import ModelCache
@@ -131,6 +132,9 @@ class Wired:
 
     @cached_property
     def store(self) -> Store:
+        return observed(self._make_store(), self.config.telemetry)
+
+    def _make_store(self) -> Store:
         if not self.config.store.enabled:
             from aish.store.memory import MemoryStore
 

@@ -1,0 +1,287 @@
+"""Spans and figures of turns, by OpenTelemetry's conventions for generative AI.
+
+A turn is `invoke_agent`, a model call in it `chat`, a tool call `execute_tool`. Times are those of the recorded events.
+What was said is left out unless asked for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+from opentelemetry.metrics import Meter
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+
+from aish.types.events import (
+    ArgumentsDelta,
+    Event,
+    Failed,
+    ReasoningDelta,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+    UsageReported,
+    decode_event,
+)
+from aish.types.messages import Message, TextPart, UserMessage
+from aish.types.tools import ResultStatus
+
+Attributes = dict[str, str | int | float | list[str]]
+
+# Turns whose end never comes: their process's other turns go on.
+_MAX_OPEN = 4096
+_MAX_CALLS = 1024  # of one turn that have no result yet
+_MAX_CHARS = 64 * 1024  # of what was said, in one attribute
+_TOKEN_BUCKETS = [float(4**power) for power in range(14)]
+_SECOND_BUCKETS = [0.01 * 2**power for power in range(14)]
+# Nearly every line, and of no interest after the first.
+_DELTAS = (b'"body":{"type":"text_delta"', b'"body":{"type":"reasoning_delta"', b'"body":{"type":"arguments_delta"')
+_OF_THE_MODEL = (TextDelta, ReasoningDelta, ArgumentsDelta, ToolCallStarted, ToolCallReady, UsageReported)
+
+
+class Instruments:
+    def __init__(self, tracer: Tracer, meter: Meter, *, content: bool) -> None:
+        self.tracer = tracer
+        self.content = content
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens of a model call.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        )
+        self.duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            "s",
+            "How long an operation took.",
+            explicit_bucket_boundaries_advisory=_SECOND_BUCKETS,
+        )
+
+
+class GenAi:
+    """Events of any turns in, spans out."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        self._instruments = instruments
+        self._turns: OrderedDict[str, _Turn] = OrderedDict()
+
+    def see(self, lines: bytes) -> None:
+        for line in lines.splitlines():
+            if not self._instruments.content and any(mark in line[:400] for mark in _DELTAS) and self._is_known(line):
+                continue
+            self._see(decode_event(line))
+
+    def _is_known(self, line: bytes) -> bool:
+        """Whether the turn of this line has begun to answer, so that one more piece of the answer says nothing."""
+        start = line.find(b'"turn":"') + 8
+        turn = self._turns.get(line[start : line.find(b'"', start)].decode())
+        return turn is not None and turn.is_answering
+
+    def _see(self, event: Event) -> None:
+        if isinstance(event.body, TurnStarted):
+            while len(self._turns) >= _MAX_OPEN:
+                self._turns.popitem(last=False)[1].abandon()
+            self._turns[event.turn] = _Turn(self._instruments, event, event.body)
+        elif (turn := self._turns.get(event.turn)) is not None:
+            turn.see(event)
+            if isinstance(event.body, TurnFinished):
+                del self._turns[event.turn]
+
+
+class _Step:
+    """One model call."""
+
+    def __init__(self, span: Span, model: str, began_ms: int) -> None:
+        self.span = span
+        self.began_ms = self.last_ms = began_ms
+        self.attributes = _of_model(model, "chat")
+        self.first_ms: int | None = None
+        self.said: list[str] = []
+        self.size = 0
+
+    def say(self, text: str) -> None:
+        if self.size < _MAX_CHARS:
+            self.said.append(text[: _MAX_CHARS - self.size])
+            self.size += len(text)
+
+
+class _Turn:
+    def __init__(self, instruments: Instruments, event: Event, body: TurnStarted) -> None:
+        self._instruments = instruments
+        self._shared: Attributes = {"gen_ai.conversation.id": event.session} if event.session else {}
+        self._began_ms = event.at_ms
+        self._model = body.model
+        self._step: _Step | None = None
+        self._calls: dict[str, ToolCallReady] = {}
+        self._failure: Failed | None = None
+        attributes = {**_of_model(body.model, "invoke_agent"), **self._shared}
+        attributes |= {"gen_ai.agent.name": "aish", "aish.turn.id": event.turn}
+        if instruments.content:
+            attributes["gen_ai.input.messages"] = _input(body.input)
+        self._span = instruments.tracer.start_span(
+            "invoke_agent aish", None, SpanKind.INTERNAL, attributes, start_time=_ns(event.at_ms)
+        )
+        self._context = set_span_in_context(self._span)
+
+    @property
+    def is_answering(self) -> bool:
+        return self._step is not None and self._step.first_ms is not None
+
+    def see(self, event: Event) -> None:
+        body, step = event.body, self._step
+        if isinstance(body, _OF_THE_MODEL) and step is not None:
+            self._answered(step, event)
+        if isinstance(body, StepStarted):
+            self._end_step()
+            self._begin_step(body, event.at_ms)
+        elif isinstance(body, UsageReported):
+            self._used(body)
+        elif isinstance(body, ToolCallReady) and len(self._calls) < _MAX_CALLS:
+            self._calls[event.call] = body
+        elif isinstance(body, ToolResult):
+            self._end_step()
+            self._called(event, body)
+        elif isinstance(body, Failed):
+            self._failure = body
+        elif isinstance(body, TurnFinished):
+            self._finish(event, body)
+
+    def abandon(self) -> None:
+        self._end_step()
+        self._span.end(_ns(self._began_ms))
+
+    def _begin_step(self, body: StepStarted, at_ms: int) -> None:
+        span = self._instruments.tracer.start_span(
+            f"chat {_bare(body.model)}",
+            self._context,
+            SpanKind.CLIENT,
+            {**_of_model(body.model, "chat"), **self._shared},
+            start_time=_ns(at_ms),
+        )
+        self._step = _Step(span, body.model, at_ms)
+
+    def _answered(self, step: _Step, event: Event) -> None:
+        step.last_ms = max(step.last_ms, event.at_ms)
+        if step.first_ms is None and not isinstance(event.body, UsageReported):
+            step.first_ms = event.at_ms
+            step.span.set_attribute("gen_ai.response.time_to_first_chunk", (event.at_ms - step.began_ms) / 1000)
+        if self._instruments.content and isinstance(event.body, TextDelta):
+            step.say(event.body.text)
+
+    def _used(self, body: UsageReported) -> None:
+        usage, attributes = body.usage, _of_model(body.model, "chat")
+        counts = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
+        for kind, count in counts.items():
+            self._instruments.tokens.record(count, {**attributes, "gen_ai.token.type": kind})
+        if self._step is None:
+            return
+        span = self._step.span
+        span.set_attribute("gen_ai.response.model", _bare(body.model))
+        span.set_attribute("gen_ai.usage.input_tokens", usage.prompt_tokens)
+        span.set_attribute("gen_ai.usage.output_tokens", usage.completion_tokens)
+        if usage.cached_tokens:
+            span.set_attribute("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens)
+        if usage.cost is not None:
+            span.set_attribute("aish.cost_dollars", usage.cost)
+
+    def _called(self, event: Event, body: ToolResult) -> None:
+        attributes: Attributes = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": body.name,
+            "gen_ai.tool.call.id": event.call,
+            "gen_ai.tool.type": "function",
+            **self._shared,
+        }
+        call = self._calls.pop(event.call, None)
+        if self._instruments.content:
+            attributes["gen_ai.tool.call.result"] = _text(body.parts)[:_MAX_CHARS]
+            if call is not None:
+                attributes["gen_ai.tool.call.arguments"] = call.arguments[:_MAX_CHARS]
+        start_ns = _ns(event.at_ms) - int(body.duration_ms * 1_000_000)
+        span = self._instruments.tracer.start_span(
+            f"execute_tool {body.name}", self._context, SpanKind.INTERNAL, attributes, start_time=start_ns
+        )
+        figures = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": body.name if body.effect else "unknown"}
+        if body.status is not ResultStatus.OK:
+            figures["error.type"] = body.status.value
+            _fail(span, body.status.value)
+        self._instruments.duration.record(body.duration_ms / 1000, figures)
+        span.end(_ns(event.at_ms))
+
+    def _finish(self, event: Event, body: TurnFinished) -> None:
+        failed = body.reason is TurnEnd.FAILED
+        kind = self._failure.kind if self._failure else "failed"
+        self._end_step(kind if failed else "", body.reason.value)
+        span = self._span
+        span.set_attribute("aish.turn.end", body.reason.value)
+        span.set_attribute("gen_ai.usage.input_tokens", body.usage.prompt_tokens)
+        span.set_attribute("gen_ai.usage.output_tokens", body.usage.completion_tokens)
+        figures: dict[str, str] = {"gen_ai.operation.name": "invoke_agent"}
+        if failed:
+            figures["error.type"] = kind
+            _fail(span, kind, self._failure.message if self._failure else "")
+        self._instruments.duration.record((event.at_ms - self._began_ms) / 1000, figures)
+        span.end(_ns(event.at_ms))
+
+    def _end_step(self, error: str = "", reason: str = "") -> None:
+        step, self._step = self._step, None
+        if step is None:
+            return
+        figures = dict(step.attributes)
+        if error:
+            figures["error.type"] = error
+            _fail(step.span, error)
+        else:
+            step.span.set_attribute("gen_ai.response.finish_reasons", [_FINISH.get(reason, "tool_calls")])
+        if step.said:
+            step.span.set_attribute("gen_ai.output.messages", _output("".join(step.said)))
+        self._instruments.duration.record((step.last_ms - step.began_ms) / 1000, figures)
+        step.span.end(_ns(step.last_ms))
+
+
+_FINISH: Mapping[str, str] = {"answered": "stop", "length": "length", "cancelled": "cancelled"}
+
+
+def _of_model(name: str, operation: str) -> Attributes:
+    provider, _, _ = name.partition(":")
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": provider or "unknown",
+        "gen_ai.request.model": _bare(name),
+    }
+
+
+def _bare(name: str) -> str:
+    return name.partition(":")[2] or name
+
+
+def _ns(at_ms: int) -> int:
+    return at_ms * 1_000_000
+
+
+def _fail(span: Span, kind: str, message: str = "") -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, message[:500] or kind))
+
+
+def _text(parts: tuple[object, ...]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _input(messages: tuple[Message, ...]) -> str:
+    said = [message for message in messages if isinstance(message, UserMessage)]
+    return _messages("user", [_text(message.parts)[:_MAX_CHARS] for message in said])
+
+
+def _output(text: str) -> str:
+    return _messages("assistant", [text])
+
+
+def _messages(role: str, texts: list[str]) -> str:
+    shown = [{"role": role, "parts": [{"type": "text", "content": text}]} for text in texts]
+    return msgspec.json.encode(shown).decode()
