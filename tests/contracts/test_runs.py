@@ -12,6 +12,7 @@ import pytest
 from aish.errors import StoreError
 from aish.ports import Store
 from aish.store.memory import MemoryStore
+from aish.store.postgres.store import PostgresStore
 from aish.store.sqlite import SqliteStore
 from aish.types.records import SessionRecord
 from aish.types.runs import RunKind, RunRecord, RunState, StepRecord, StepState
@@ -19,9 +20,13 @@ from aish.types.runs import RunKind, RunRecord, RunState, StepRecord, StepState
 LONG = 60.0
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store = SqliteStore(tmp_path / "data" / "aish.db") if request.param == "sqlite" else MemoryStore()
+    opened: Store = MemoryStore()
+    if request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "data" / "aish.db")
+    elif request.param == "postgres":
+        opened = PostgresStore(request.getfixturevalue("database").url)
     yield opened
     await opened.aclose()
 

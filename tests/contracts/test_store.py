@@ -11,6 +11,7 @@ import pytest
 from aish.errors import SessionNotFound, StoreError
 from aish.ports import Store
 from aish.store.memory import MemoryStore
+from aish.store.postgres.store import PostgresStore
 from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
@@ -19,21 +20,35 @@ from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Category, Reservation, Spent, Usage, UsageRecord
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store = SqliteStore(tmp_path / "data" / "aish.db") if request.param == "sqlite" else MemoryStore()
+    opened = opened_store(request, tmp_path)
     yield opened
     await opened.aclose()
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgres"])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
     """Two instances over the same data, as two processes would have them."""
-    path = tmp_path / "aish.db"
-    first, second = SqliteStore(path), SqliteStore(path)
+    first = opened_store(request, tmp_path)
+    second: Store = SqliteStore(first.path) if isinstance(first, SqliteStore) else PostgresStore(database_url(request))
     yield first, second
     await first.aclose()
     await second.aclose()
+
+
+def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    match request.param:
+        case "sqlite":
+            return SqliteStore(tmp_path / "data" / "aish.db")
+        case "postgres":
+            return PostgresStore(database_url(request))
+        case _:
+            return MemoryStore()
+
+
+def database_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue("database").url)
 
 
 def session(name: str = "sess_1", at_ms: int = 1_000, title: str = "") -> SessionRecord:

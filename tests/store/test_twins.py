@@ -1,4 +1,4 @@
-"""SQLite and memory, given the same calls, give the same answers."""
+"""SQLite, PostgreSQL and memory, given the same calls, give the same answers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from aish.errors import AishError
 from aish.ports import Store
 from aish.store.memory import MemoryStore
+from aish.store.postgres.store import PostgresStore
 from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact, FactKind
 from aish.types.messages import AssistantMessage, user
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.usage import Category, Reservation, Usage, UsageRecord
+from support.postgres import Database
 
 sessions = st.sampled_from(["sess_a", "sess_b", "sess_c", ""])
 turns = st.sampled_from(["turn_a", "turn_b", "turn_c", "turn_d"])
@@ -33,8 +35,11 @@ class Twins(RuleBasedStateMachine):
     def open(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.runner = asyncio.Runner()
-        self.stores: tuple[Store, Store] = (SqliteStore(Path(self.folder.name) / "aish.db"), MemoryStore())
+        self.stores: tuple[Store, Store] = (self.lasting(), MemoryStore())
         self.seqs: dict[str, int] = {}
+
+    def lasting(self) -> Store:
+        return SqliteStore(Path(self.folder.name) / "aish.db")
 
     def teardown(self) -> None:
         if hasattr(self, "runner"):
@@ -188,7 +193,20 @@ async def outcome(call: Callable[[Store], Awaitable[Any]], store: Store) -> Any:
         return type(exc), exc.message
 
 
+class PostgresTwins(Twins):
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self.database = database
+
+    def lasting(self) -> Store:
+        self.database.empty()
+        return PostgresStore(self.database.url)
+
+
+SETTINGS = settings(max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck))
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestTwins.settings = SETTINGS
+
+
+def test_postgres_is_a_twin_of_memory(database: Database) -> None:
+    run_state_machine_as_test(lambda: PostgresTwins(database), settings=SETTINGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 # A row of joined events takes no more once it holds this much: a reader that starts inside a row reads all of it.
 ROW_BYTES = 256 * 1024
@@ -37,7 +37,17 @@ class Operation:
 Item = Append | Operation
 
 
-def join_appends(items: Iterable[Item]) -> Iterator[Item]:
+class Ordered(Protocol):
+    """An operation, whatever it runs on."""
+
+    @property
+    def run(self) -> object: ...
+
+
+OneOf = TypeVar("OneOf", bound=Ordered)
+
+
+def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
     """Consecutive appends of one turn become one. None moves past an operation that runs."""
     rows: dict[str, _Row] = {}
     for item in items:
