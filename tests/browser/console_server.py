@@ -1,7 +1,7 @@
 """`aish serve` as a process of its own with scripted models, for a browser to look at.
 
-    with console(home) as server:
-        page.goto(server.url)
+with console(home) as server:
+    page.goto(server.url)
 """
 
 from __future__ import annotations
@@ -67,11 +67,22 @@ def configuration(home: Path, more: str) -> str:
     desk = f"[mcp.servers.desk]\ncommand = {json.dumps(sys.executable)}\nargs = {args}\n{env}"
     gone = '[mcp.servers.gone]\ncommand = "/nowhere/at-all"\n'
     serve = f'[serve]\ntools = ["runtime__*", "shell__run", "ide__*"]\nheartbeat_s = 1.0\ndrain_s = 0.2\n{more}'
-    return "".join(['model = "short:short"\n', "[discovery]\nenabled = false\n", *providers, desk, gone, serve])
+    return "".join(
+        [
+            'model = "short:short"\n',
+            '[discovery]\nenabled = false\n[ide]\nenabled = "always"\n',
+            *providers,
+            desk,
+            gone,
+            serve,
+        ]
+    )
 
 
 @contextmanager
-def console(home: Path, *, port: int = 0, more: str = "", key: str = "", words: tuple[str, ...] = ()) -> Iterator[ConsoleServer]:
+def console(
+    home: Path, *, port: int = 0, more: str = "", key: str = "", words: tuple[str, ...] = ()
+) -> Iterator[ConsoleServer]:
     """Ready; ended by SIGTERM, and whatever is left of its group by SIGKILL. A home may be served again."""
     server = ConsoleServer(port or free_port(), home, key=key)
     for folder in ("scripts", "desk", "work", ".config/aish"):

@@ -57,7 +57,9 @@ Coloured \x1b[31mred\x1b[0m and a title \x1b]0;owned\x07 and a link \x1b]8;;http
 ```
 """
 
-HTML_PAGE = "<!doctype html><html><body onload='window.hacked=10'><h1>Title</h1><script>window.hacked=11</script></body></html>"
+HTML_PAGE = (
+    "<!doctype html><html><body onload='window.hacked=10'><h1>Title</h1><script>window.hacked=11</script></body></html>"
+)
 
 FILE = "greeting = 'hello'\nprint(greeting)\n"
 
@@ -119,14 +121,19 @@ def _many_events(count: int) -> list[list[Item]]:
     calls = [call("runtime__echo", {"text": f"number {n}"}, f"call_{n}") for n in range(20)]
     for place, item in enumerate(calls):
         item["call"]["index"] = place
-    return [[*calls], [{"text": "word "}] * (count - 120)]
+    return [[*calls], [{"text": f"word{n} "} for n in range(count - 120)]]
+
+
+def _varied(seed: int, words: int) -> str:
+    """Without repetition, at which the engine would stop the model."""
+    return " ".join(f"{(seed * words + n) * 7919 % 1_000_003:06d}" for n in range(words)) + " "
 
 
 SCRIPTS: dict[str, list[list[Item]]] = {
     "markdown": [[{"reasoning": "Let me think about it."}, *pieces(MARKDOWN), usage(120, 90)]],
     "short": [[{"text": "First answer."}, usage(10, 3)], [{"text": "Second answer."}, usage(20, 3)]],
     "hostile": [[*pieces(HOSTILE, 3), usage(10, 10)]],
-    "longline": [[*[{"text": "x" * 10_000}] * 100, {"text": "\n\nafter"}, usage(10, 10)]],
+    "longline": [[*({"text": _varied(n, 1400)} for n in range(110)), {"text": "\n\nafter"}, usage(10, 10)]],
     "htmltool": [[call("runtime__echo", {"text": HTML_PAGE})], [{"text": "That was a page."}, usage(10, 4)]],
     "shell": [
         [{"text": "I will look. "}, call("shell__run", {"command": "touch made-by-model"}), usage(40, 12)],

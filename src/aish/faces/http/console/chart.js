@@ -5,20 +5,20 @@ import { draw, make } from "./dom.js";
 const WIDTH = 280;
 const HEIGHT = 72;
 
-/** `values` are in order of time; null is a gap. `say` writes a value. */
-export function chart(title, values, say) {
+/** `values` are in order of time; null is a gap. `big` is the figure it stands for, `say` writes a value. */
+export function chart(title, values, big, say) {
   const known = values.filter((value) => value !== null && value !== undefined);
   const highest = Math.max(...known, 0);
-  const latest = known.at(-1);
-  const words = known.length ? `now ${say(latest)}, at most ${say(highest)}` : "nothing yet";
+  const most = `at most ${say(highest)} in 10 s`;
+  const words = known.length ? `${say(big)}, ${most}` : "nothing yet";
   return make(
     "figure",
     { class: "chart" },
-    make("figcaption", {}, make("strong", {}, title), make("span", { class: "big" }, known.length ? say(latest) : "–"), make("span", { class: "dim" }, known.length ? `at most ${say(highest)}` : "nothing yet")),
+    make("figcaption", {}, make("strong", {}, title), make("span", { class: "big" }, known.length ? say(big) : "–"), make("span", { class: "dim" }, known.length ? most : "nothing yet")),
     draw(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${words}` },
-      draw("path", { class: "area", d: area(values, highest) }),
+      draw("path", { class: "area", d: known.length === values.length ? area(values, highest) : "" }),
       draw("path", { class: "stroke", d: stroke(values, highest) }),
     ),
   );
@@ -35,7 +35,8 @@ function stroke(values, highest) {
   values.forEach((value, place) => {
     if (value === null || value === undefined) return;
     const isGap = place === 0 || values[place - 1] === null || values[place - 1] === undefined;
-    path += `${isGap ? "M" : "L"}${at(values, place, highest)}`;
+    const spot = at(values, place, highest);
+    path += isGap ? `M${spot}L${spot}` : `L${spot}`; // a point alone is a dot
   });
   return path;
 }

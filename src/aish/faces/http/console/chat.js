@@ -116,7 +116,7 @@ class Chat {
     }
     if (this.asking === asking) this.asking = null;
     this.composer.busy(false);
-    view.finish(reason, { ...facts, ms: performance.now() - begun });
+    view.finish(reason, { ...facts, usage: view.usage ?? facts.usage, ms: performance.now() - begun });
     this.said.textContent = reason === "answered" ? "The answer is complete." : "The answer has ended.";
     this.isUnnamed = false;
     this.held = [];
@@ -135,12 +135,18 @@ class Chat {
 
   /** Turns of this session that were begun elsewhere: in the shell, in another tab, by another client. */
   #hear(event) {
-    if (!this.session || !isSame(event.session, this.session) || this.mine.has(event.turn)) return;
-    if (this.isUnnamed) {
-      if (this.held.length < MAX_HELD) this.held.push(event);
-      return;
-    }
-    follow(this, event);
+    if (!this.session || !isSame(event.session, this.session)) return;
+    if (this.mine.has(event.turn)) this.#settle(event);
+    else if (!this.isUnnamed) follow(this, event);
+    else if (this.held.length < MAX_HELD) this.held.push(event);
+  }
+
+  /** The stream of an answer does not say what it cost; the feed does. */
+  #settle(event) {
+    const view = this.views.get(event.turn);
+    if (event.body.type !== "turn_finished" || !view) return;
+    view.usage = event.body.usage;
+    if (view.facts) view.showFacts({ ...view.facts, usage: view.usage });
   }
 
   async #load() {
@@ -237,9 +243,9 @@ function follow(chat, event) {
   if (body.type === "turn_started") {
     view.ask(body.input);
     view.running();
-    view.facts = { model: body.model, began: event.at_ms };
+    view.began = { model: body.model, at: event.at_ms };
   } else if (body.type === "turn_finished") {
-    view.finish(body.reason, { model: view.facts?.model, usage: body.usage, ms: event.at_ms - view.facts?.began });
+    view.finish(body.reason, { model: view.began?.model, usage: body.usage, ms: event.at_ms - view.began?.at });
   } else view.apply(body, event.call);
 }
 

@@ -10,11 +10,12 @@ import { clean } from "./untrusted.js";
 const LOOK_MS = 5000;
 const DAYS = 14;
 const SERIES = [
-  ["Requests", "requests", shortCount],
+  ["Turns", "turns", shortCount],
   ["Tokens in", "tokens_in", shortCount],
   ["Tokens out", "tokens_out", shortCount],
   ["Tool calls", "tool_calls", shortCount],
   ["First token (median)", "first_token_ms_p50", duration],
+  ["Requests", "requests", shortCount],
   ["Errors", "errors", shortCount],
   ["Cost", "cost", dollars],
 ];
@@ -34,7 +35,16 @@ async function showCharts(body) {
   if (!found) return replace(body, line("not available on this server"));
   if (found.error) return replace(body, line(found.error.message, "bad"));
   const points = found.points ?? [];
-  return replace(body, SERIES.map(([title, field, say]) => chart(title, points.map((point) => point[field] ?? null), say)));
+  return replace(body, SERIES.map(([title, field, say]) => {
+    const values = points.map((point) => point[field] ?? null);
+    return chart(title, values, big(field, values), say);
+  }));
+}
+
+/** Counts are summed over the hour; of times the latest is shown. */
+function big(field, values) {
+  const known = values.filter((value) => value !== null);
+  return field.startsWith("first_token") ? known.at(-1) : known.reduce((sum, value) => sum + value, 0);
 }
 
 async function showSpending(body) {
@@ -47,7 +57,7 @@ async function showSpending(body) {
 }
 
 function caps(found) {
-  const today = amount(found.today);
+  const today = found.today?.cost ?? 0;
   const cap = found.cap_day;
   const bar = cap ? make("meter", { min: 0, max: cap, high: cap * 0.8, value: Math.min(today, cap), "aria-label": "Spent today of the cap" }) : null;
   const words = cap ? `${dollars(today)} today, of ${dollars(cap)} a day` : `${dollars(today)} today; no cap for a day is set`;
@@ -55,22 +65,11 @@ function caps(found) {
   return make("div", { class: "caps" }, make("p", {}, words), bar, make("p", { class: "dim" }, session));
 }
 
-/** Sums come as a number or as a record of calls, tokens and cost. */
-function amount(spent) {
-  return typeof spent === "number" ? spent : (spent?.cost ?? 0);
-}
-
 function rowsTable(caption, head, field, rows) {
   if (!rows?.length) return line(`${caption}: nothing was spent in the last ${DAYS} days.`);
   const cells = rows.map((row) => {
-    const spent = row.spent ?? row;
-    return [
-      clean(String(row[field] ?? row.key ?? "")),
-      count(spent.calls),
-      count(spent.prompt_tokens),
-      count(spent.completion_tokens),
-      dollars(spent.cost) + (spent.unknown ? " + unknown" : ""),
-    ];
+    const more = row.unknown && row.cost !== null ? " + unknown" : "";
+    return [clean(String(row[field] ?? "")), count(row.calls), count(row.tokens_in), count(row.tokens_out), dollars(row.cost) + more];
   });
   return table(caption, [head, "Calls", "Tokens in", "Tokens out", "Cost"], cells);
 }

@@ -158,6 +158,6 @@ function brief(body) {
 }
 
 function legend() {
-  const kinds = [["waiting", "first token"], ["writing", "writing"], ["asking", "approval"], ["running", "running"]];
+  const kinds = [["waiting", "waiting"], ["writing", "writing"], ["asking", "approval"], ["running", "running"]];
   return make("ul", { class: "legend" }, kinds.map(([kind, label]) => make("li", { class: kind }, label)));
 }

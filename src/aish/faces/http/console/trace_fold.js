@@ -165,6 +165,7 @@ export function partsOf(span, now) {
   const decided = span.decided ?? (span.asked ? end : asked);
   return [
     { kind: "writing", start: span.start, end: ready },
+    { kind: "waiting", start: ready, end: asked },
     { kind: "asking", start: asked, end: decided },
     { kind: "running", start: Math.max(decided, ready), end },
   ].filter((part) => part.end > part.start);

@@ -104,6 +104,11 @@ export class TurnView {
     this.cut();
     this.pulse.remove();
     if (ENDS[reason]) this.#put(line(ENDS[reason]));
+    this.showFacts(facts);
+  }
+
+  showFacts(facts) {
+    this.facts = facts;
     const trace = this.id ? make("a", { href: `#/trace/${encodeURIComponent(this.id)}` }, "Trace") : null;
     this.foot.replaceChildren(...factsLine(facts), ...(trace ? [trace] : []), this.actions);
   }
