@@ -43,6 +43,7 @@ _EXAMPLES = {
     "mcp.servers.NAME.env": '{"TOKEN" = "…"}',
     "ide.languages.NAME.server": '"ty"',
     "ide.servers.NAME.command": '["/opt/llvm/bin/clangd", "--background-index"]',
+    "telemetry.headers": '{"Authorization" = "…"}',
     "network.http_proxy": '"http://proxy:3128"',
     "network.https_proxy": '"http://proxy:3128"',
 }

@@ -222,6 +222,9 @@ class Runtime(Protocol):
         beside them. It asks the model it is told to and no other, and adds nothing known of the user or the project.
         It needs no closing: everything it holds is of `base`, or ends with each call."""
 
+    def redacted(self, text: str) -> str:
+        """Without known secrets."""
+
     def reloaded(self) -> Runtime:
         """The same anew, from what the configuration says now. ConfigError leaves this one as it is."""
 

@@ -308,6 +308,9 @@ class Wired:
     def _redactor(self) -> Redactor:
         return Redactor([*secrets_of(self.config), *secret_variables(self.surroundings.env)])
 
+    def redacted(self, text: str) -> str:
+        return self._redactor.text(text)
+
     def reloaded(self) -> Wired:
         return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
 

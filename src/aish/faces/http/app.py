@@ -6,6 +6,7 @@ Life: `lifespan` opens the engine and closes it again; everything else is one ca
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 
@@ -28,6 +29,7 @@ from aish.faces.http.feed import FeedRoutes
 from aish.faces.http.health import Health
 from aish.faces.http.idempotent import HEADER as IDEMPOTENCY_KEY
 from aish.faces.http.idempotent import Idempotent
+from aish.faces.http.logs import note_request
 from aish.faces.http.messages import Messages
 from aish.faces.http.models import Models
 from aish.faces.http.openapi import OpenApi
@@ -70,9 +72,10 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
-        request_id = new_id("req").encode()
-        exchange.extra.append((b"x-request-id", request_id))
-        place = "unknown"
+        request_id = new_id("req")
+        exchange.extra.append((b"x-request-id", request_id.encode()))
+        note_request(request_id)
+        place, began_s = "unknown", time.monotonic()
 
         async def answer() -> None:
             nonlocal place
@@ -96,6 +99,8 @@ class App:
             self._service.metrics.count_request(place, exchange.status)
             if exchange.method == "POST":  # what is asked for, not what is looked at
                 self._service.metrics.series.count_request(exchange.failed_status or exchange.status)
+            if log.isEnabledFor(logging.INFO):
+                _note(exchange, place, time.monotonic() - began_s)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
         caller = Caller() if found.route.open else await self._service.console.admit(exchange)
@@ -134,6 +139,13 @@ class App:
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _note(exchange: Exchange, place: str, seconds: float) -> None:
+    """The pattern of the route, not the path: names of sessions are nobody's business."""
+    status = exchange.failed_status or exchange.status
+    fields = {"method": exchange.method, "route": place, "status": status, "duration_ms": round(seconds * 1000, 1)}
+    log.info("request", extra={"fields": fields})
 
 
 async def _told(exchange: Exchange, shape: Shape, work: Callable[[], Awaitable[None]]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from aish.faces.http.logs import note_turn
 from aish.faces.http.series import Series
 from aish.types.events import (
     Event,
@@ -129,6 +130,7 @@ class TurnMeter:
                 self._token()
             elif isinstance(body, TurnStarted):
                 self._model = self._metrics.of_model(body.model)
+                note_turn(event.session, event.turn)
             elif isinstance(body, StepStarted):
                 self._steps += 1
             elif isinstance(body, ToolResult):

@@ -28,6 +28,7 @@ from aish.errors import AishError, UsageError
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.app import App
 from aish.faces.http.connection import Connection
+from aish.faces.http.logs import log_to
 from aish.faces.http.metrics import MANY_WORKERS
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, worker: Callable[[], App]) -> int:
     """`worker` makes the application in another process, so it can be pickled."""
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    log_to(runtime.config.log, runtime.redacted)
     for notice in runtime.notices:
         print(f"· {notice}", file=sys.stderr)
     if arguments.workers > 1:
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
 
 
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
+    log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
     service = Service(runtime, arguments.key, must_have_keys=not is_loopback(host))
     return service, App(service, {"/mcp": mount_mcp(lambda: service.engine)})
