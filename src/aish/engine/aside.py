@@ -17,6 +17,11 @@ from aish.types.usage import Category, Usage
 _MAX_CHARS = 64_000
 
 
+class Said(msgspec.Struct, frozen=True):
+    text: str
+    usage: Usage
+
+
 class Aside:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -34,6 +39,31 @@ class Aside:
         sampling: Sampling | None = None,
     ) -> str:
         """Raises what the provider raises, and BudgetExceeded."""
+        said = await self.said(
+            route,
+            text,
+            system=system,
+            category=category,
+            session=session,
+            max_tokens=max_tokens,
+            deadline_s=deadline_s,
+            sampling=sampling,
+        )
+        return said.text
+
+    async def said(
+        self,
+        route: Route,
+        text: str,
+        *,
+        system: str,
+        category: Category,
+        session: str,
+        max_tokens: int,
+        deadline_s: float,
+        sampling: Sampling | None = None,
+    ) -> Said:
+        """The same, and what it came to."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
         call = await self._ledger.admit(
             session=session,
@@ -64,6 +94,7 @@ class Aside:
             await self._ledger.drop(call)
             raise
         answer = "".join(said)
-        spent = usage or Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
-        await self._ledger.settle(call, self._ledger.priced(call, spent))
-        return answer.strip()
+        guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
+        spent = self._ledger.priced(call, usage or guess)
+        await self._ledger.settle(call, spent)
+        return Said(answer.strip(), spent)

@@ -82,6 +82,7 @@ class Asking:
         self.route = chosen.route
         self.end: TurnEnd | None = None
         self.refusal = ""
+        self.only_answers = False  # no more calls: what was planned has been done
         self._means = means
         self._fell_back = chosen.fell_back
         self._asked = request
@@ -162,6 +163,8 @@ class Asking:
     @property
     def choice(self) -> ToolChoice:
         """A demand to call is met by the first step; made again, the turn would never end."""
+        if self.only_answers:
+            return ToolChoice("none")
         asked = self._asked.tool_choice
         return asked if self._meter.steps == 1 or asked.mode == "none" else ToolChoice()
 

@@ -65,8 +65,12 @@ class RunKeeper:
         self._redact = redact
 
     @asynccontextmanager
-    async def begun(self, kind: RunKind, goal: str, body: bytes, *, session: str = "") -> AsyncIterator[OwnedRun]:
-        session = session or new_id("sess")  # known before its first turn, so that a crash in that one loses nothing
+    async def begun(
+        self, kind: RunKind, goal: str, body: bytes, *, session: str | None = None
+    ) -> AsyncIterator[OwnedRun]:
+        """In a new session if none is named; "" is none at all."""
+        if session is None:
+            session = new_id("sess")  # known before its first turn, so that a crash in that one loses nothing
         wanted = RunRecord(new_id("run"), kind, session, goal, RunState.RUNNING, body, owner=self._owners.me)
         record = await self._store.create_run(wanted, lease_s=LEASE_S)
         journal = Journal(self._store, self._clock, record, redact=self._redact)

@@ -28,6 +28,9 @@ from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, take_re
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
+from aish.engine.planning.following import Planner
+from aish.engine.planning.kept import PlanRun, plan_run
+from aish.engine.planning.writing import PlanWriter
 from aish.engine.record import Recorder
 from aish.engine.route import Route, Router
 from aish.engine.runs import RunKeeper
@@ -43,11 +46,13 @@ from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
 from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
+from aish.types.plans import Planning
 from aish.types.records import TurnRecord
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import ToolSpec
 
 _NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
+_NO_PLAN = nullcontext(None)
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
 
@@ -136,9 +141,13 @@ class Engine:
         if request.answers:
             request = await use_answers(self.store, request, self._clock.now_ms())
         session = (request.session or new_id("sess")) if request.kept else ""
-        async with self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE:
+        async with (
+            self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE,
+            plan_run(self.runs, request, session) if request.planner else _NO_PLAN as plan,
+        ):
             conversation = await self._conversations.open(session, request, chosen.route)
-            turn = await self._make_turn(session, request, chosen, conversation, ask, journal)
+            journal = plan.journal if plan else journal
+            turn = await self._make_turn(session, request, chosen, conversation, ask, journal, plan)
             self._running.add(turn.id)
             try:
                 await self._start(turn, request, chosen.route)
@@ -149,6 +158,8 @@ class Engine:
                     await _surely(self._close(turn))
                 if turn.retry_key:
                     await _surely(hold_for_retry(self.store, turn, self.redacted_json))
+                if plan is not None:
+                    await _surely(plan.end(turn.end))
                 self._running.discard(turn.id)
 
     async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
@@ -259,6 +270,7 @@ class Engine:
         conversation: Conversation,
         ask: Ask | None,
         journal: Journal | None,
+        plan: PlanRun | None,
     ) -> Turn:
         scribe = Scribe(session, new_id("turn"), self._clock)
         meter = Meter(request.limits, self._clock)
@@ -289,7 +301,20 @@ class Engine:
             dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request, journal),
             meter=meter,
             scribe=scribe,
+            planner=await self._planner(plan, request, chosen, offer, session) if plan else None,
         )
+
+    async def _planner(
+        self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
+    ) -> Planner | None:
+        """None where there is nothing to plan with."""
+        planning = request.planner or Planning()
+        tools = {spec.name: spec for spec in offer.specs if not offer.is_clients(spec.name)}
+        if not tools:
+            return None
+        route = await self.router.resolve(planning.model) if planning.model else chosen.route
+        writer = PlanWriter(self.aside, route, list(tools.values()), planning, session=request.charged_to or session)
+        return Planner(writer, planning, tools, plan.journal, plan.save)
 
     async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
         base = compose_system(self._system, route.system, request.system, conversation.system)

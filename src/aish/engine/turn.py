@@ -17,6 +17,8 @@ from aish.engine.dispatch import Dispatcher, result_event
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer
 from aish.engine.past import PastTurn
+from aish.engine.planning.following import Floor, Planner
+from aish.engine.planning.kept import question_of
 from aish.engine.scribe import Scribe
 from aish.engine.settle import open_calls
 from aish.engine.transcript import Transcript
@@ -67,7 +69,9 @@ class Turn:
         dispatcher: Callable[[], Dispatcher],
         meter: Meter,
         scribe: Scribe,
+        planner: Planner | None = None,
     ) -> None:
+        self._planner = planner
         self._notes = notes
         self._past = past
         self._asked = request
@@ -138,6 +142,12 @@ class Turn:
             async with aclosing(self._dispatched(self._dispatcher.run(decided))) as batches:
                 async for events in batches:
                     yield events
+        if self._planner is not None and self.end is None:
+            yield self._take_owed()
+            async with aclosing(self._planner.work(question_of(self._asked), self._floor())) as batches:
+                async for events in batches:
+                    yield events
+            self._asking.only_answers = self._planner.is_done
         while self.end is None:
             limit = self._meter.reached()
             if limit is not None:
@@ -147,6 +157,18 @@ class Turn:
                 async for events in batches:
                     yield events
         yield [*self._take_owed(), *self._last_words()]
+
+    def _floor(self) -> Floor:
+        def next_step() -> None:
+            self._scribe.step += 1
+
+        return Floor(
+            emit=self._emit,
+            run=lambda calls: self._dispatched(self._dispatcher.run(calls)),
+            next_step=next_step,
+            is_over=lambda: self.end is not None or self._meter.remaining_s <= 0,
+            meter=self._meter,
+        )
 
     def _take_owed(self) -> list[Event]:
         """What was not worth a batch of its own."""
@@ -167,7 +189,7 @@ class Turn:
     async def _step(self) -> AsyncGenerator[list[Event], None]:
         """One model call and the tool calls it asks for."""
         self._meter.steps += 1
-        self._scribe.step = self._meter.steps
+        self._scribe.step += 1
         yield [*self._take_owed(), self._emit(StepStarted(self._asking.route.name))]
         assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
         async with aclosing(self._asking.ask(assembler)) as batches:

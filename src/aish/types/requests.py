@@ -9,6 +9,7 @@ import msgspec
 from aish.types.decisions import Answer
 from aish.types.limits import Limits
 from aish.types.messages import Message
+from aish.types.plans import Planning
 from aish.types.tools import ToolSpec
 from aish.types.usage import Category
 
@@ -51,7 +52,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     about even where the gate would not. `answers` are decisions on calls that an earlier turn left open, by call id.
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
     with, and they are not run again. `charged_to` is the session that pays, if not its own. `background`: what is known
-    of the user and the project goes along.
+    of the user and the project goes along. `planner`: plan first, then work; `run` is the run of a plan to go on with.
     """
 
     input: tuple[Message, ...]
@@ -74,6 +75,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     category: Category = Category.MAIN
     charged_to: str = ""
     background: bool = False
+    planner: Planning | None = None
+    run: str = ""
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     stream: bool = True

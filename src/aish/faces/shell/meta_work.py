@@ -36,7 +36,9 @@ async def _begin(shell: Shell, goal: str) -> None:
         where="shell",
     )
     await work(
-        shell.engine, shell.engine.runs.begun(RunKind.NORRIS, goal, body, session=request.session), _watcher(shell)
+        shell.engine,
+        shell.engine.runs.begun(RunKind.NORRIS, goal, body, session=request.session or None),
+        _watcher(shell),
     )
 
 
