@@ -15,6 +15,7 @@ from aish.faces.http.series import Series
 from aish.types.events import (
     Event,
     ReasoningDelta,
+    Status,
     StepStarted,
     TextDelta,
     ToolCallReady,
@@ -32,6 +33,15 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 _RATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 _MOST_MODELS = 100  # more names than this are counted as "other"
+_MOST_TOOLS = 300  # the same of tools: MCP servers bring any number
+# What the engine and the providers tell the user when they ask again: the events have no other sign of it.
+_ASKED_AGAIN = (
+    ("; asking ", "fallback"),
+    ("sending results as text instead", "form"),
+    ("sending simpler ones", "form"),
+    ("constraining the answer instead", "form"),
+    ("describing tools in the prompt instead", "form"),
+)
 
 
 MANY_WORKERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where the workers of one server count together
@@ -59,7 +69,9 @@ class Metrics:
         self.cost = counter("cost_dollars", "Dollars spent, where prices are known.", "model")
         self.tool_calls = counter("tool_calls", "Tool calls, by how they ended.", "tool", "status")
         self.broken_streams = counter("broken_streams", "Answers that broke off.", "model")
-        self.repairs = counter("repairs", "Requests sent again in another form.", "model")
+        self.retries = counter(
+            "retries", "Model calls made again, of another model or in another form.", "model", "kind"
+        )
         self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
         self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
         self.under_way = Gauge(
@@ -70,6 +82,7 @@ class Metrics:
         )
         self.series = Series()
         self._of_models: dict[str, ModelMeters] = {}
+        self._tools: set[str] = set()
         self._of_requests: dict[tuple[str, int], Counter] = {}
 
     def count_request(self, route: str, status: int) -> None:
@@ -84,6 +97,13 @@ class Metrics:
         everybody = CollectorRegistry()
         MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
         return generate_latest(everybody)
+
+    def of_tool(self, tool: str, status: str) -> Counter:
+        if tool not in self._tools:
+            if len(self._tools) >= _MOST_TOOLS:
+                tool = "other"
+            self._tools.add(tool)
+        return self.tool_calls.labels(tool, status)
 
     def of_model(self, model: str) -> ModelMeters:
         known = self._of_models.get(model)
@@ -105,7 +125,7 @@ class ModelMeters:
         self.tokens_out = metrics.tokens.labels(model, "out")
         self.cost = metrics.cost.labels(model)
         self.broken_streams = metrics.broken_streams.labels(model)
-        self.repairs = metrics.repairs.labels(model)
+        self.retries = {kind: metrics.retries.labels(model, kind) for kind in ("fallback", "form")}
         self.left_out = metrics.left_out.labels(model)
         self.ends = {end: metrics.turns.labels(model, end.value) for end in TurnEnd}
 
@@ -135,7 +155,7 @@ class TurnMeter:
                 self._steps += 1
             elif isinstance(body, ToolResult):
                 tool = body.name if body.effect else "unknown"
-                self._metrics.tool_calls.labels(tool, body.status.value).inc()
+                self._metrics.of_tool(tool, body.status.value).inc()
                 self._metrics.series.count_tool_call()
                 self._repaired(body.repairs)
             elif isinstance(body, ToolCallReady):
@@ -143,6 +163,8 @@ class TurnMeter:
             elif isinstance(body, UsageReported):
                 if body.left_out and self._model is not None:
                     self._model.left_out.inc(body.left_out)
+            elif isinstance(body, Status) and not event.call:
+                self._asked_again(body.text)
             elif isinstance(body, TurnFinished):
                 self._finished(body)
 
@@ -151,6 +173,11 @@ class TurnMeter:
             self._first_s = time.monotonic()
             self._model.first_token.observe(self._first_s - self._began_s)
             self._metrics.series.add_first_token(self._first_s - self._began_s)
+
+    def _asked_again(self, said: str) -> None:
+        kind = next((kind for words, kind in _ASKED_AGAIN if words in said), "")
+        if kind and self._model is not None:
+            self._model.retries[kind].inc()
 
     def _repaired(self, repairs: tuple[Repair, ...] | msgspec.UnsetType) -> None:
         for repair in repairs or ():

@@ -1,0 +1,145 @@
+"""What is counted for Prometheus: all of it, in a form its own parser reads, with labels that cannot grow for ever."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from aish.engine.choose import Routing
+from aish.engine.cost import Prices
+from aish.errors import ProviderRejected, ProviderUnavailable
+from aish.faces.http.metrics import _ASKED_AGAIN, Metrics, TurnMeter
+from aish.providers.scripted import ScriptedProvider, from_steps
+from aish.providers.toolmode.ways import _SAYINGS
+from aish.types.chunks import UsageChunk
+from aish.types.context import ContextRules
+from aish.types.events import Event, StepStarted, TextDelta, ToolResult, TurnStarted
+from aish.types.messages import ToolMessage
+from aish.types.tools import Effect, ResultStatus
+from aish.types.usage import Price, Usage
+from support.engines import Bench, Tools, call
+from support.http_face import FakeRuntime, face, function
+
+
+async def counted(http):
+    page = (await http.ask("GET", "/metrics")).body.decode()
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if "bucket" not in sample.name and not sample.name.endswith("_created")
+    }
+
+
+async def test_a_turn_is_counted_in_all_that_is_promised():
+    async def fail(arguments, context):
+        raise ValueError("no")
+
+    bench = Bench(
+        [call("t__x"), call("t__bad", index=1), UsageChunk(Usage(100, 10))],
+        [TextDelta("x"), TextDelta("y"), UsageChunk(Usage(200, 20))],
+        tools=Tools().add("t__x").add("t__bad", fail),
+        settings={"prices": Prices({"scripted:model": Price(1.0, 1.0)})},
+    )
+    async with face(bench) as http:
+        await http.chat(tools=[function("t__x"), function("t__bad")])
+        await http.ask("GET", "/v1/nothing")
+        values = await counted(http)
+    model = "scripted:model"
+    assert values["aish_requests_total", "/v1/chat/completions", "200"] == 1
+    assert values["aish_requests_total", "404", "unknown"] == 1
+    assert values["aish_turns_total", "answered", model] == 1
+    assert values["aish_first_token_seconds_count", model] == 1
+    assert values["aish_tokens_per_second_count", model] == 1
+    assert values["aish_rounds_per_turn_sum", model] == 2
+    assert values["aish_tokens_total", "in", model] == 300
+    assert values["aish_tokens_total", "out", model] == 30
+    assert values["aish_cost_dollars_total", model] == pytest.approx(330 / 1e6)
+    assert values["aish_tool_calls_total", "ok", "t__x"] == 1
+    assert sum(value for key, value in values.items() if key[0] == "aish_tool_calls_total" and "t__bad" in key) == 1
+    assert values["aish_requests_under_way",] == 1
+    for state in ("connecting", "ready", "failed", "closed"):
+        assert values["aish_mcp_servers", state] == 0
+
+
+async def test_an_answer_that_breaks_off_is_counted():
+    async with face(Bench([TextDelta("half"), ProviderUnavailable("gone")])) as http:
+        await http.chat(stream=True)
+        values = await counted(http)
+    assert values["aish_broken_streams_total", "scripted:model"] == 1
+    assert values["aish_turns_total", "failed", "scripted:model"] == 1
+
+
+async def test_a_fallback_and_a_request_in_another_form_are_retries():
+    broken = ScriptedProvider("scripted", {"model": from_steps([[ProviderUnavailable("gone")]])})
+    spare = ScriptedProvider("spare", {"model": from_steps([[TextDelta("here")]])})
+    bench = Bench(provider=broken, others=[spare], settings={"routing": Routing(fallback="spare:model")})
+    async with face(bench) as http:
+        assert (await http.chat()).status == 200
+        assert (await counted(http))["aish_retries_total", "fallback", "scripted:model"] == 1
+    refused = ProviderRejected("only user and assistant roles are supported", status=400)
+
+    def play(request):
+        if any(isinstance(message, ToolMessage) for message in request.messages):
+            return [refused]
+        return [TextDelta("done")] if len(request.messages) > 1 else [call("t__x")]
+
+    strict = ScriptedProvider("scripted", {"model": play})
+    bench = Bench(provider=strict, tools=Tools().add("t__x"))
+    async with face(bench) as http:
+        assert (await http.chat(tools=[function("t__x")])).status == 200
+        assert (await counted(http))["aish_retries_total", "form", "scripted:model"] == 1
+
+
+@pytest.mark.parametrize("said", _SAYINGS.values())
+def test_every_other_way_to_offer_tools_is_known_as_a_retry(said):
+    assert [kind for words, kind in _ASKED_AGAIN if words in said] == ["form"]
+
+
+async def test_turns_that_did_not_fit_are_counted():
+    bench = Bench(*[[TextDelta("a"), UsageChunk(Usage(1, 1))]] * 4, settings={"rules": ContextRules(max_turns=1)})
+    async with face(bench) as http:
+        for _ in range(4):
+            await http.chat(session_id="s", use_server_history=True)
+        assert (await counted(http))["aish_turns_left_out_total", "scripted:model"] >= 1
+
+
+async def test_mcp_servers_are_counted_by_state():
+    class Server:
+        def __init__(self, state):
+            self.state = state
+
+    runtime = FakeRuntime(Bench())
+    runtime.mcp_servers = {"a": Server("ready"), "b": Server("ready"), "c": Server("failed")}
+    async with face(runtime.bench, runtime=runtime) as http:
+        values = await counted(http)
+    assert (values["aish_mcp_servers", "ready"], values["aish_mcp_servers", "failed"]) == (2, 1)
+
+
+async def test_names_that_clients_choose_never_become_labels():
+    async with face(Bench([TextDelta("x")])) as http:
+        for number in range(50):
+            await http.chat(model=f"none:{number}")
+            await http.ask("GET", f"/v1/sessions/made-up-{number}")
+            await http.ask("GET", f"/made/up/{number}")
+            await http.ask("BREW", "/v1/models")
+        values = await counted(http)
+    assert len([key for key in values if key[0] == "aish_requests_total"]) < 10
+    assert not any("made-up" in label or "none:" in label for key in values for label in key)
+
+
+def test_there_is_a_limit_to_models_and_tools_that_are_counted_by_name():
+    metrics = Metrics()
+    for number in range(2000):
+        meter = TurnMeter(metrics)
+        bodies = [
+            TurnStarted(f"up:model-{number}", ()),
+            StepStarted(f"up:model-{number}"),
+            ToolResult(f"mcp__tool-{number}", ResultStatus.OK, (), Effect.READ),
+        ]
+        meter.see([Event("", "turn_1", seq, 0, body) for seq, body in enumerate(bodies, 1)])
+    families = {family.name: family for family in text_string_to_metric_families(metrics.page().decode())}
+    tools = {sample.labels["tool"] for sample in families["aish_tool_calls"].samples}
+    assert len(tools) <= 302
+    assert "other" in tools
+    models = {sample.labels["model"] for sample in families["aish_turns"].samples}
+    assert len(models) <= 102
+    assert "other" in models
