@@ -209,6 +209,16 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
     "§18 a retried request does not run twice": ("faces/http/test_idempotent.py::*",),
     "§18 keys, limits, approvals, sessions, reload": ("faces/http/test_operations.py::*",),
+    "§18 approvals are seen everywhere, and the first answer counts": ("faces/http/test_feed.py::test_*approval*",),
+    "§21 metrics, OpenTelemetry and logs with all ids": (
+        "faces/http/test_metrics.py::*",
+        "faces/http/test_logs.py::*",
+        "telemetry/test_otlp.py::*",
+    ),
+    "§22 the console stands on the server: signing in, a live feed of every process, what it lists and draws": (
+        "faces/http/test_console*.py::*",
+        "faces/http/test_feed.py::*",
+    ),
     "§19 a real shell and a model at one prompt": (
         "e2e/test_shell.py::*",
         "tools/livebash/*.py::*",

@@ -1,5 +1,9 @@
 """What is counted for Prometheus: all of it, in a form its own parser reads, with labels that cannot grow for ever."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +21,8 @@ from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Price, Usage
 from support.engines import Bench, Tools, call
 from support.http_face import FakeRuntime, face, function
+
+ROOT = Path(__file__).parents[3]
 
 
 async def counted(http):
@@ -143,3 +149,32 @@ def test_there_is_a_limit_to_models_and_tools_that_are_counted_by_name():
     models = {sample.labels["model"] for sample in families["aish_turns"].samples}
     assert len(models) <= 102
     assert "other" in models
+
+
+def test_the_dashboard_asks_for_what_is_counted_and_nothing_else():
+    dashboard = json.loads((ROOT / "examples" / "grafana.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+    names = {name for query in asked for name in re.findall(r"\baish_[a-z_]+", query)}
+    registered = list(Metrics().registry.collect())
+    known = {
+        f"{metric.name}{suffix}"
+        for metric in registered
+        for suffix in {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}[metric.type]
+    }
+    assert names <= known
+    counted_names = {name.removesuffix("_total").removesuffix("_bucket") for name in names}
+    assert {metric.name for metric in registered} - counted_names == set()
+
+
+def test_no_two_panels_of_the_dashboard_overlap():
+    panels = json.loads((ROOT / "examples" / "grafana.json").read_text())["panels"]
+    taken = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
+                 for y in range(place["y"], place["y"] + place["h"])}  # fmt: skip
+        assert not taken & cells
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in panels}) == len(panels)
