@@ -40,7 +40,8 @@ def add(a, b):
 The end.
 """
 
-HOSTILE = """<script>window.hacked = 1</script> and <img src=x onerror="window.hacked = 2"> and <svg/onload=window.hacked=3>
+HOSTILE = """<script>window.hacked = 1</script> and <img src=x onerror="window.hacked = 2"> and
+<svg/onload=window.hacked=3>
 
 [click](javascript:window.hacked=4) [data](data:text/html,<script>window.hacked=5</script>) [ok](https://example.org/)
 
@@ -84,10 +85,10 @@ def _edit() -> Item:
 
 def _long_reply(tokens: int) -> str:
     """Of every kind of block, with paragraphs, lists and code that grow long."""
-    words = "the quick brown fox jumps over the lazy dog and **then** some `code` again".split(" ")
+    words = "the quick brown fox jumps over the lazy dog and **then** some `code` again".split(" ")  # noqa: SIM905
     parts: list[str] = []
     kinds = ("p", "list", "code", "table", "p")
-    for number in range(tokens // 200):
+    for number in range(tokens // 170):
         said = [f"{words[place % len(words)]}" for place in range(180)]
         match kinds[number % len(kinds)]:
             case "list":

@@ -4,8 +4,9 @@ import base64
 import json
 import re
 
-from browser.acting import ask, begin, choose, finished, session_of
 from playwright.sync_api import expect
+
+from browser.acting import ask, begin, choose, finished, session_of
 
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="

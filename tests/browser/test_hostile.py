@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from browser.acting import ask, begin, finished
 from playwright.sync_api import expect
+
+from browser.acting import ask, begin, finished
 
 
 def answered(page, server, model):

@@ -53,6 +53,7 @@ class Card {
       return;
     }
     this.note = make("input", { type: "text", placeholder: "Why not (told to the model)", "aria-label": "Why not" });
+    this.note.addEventListener("keydown", (event) => event.key === "Enter" && this.#give({ choice: "no", note: this.note.value }));
     replace(
       this.answers,
       this.#choice("yes", "Yes", "primary"),
@@ -86,11 +87,9 @@ class Card {
   }
 
   async #give(given) {
-    const id = this.id || pending.findCall(this.question.call)?.id;
-    if (!id) return pending.refresh();
-    this.id = id;
     try {
-      this.#show(await pending.answer(id, given));
+      this.id ||= await pending.locate(this.question.call);
+      this.#show(await pending.answer(this.id, given));
     } catch (error) {
       this.answers.append(line(error.message, "bad"));
     }

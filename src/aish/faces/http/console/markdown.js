@@ -135,13 +135,16 @@ function drawRow(row, sides) {
   return make("tr", {}, sides.map((side, place) => make("td", { class: side, dir: "auto" }, ...inline(found[place] ?? ""))));
 }
 
-/** Lines that are complete are added once; only the last is set again. */
+/** Lines that are complete are set once, each batch as a text of its own, so that no text ever moves. */
 function growCode(drawn, lines, first, last) {
   const code = drawn.node.querySelector("code");
   const whole = Math.max(last - first - 1, 0);
-  const have = drawn.drawn.length ? drawn.drawn[0] : 0;
-  if (!code.firstChild) code.append("", "");
-  if (whole > have) code.firstChild.appendData(lines.slice(first + have, first + whole).join("\n") + "\n");
+  const have = drawn.drawn[0] ?? 0;
+  if (!code.firstChild) code.append("");
+  if (whole > have) {
+    code.lastChild.data = lines.slice(first + have, first + whole).join("\n") + "\n";
+    code.append("");
+  }
   code.lastChild.data = last > first ? lines[last - 1] : "";
   drawn.drawn = [Math.max(whole, have)];
 }

@@ -5,6 +5,8 @@ import { Refused, find, send } from "./api.js";
 import { feed } from "./feed.js";
 
 const LOOK_MS = 3000;
+const MAX_TRIES = 10;
+const TRY_MS = 200;
 const MAX_ANSWERED = 200; // remembered, for cards that still stand somewhere
 
 class Pending {
@@ -26,6 +28,17 @@ class Pending {
 
   findCall(call) {
     return this.list().find((approval) => approval.question.call === call);
+  }
+
+  /** The question about a call, which may be written down a moment after the call was seen to wait. */
+  async locate(call) {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const found = this.findCall(call);
+      if (found) return found.id;
+      await this.refresh();
+      if (!this.findCall(call)) await new Promise((resolve) => setTimeout(resolve, TRY_MS));
+    }
+    throw new Error("nobody waits for this answer any more");
   }
 
   /** What was answered to it, if anybody did. */

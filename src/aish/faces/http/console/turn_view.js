@@ -26,7 +26,6 @@ export class TurnView {
     this.reasoning = null;
     this.asked = make("div", { class: "asked" });
     this.answer = make("div", { class: "answer" });
-    this.pulse = make("div", { class: "pulse" }, make("span", { class: "sr" }, "Answering"));
     this.foot = make("footer", { class: "turn-foot dim" });
     this.actions = make(
       "span",
@@ -54,9 +53,11 @@ export class TurnView {
     }
   }
 
+  /** A line beside the answer says so: what stands below it would move with every word. */
   running() {
-    this.answer.append(this.pulse);
-    this.foot.replaceChildren();
+    this.node.classList.add("running");
+    this.node.setAttribute("aria-busy", "true");
+    this.foot.hidden = true;
   }
 
   apply(body, call = "") {
@@ -102,7 +103,9 @@ export class TurnView {
   /** `facts`: `{model, usage, ms, firstMs}`, each of which may be missing. */
   finish(reason, facts = {}) {
     this.cut();
-    this.pulse.remove();
+    this.node.classList.remove("running");
+    this.node.removeAttribute("aria-busy");
+    this.foot.hidden = false;
     if (ENDS[reason]) this.#put(line(ENDS[reason]));
     this.showFacts(facts);
   }
@@ -114,8 +117,7 @@ export class TurnView {
   }
 
   #put(node) {
-    if (this.pulse.parentNode) this.pulse.before(node);
-    else this.answer.append(node);
+    this.answer.append(node);
   }
 
   async #copy(from) {
