@@ -6,6 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from aish.ports import Store
+from aish.store.postgres.store import PostgresStore
 from aish.store.sqlite import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, user
@@ -18,7 +20,7 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-async def write_turns(store: SqliteStore, session: str) -> None:
+async def write_turns(store: Store, session: str) -> None:
     await store.create_session(SessionRecord(session, 1, 1))
     say("session", session)
     for index in range(1_000_000):
@@ -36,12 +38,13 @@ async def write_turns(store: SqliteStore, session: str) -> None:
         say("finished", turn, 20)
 
 
-async def main(path: Path, process: str) -> None:
-    store = SqliteStore(path)
+async def main(place: Path | str, process: str) -> None:
+    url = str(place)
+    store: Store = PostgresStore(url) if url.startswith("postgresql:") else SqliteStore(Path(place))
     async with asyncio.TaskGroup() as group:
         for index in range(4):
             group.create_task(write_turns(store, f"sess_{process}_{index}"))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

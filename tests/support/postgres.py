@@ -47,6 +47,8 @@ class Database:
         self._folder = folder
         self._user = _unprivileged()
         self._process: subprocess.Popen[bytes] | None = None
+        # The kernel ends a child with the thread that started it, so that thread lives as long as this does.
+        self._starter = ThreadPoolExecutor(1)
         self.port = free_port()
 
     @property
@@ -72,9 +74,11 @@ class Database:
         command = [
             str(self._binaries / "postgres"), "-D", self._data, "-p", str(self.port), "-k", str(self._folder),
             "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=32MB", "-c", "max_connections=100",
+            "-c", "wal_writer_delay=10s",  # so that what is not flushed is surely lost in a crash
         ]  # fmt: skip
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._as_user(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            outputs = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self._process = self._starter.submit(subprocess.Popen, self._as_user(command), **outputs).result()
         deadline = time.monotonic() + START_S
         while not self._is_ready():
             assert self._process.poll() is None and time.monotonic() < deadline, (self._folder / "log").read_text()
@@ -103,6 +107,14 @@ class Database:
         finally:
             await connection.close()
 
+    async def rule(self, sql: str) -> None:
+        """Said by the superuser, about databases and roles."""
+        connection = await asyncpg.connect(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres")
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
     def empty(self) -> None:
         _run_apart(self._clear())
 
@@ -118,12 +130,8 @@ class Database:
             await connection.close()
 
     async def _create_login(self) -> None:
-        connection = await asyncpg.connect(f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres")
-        try:
-            await connection.execute(f"CREATE ROLE {LOGIN} LOGIN PASSWORD '{PASSWORD}'")
-            await connection.execute(f"CREATE DATABASE {LOGIN} OWNER {LOGIN}")
-        finally:
-            await connection.close()
+        await self.rule(f"CREATE ROLE {LOGIN} LOGIN PASSWORD '{PASSWORD}'")
+        await self.rule(f"CREATE DATABASE {LOGIN} OWNER {LOGIN}")
 
     @property
     def _data(self) -> str:

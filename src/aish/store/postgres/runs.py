@@ -20,7 +20,8 @@ _INSERT = f"""
     SELECT $1, $2, $3, $4, $5, $6, $7, now_ms, now_ms, $8, 1, now_ms + $9 FROM (SELECT {_NOW} AS now_ms) AS clock
     ON CONFLICT (id) DO NOTHING RETURNING {_RUN}"""
 _CLAIM = f"""
-    UPDATE runs SET owner = $2, fence = fence + 1, lease_ms = $3 + $4, updated_ms = $3 WHERE id = $1 RETURNING {_RUN}"""
+    UPDATE runs SET owner = $2, fence = fence + 1, lease_ms = $3::bigint + $4::bigint, updated_ms = $3
+    WHERE id = $1 RETURNING {_RUN}"""
 _UPDATE = f"""
     UPDATE runs SET session = $3, state = $4, body = $5, reason = $6, owner = $7, updated_ms = {_NOW},
       lease_ms = {_NOW} + $8
