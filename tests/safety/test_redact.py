@@ -87,6 +87,8 @@ def test_the_values_never_show():
         ("MYSQL_PWD", True),
         ("OLDPWD", False),
         ("AWS_SECRET_ACCESS_KEY", True),
+        ("AISH_STORE__URL", True),
+        ("STORE_URL", False),
         ("PATH", False),
         ("KEYBOARD", False),
         ("SSH_AUTH_SOCK", False),

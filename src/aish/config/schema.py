@@ -149,6 +149,13 @@ class StoreConfig(Section, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(description="The SQLite file.", extra={"path": "always", "default": "`aish.db` in the data directory"}),
     ] = ""
+    url: Annotated[
+        Secret | None,
+        Meta(
+            description="A PostgreSQL database in place of the file, shared by several servers:"
+            " `postgresql://user:password@host:5432/name`. Not shown. Needs the extra `postgres`."
+        ),
+    ] = None
 
 
 class EmbeddedConfig(Section, frozen=True, forbid_unknown_fields=True):

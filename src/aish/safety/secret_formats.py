@@ -66,9 +66,11 @@ _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|AUTH)(?:_|$)|PASSWORD|PASSWD|_PWD$|_PASS$"
 )
 _NOT_SECRET_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|NAME|ID|SOCK|ENV)$")
+# Addresses that carry a login.
+_LOGINS = frozenset({"AISH_STORE__URL", "DATABASE_URL"})
 
 
 def looks_secret(variable: str) -> bool:
     """Whether an environment variable is by its name one that holds a secret."""
     name = variable.upper()
-    return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET_NAME.search(name)
+    return name in _LOGINS or (bool(_SECRET_NAME.search(name)) and not _NOT_SECRET_NAME.search(name))

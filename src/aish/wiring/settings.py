@@ -108,7 +108,8 @@ def secrets_of(config: Config) -> list[str]:
     tokens = [server.auth_token for server in config.mcp.servers.values()]
     variables = [value for server in config.mcp.servers.values() for value in server.env.values()]
     telemetry = config.telemetry.headers.values()
-    return [secret.reveal() for secret in (*keys, *headers, *tokens, *variables, *telemetry) if secret is not None]
+    secrets = (*keys, *headers, *tokens, *variables, *telemetry, config.store.url)
+    return [secret.reveal() for secret in secrets if secret is not None]
 
 
 def secret_variables(env: Mapping[str, str]) -> list[str]:

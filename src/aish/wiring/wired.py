@@ -139,6 +139,10 @@ class Wired:
             from aish.store.memory import MemoryStore
 
             return MemoryStore()
+        if self.config.store.url:
+            from aish.store.postgres.store import PostgresStore
+
+            return PostgresStore(self.config.store.url.reveal())
         from aish.store.sqlite import SqliteStore
 
         return SqliteStore(Path(self.config.store.path))

@@ -62,7 +62,8 @@ async def _store(runtime: Runtime) -> Finding:
         await runtime.store.list_sessions(limit=1)
     except AishError as exc:
         return "✗", "store", _with_hint(exc)
-    return "✓", "store", runtime.config.store.path if runtime.config.store.enabled else "off"
+    store = runtime.config.store
+    return "✓", "store", ("PostgreSQL, as store.url says" if store.url else store.path) if store.enabled else "off"
 
 
 def _embedded(runtime: Runtime) -> Finding:
