@@ -38,6 +38,7 @@ from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
 from aish.faces.http.records import Records
 from aish.faces.http.responses import responses_routes
 from aish.faces.http.routes import Found, Route, Routes
+from aish.faces.http.runs import GoalBody, ResumeBody
 from aish.faces.http.service import Service
 from aish.faces.http.watch import ClientGone
 from aish.types.ids import new_id
@@ -172,7 +173,7 @@ async def _tell(exchange: Exchange, shape: Shape, problem: Problem) -> None:
 def make_routes(service: Service) -> list[Route]:
     chat, models, health = ChatCompletions(service), Models(service), Health(service)
     messages, embeddings = Messages(service), Embeddings(service)
-    records, operations, approvals = Records(service), Operations(service), service.approvals
+    records, operations, approvals, runs = Records(service), Operations(service), service.approvals, service.runs
     routes = [
         Route("POST", "/v1/chat/completions", chat.create, "Answer a conversation", body=ChatBody),
         *responses_routes(service),
@@ -193,6 +194,11 @@ def make_routes(service: Service) -> list[Route]:
         Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
         Route("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
         Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given),
+        Route("GET", "/v1/runs", runs.list, "Long work, newest first"),
+        Route("POST", "/v1/runs", runs.start, "Work towards a goal", body=GoalBody),
+        Route("GET", "/v1/runs/{id}", runs.get, "A run and its journal"),
+        Route("POST", "/v1/runs/{id}/resume", runs.resume, "Go on with a run", body=ResumeBody),
+        Route("POST", "/v1/runs/{id}/abandon", runs.abandon, "Give a run up"),
         Route("POST", "/internal/refresh_mcp_tools", operations.refresh_mcp, "Ask MCP servers for their tools anew"),
         Route("GET", "/metrics", operations.metrics, "What is counted, for Prometheus"),
         Route("GET", "/healthz", health.alive, "Whether the server lives", open=True),

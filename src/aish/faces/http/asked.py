@@ -13,12 +13,15 @@ from typing import Any, Literal
 import msgspec
 
 from aish.engine.offer import matches
+from aish.errors import UsageError
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
-from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.problems import Problem, bad_field, refuse_model
 from aish.faces.http.service import Service
+from aish.faces.planning_request import planning_of
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message, SystemMessage
+from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import Effect, ToolSpec, wire_name
 
@@ -156,6 +159,16 @@ def limits_of(service: Service, extensions: Extensions) -> Limits:
     )
 
 
+def planning_from(service: Service, caller: Caller, extensions: Extensions) -> Planning | None:
+    try:
+        planning = planning_of(service.runtime.config.planner, extensions.planner)
+    except UsageError as exc:
+        raise Problem(400, exc.message, param="planner", code="invalid_value") from exc
+    if planning is not None and planning.model:
+        refuse_model(caller, planning.model)
+    return planning
+
+
 def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> str:
     """The session the request names, "" for none."""
     named = extensions.session_id or ""
@@ -201,6 +214,7 @@ def begin_request(
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,
         retry_key=retry_key_of(exchange, caller, body),
+        planner=planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),
     )
 

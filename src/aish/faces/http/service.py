@@ -20,6 +20,7 @@ from aish.faces.http.feed_news import FeedNews
 from aish.faces.http.keys import KeyRing
 from aish.faces.http.live import LiveTurns
 from aish.faces.http.metrics import MANY_WORKERS, Metrics
+from aish.faces.http.runs import Runs
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
 from aish.types.limits import Limits
@@ -92,6 +93,7 @@ class Service:
         self.console = ConsoleSessions(self)
         self.live = LiveTurns()
         self.news = FeedNews(self)
+        self.runs = Runs(self)
 
     @property
     def runtime(self) -> Runtime:
@@ -140,7 +142,7 @@ class Service:
             )
         sweeping = asyncio.create_task(self._sweep())
         try:
-            async with self.live, self.news:
+            async with self.live, self.news, self.runs:
                 yield self
         finally:
             sweeping.cancel()
