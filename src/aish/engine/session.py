@@ -222,6 +222,11 @@ class Engine:
                 await _surely(leave_session(self.store, session, self._owners))
             lock.release()
 
+    @property
+    def owners(self) -> Owners:
+        """Who answers, here and elsewhere."""
+        return self._owners
+
     def redacted(self, text: str) -> str:
         """As it would be stored or shown."""
         return self._redactor.text(text)

@@ -1,7 +1,8 @@
 """Names this process so that another aish on the same store can tell whether it still lives.
 
 A name is `host/pid/start`: process ids are used again, the moment a process started with one is not. Where the start
-cannot be read (no /proc) it is left out. A process on another host counts as alive: only that host could say otherwise.
+cannot be read (no /proc) it is left out. A process on another host counts as alive: only that host could say otherwise
+(`presence` asks it).
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ class ProcessOwners:
     @property
     def me(self) -> str:
         return self._me
+
+    def is_here(self, owner: str) -> bool:
+        """Whether it is a process of this host."""
+        return owner.rpartition("/")[0].rpartition("/")[0] == self._host
 
     def is_alive(self, owner: str) -> bool:
         parts = owner.rsplit("/", 2)

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
+from aish.wire.presence import Presence
 from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
 from aish.wiring.providers import Providers
 from aish.wiring.settings import (
@@ -161,13 +162,22 @@ class Wired:
         self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
     ) -> AsyncIterator[Engine]:
         tools = self._tools = Registry()
-        engine = self._make_engine(tools, serving=serving, shared=shared)
+        engine = self._make_engine(tools, serving=serving, shared=shared or bool(self.config.store.url))
         try:
             self._add_tools(tools, mcp)
-            yield engine
+            async with self._presence():
+                yield engine
         finally:
             await engine.aclose()
             await self.http.aclose()
+
+    def _presence(self) -> AbstractAsyncContextManager[None]:
+        """A database may be shared with other hosts, whose processes cannot be looked at."""
+        return self._owners.kept() if isinstance(self._owners, Presence) else nullcontext()
+
+    @cached_property
+    def _owners(self) -> ProcessOwners:
+        return Presence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         there = Wired(msgspec.structs.replace(self.surroundings, cwd=folder), self.loaded)
@@ -180,7 +190,7 @@ class Wired:
             gate=there._gate,
             store=base.store,
             clock=self._clock,
-            owners=ProcessOwners(),
+            owners=self._owners,
             redactor=self._redactor,
             system=self.config.system,
             rules=context_rules(self.config),
@@ -379,7 +389,7 @@ class Wired:
             gate=self._gate,
             store=self.store,
             clock=self._clock,
-            owners=ProcessOwners(),
+            owners=self._owners,
             redactor=self._redactor,
             system=self.config.system if serving else compose_system(BASE, self.config.system),
             rules=context_rules(self.config),

@@ -201,7 +201,7 @@ class Process:
 @pytest.fixture
 def processes(monkeypatch):
     names = iter("abc")
-    monkeypatch.setattr(responses, "ProcessOwners", lambda: Process(next(names)))
+    monkeypatch.setattr(responses, "EngineOwners", lambda service: Process(next(names)))
     monkeypatch.setattr(responses_elsewhere, "LOOK_S", 0.01)
 
 

@@ -21,7 +21,20 @@ from aish.faces.http.responses_store import Shelf, list_page
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Watch
-from aish.wire.owners import ProcessOwners
+
+
+class EngineOwners:
+    """Those of the engine in service, which is there only once the server has begun."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @property
+    def me(self) -> str:
+        return self._service.engine.owners.me
+
+    def is_alive(self, owner: str) -> bool:
+        return self._service.engine.owners.is_alive(owner)
 
 
 class Responses:
@@ -29,7 +42,7 @@ class Responses:
         self._service = service
         self.shelf = Shelf(
             lambda: service.store,
-            ProcessOwners(),
+            EngineOwners(service),
             lambda: service.config.keep_days,
             service.redacted,
         )
