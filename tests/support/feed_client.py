@@ -30,10 +30,11 @@ def read_feed(body: bytes) -> list[Heard]:
 
 
 class Listening:
-    """`body` grows while it listens."""
+    """`body` grows while it listens; `ended` is the server's doing."""
 
     def __init__(self) -> None:
         self.body = bytearray()
+        self.ended = False
 
     @property
     def heard(self) -> list[Heard]:
@@ -88,6 +89,7 @@ async def listening_at(port: int, query: str = "", **headers: str) -> AsyncItera
         while (size := int((await reader.readline()) or b"0", 16)) > 0:
             found.body += await reader.readexactly(size)
             await reader.readline()
+        found.ended = True
 
     task = asyncio.create_task(read())
     try:

@@ -17,7 +17,7 @@ from support.command import Command, ended
 from support.engines import Bench, Tools, call, policy_gate
 from support.eventually import eventually
 from support.feed_client import listening, listening_at, read_feed
-from support.http_face import face, function
+from support.http_face import FakeRuntime, face, function
 from support.serving import free_port, request
 
 STEPS = [[TextDelta("a"), TextDelta("b"), TextDelta("c")]] * 20
@@ -175,7 +175,31 @@ async def test_a_silent_feed_shows_that_it_lives():
         await eventually(lambda: b"\n: \n\n" in feed.body)
 
 
-async def test_the_feed_ends_when_the_server_does_and_when_its_configuration_is_another():
+async def test_a_new_configuration_ends_the_feed_and_whoever_comes_back_misses_nothing(tmp_path):
+    path = tmp_path / "aish.db"
+    old, new = (Bench(*STEPS, store=SqliteStore(path)) for _ in range(2))
+    runtime = FakeRuntime(old)
+    runtime.reloads_to = FakeRuntime(new)
+    async with face(old, runtime=runtime) as http:
+        reply = asyncio.create_task(http.ask("GET", "/v1/events?after=0"))
+        await http.chat(session_id="before")
+        await http.service.reload(runtime.reloaded())
+        first = read_feed((await reply).body)
+        await http.chat(session_id="after")
+        async with listening(http, last_event_id=first[-1].id if first else "0") as feed:
+            await eventually(lambda: feed.events and feed.events[-1]["body"]["type"] == "turn_finished")
+            await eventually(lambda: feed.events[-1]["session"] == "after")
+            heard = [one.data for one in first] + feed.events
+    seen = [(event["session"], event["seq"]) for event in heard]
+    assert len(set(seen)) == len(seen)
+    for session in ("before", "after"):
+        mine = [seq for name, seq in seen if name == session]
+        assert mine == list(range(1, len(mine) + 1))
+    for bench in (old, new):
+        await bench.store.aclose()
+
+
+async def test_the_feed_ends_when_the_server_does():
     async with face(Bench()) as http:
         reply = asyncio.create_task(http.ask("GET", "/v1/events"))
         await eventually(lambda: http.service.news._listeners)
@@ -229,6 +253,21 @@ async def test_a_turn_begun_in_another_process_is_heard_as_it_was_recorded(tmp_p
             assert "tool_result" in kinds
         _, body = await asyncio.to_thread(request, port, "GET", "/v1/sessions")
         assert len(json.loads(body)["data"]) == 1
+    finally:
+        ended(server)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_listener_does_not_hold_up_a_server_that_is_to_end(tmp_path, workers):
+    command, port = Command(tmp_path), free_port()
+    command.write_config("[serve]\ndrain_s = 600.0\n")
+    server = command.start("serve", "--workers", workers, "--listen", f"127.0.0.1:{port}")
+    try:
+        await eventually(lambda: _is_ready(port), timeout_s=60)
+        async with listening_at(port) as feed:
+            server.terminate()
+            await eventually(lambda: feed.ended, timeout_s=30)
+            await eventually(lambda: server.poll() is not None, timeout_s=30)
     finally:
         ended(server)
 

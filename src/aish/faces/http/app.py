@@ -71,6 +71,10 @@ class App:
         else:
             raise NotImplementedError(f"no {scope['type']} here")
 
+    def drain(self) -> None:
+        """No new work, and streams that have no end of their own end now."""
+        self._service.draining = True
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         request_id = new_id("req")

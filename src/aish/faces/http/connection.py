@@ -1,8 +1,9 @@
-"""uvicorn's connection, with two things changed.
+"""uvicorn's connection, with three things changed.
 
 A request has a bounded time to say what it wants: or a client that sends a header now and then holds a connection for
 ever. And the head of a reply goes out together with the first of its body, which saves a system call and a wake-up
-of the client, most of what a small reply costs.
+of the client, most of what a small reply costs. And the application is told when connections are to end: a worker has
+no other way to learn it, and a stream without an end would hold it up.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        if (drain := getattr(self.app, "drain", None)) is not None:
+            drain()
+        super().shutdown()
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
