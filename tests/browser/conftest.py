@@ -1,5 +1,6 @@
 """A real browser over a real server. Every page fails its test on an error of a script or of the policy.
 
+The browser holds the thread's event loop while it is open, which tests elsewhere need: it lives no longer than a module.
 Chromium is the system's (`apt-get install chromium`); where there is none these tests are passed over, and say so.
 """
 
@@ -20,13 +21,13 @@ WAIT_MS = 20_000
 expect.set_options(timeout=WAIT_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playing() -> Iterator[Playwright]:
     with sync_playwright() as playing:
         yield playing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(playing: Playwright) -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not found:
@@ -36,7 +37,7 @@ def browser(playing: Playwright) -> Iterator[Browser]:
     browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[ConsoleServer]:
     with console(tmp_path_factory.mktemp("console")) as server:
         yield server

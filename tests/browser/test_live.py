@@ -73,3 +73,20 @@ def test_the_page_works_without_a_feed_and_says_so(page, server):
     begin(page, server, "short")
     expect(page.locator(".feed-state")).to_contain_text("not available on this server")
     expect(finished(ask(page, "still there?"))).to_contain_text("First answer.")
+
+
+def test_looking_elsewhere_does_not_stop_an_answer(page, server):
+    begin(page, server, "shell")
+    live(page)
+    ask(page, "do it").locator("section.approval").wait_for()
+    asked_in = page.url
+    page.get_by_role("link", name="Approvals").click()
+    card = page.locator("section.approval")
+    expect(card).to_have_count(1)
+    page.goto(asked_in)
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    turn = page.locator("article.turn")
+    turn.get_by_role("button", name="No", exact=True).click()
+    expect(finished(turn)).to_contain_text("Done.")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    expect(page.locator("article.turn")).to_have_count(1)

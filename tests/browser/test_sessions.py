@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ def test_a_session_is_deleted_after_being_asked_twice(page, server):
     server.chat("short", "the ostrich question", "ostrich-1")
     page.goto(f"{server.url}#/sessions")
     page.get_by_label("Search sessions").fill("ostrich")
+    expect(page.locator(".row-item")).to_have_count(1)
     delete = page.get_by_role("button", name="Delete the ostrich question")
     delete.click()
     expect(page.locator(".row-item")).to_have_count(1)
@@ -51,7 +53,8 @@ def test_ten_thousand_sessions_are_read_as_they_are_scrolled(tmp_path, page):
     home = tmp_path / "many"
     database = home / ".local" / "share" / "aish" / "aish.db"
     database.parent.mkdir(parents=True)
-    asyncio.run(_fill(database, 10_000))
+    with ThreadPoolExecutor(1) as thread:  # this one holds the browser's loop
+        thread.submit(asyncio.run, _fill(database, 10_000)).result(120)
     with console(home) as server:
         page.goto(f"{server.url}#/sessions")
         expect(page.locator(".row-item").first).to_contain_text("session number 9999")

@@ -6,10 +6,10 @@ const WIDTH = 280;
 const HEIGHT = 72;
 
 /** `values` are in order of time; null is a gap. `big` is the figure it stands for, `say` writes a value. */
-export function chart(title, values, big, say) {
+export function chart(title, values, big, say, per = "in 10 s") {
   const known = values.filter((value) => value !== null && value !== undefined);
   const highest = Math.max(...known, 0);
-  const most = `at most ${say(highest)} in 10 s`;
+  const most = `at most ${say(highest)} ${per}`;
   const words = known.length ? `${say(big)}, ${most}` : "nothing yet";
   return make(
     "figure",

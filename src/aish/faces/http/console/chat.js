@@ -6,12 +6,14 @@ import { asChat, ask, chatPart } from "./chat_stream.js";
 import { Composer } from "./composer.js";
 import { button, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
+import { Following } from "./following.js";
 import { notice } from "./notices.js";
 import { pending } from "./pending.js";
 import { Pickers } from "./pickers.js";
 import { Pinned } from "./pinned.js";
 import { TurnView } from "./turn_view.js";
 import { recordedTurn } from "./turn_record.js";
+import { begin, findUnderway, stop } from "./underway.js";
 
 const SHOWN_TURNS = 30; // the latest; earlier ones on request
 const MAX_HELD = 5000; // events of the feed, while it is not known yet whether the turn is ours
@@ -28,9 +30,9 @@ class Chat {
     this.app = app;
     this.views = new Map(); // by turn
     this.mine = new Set(); // turns asked from here
-    this.asking = null; // ends the request under way
     this.isUnnamed = false; // asked, and not told yet which turn that is
     this.held = [];
+    this.following = new Following((turn) => this.#viewOf(turn));
     this.pickers = new Pickers();
     this.composer = new Composer({ send: (parts) => this.send(parts), stop: () => this.stop(), pickers: this.pickers });
     this.turns = make("div", { class: "turns" });
@@ -51,13 +53,12 @@ class Chat {
   }
 
   leave() {
-    this.stop();
     this.unlisten();
     this.pinned.close();
   }
 
   stop() {
-    this.asking?.abort();
+    stop(this.session);
   }
 
   async send(parts, earlier = []) {
@@ -70,12 +71,13 @@ class Chat {
     this.turns.append(view.node);
     this.pinned.toEnd();
     const messages = [...earlier, { role: "user", content: parts.map(chatPart) }];
-    await this.#run(view, { ...this.pickers.fields(), messages, session_id: this.session, use_server_history: true });
+    const body = { ...this.pickers.fields(), messages, session_id: this.session, use_server_history: true };
+    await begin(this.session, (signal) => this.#run(view, body, signal));
   }
 
   /** Asks a turn again in a session of its own, which begins with what came before it. */
   async redo(view, edit) {
-    if (this.asking) return;
+    if (findUnderway(this.session)) return;
     this.branch = view.id;
     const text = view.question.filter((part) => part.type !== "image").map((part) => part.text).join("\n");
     if (edit) this.composer.edit(text, () => { this.branch = ""; });
@@ -94,15 +96,14 @@ class Chat {
     await this.send(parts, earlier.map(asChat));
   }
 
-  async #run(view, body) {
-    const asking = (this.asking = new AbortController());
+  async #run(view, body, signal) {
     const begun = performance.now();
     const facts = { model: body.model };
     this.composer.busy(true);
     this.isUnnamed = true;
     let reason = "interrupted";
     try {
-      for await (const event of ask(body, asking.signal)) {
+      for await (const event of ask(body, signal)) {
         if (event.type === "begun") this.#own(view, event.turn);
         else if (event.type === "ended") ({ reason, usage: facts.usage } = event);
         else {
@@ -111,10 +112,9 @@ class Chat {
         }
       }
     } catch (error) {
-      reason = asking.signal.aborted ? "cancelled" : "failed";
+      reason = signal.aborted ? "cancelled" : "failed";
       if (reason === "failed") view.say(error.message, "bad");
     }
-    if (this.asking === asking) this.asking = null;
     this.composer.busy(false);
     view.finish(reason, { ...facts, usage: view.usage ?? facts.usage, ms: performance.now() - begun });
     this.said.textContent = reason === "answered" ? "The answer is complete." : "The answer has ended.";
@@ -137,14 +137,15 @@ class Chat {
   #hear(event) {
     if (!this.session || !isSame(event.session, this.session)) return;
     if (this.mine.has(event.turn)) this.#settle(event);
-    else if (!this.isUnnamed) follow(this, event);
+    else if (!this.isUnnamed) this.following.hear(event);
     else if (this.held.length < MAX_HELD) this.held.push(event);
   }
 
-  /** The stream of an answer does not say what it cost; the feed does. */
+  /** The stream of an answer does not say what was planned and what it cost; the feed does. */
   #settle(event) {
     const view = this.views.get(event.turn);
-    if (event.body.type !== "turn_finished" || !view) return;
+    if (event.body.type.startsWith("plan_")) view.apply(event.body);
+    if (event.body.type !== "turn_finished") return;
     view.usage = event.body.usage;
     if (view.facts) view.showFacts({ ...view.facts, usage: view.usage });
   }
@@ -162,18 +163,23 @@ class Chat {
     if (latest.length < turns.length) this.#offerEarlier(turns.slice(0, -SHOWN_TURNS));
     for (const turn of latest) await this.#showTurn(turn);
     this.pinned.toEnd();
+    this.#attend(findUnderway(this.session));
     return undefined;
+  }
+
+  /** An answer that was asked for here before, and still comes. */
+  async #attend(underway) {
+    if (!underway) return;
+    this.composer.busy(true);
+    await underway.done;
+    this.composer.busy(false);
   }
 
   /** One that still runs is read from its trace; the feed brings the rest of it. */
   async #showTurn(turn) {
     if (this.views.has(turn.id)) return;
-    if (turn.end) {
-      this.#put(recordedTurn(this.#view(), turn));
-      return;
-    }
-    const trace = await find(`/v1/traces/${encodeURIComponent(turn.id)}`).catch(() => null);
-    for (const event of trace?.events ?? []) follow(this, event);
+    if (turn.end) this.#put(recordedTurn(this.#view(), turn));
+    else await this.following.catchUp(turn.id);
   }
 
   #offerEarlier(turns) {
@@ -196,8 +202,8 @@ class Chat {
     });
   }
 
-  /** For `follow`: a view for a turn that came by the feed. */
-  foreign(turn) {
+  #viewOf(turn) {
+    if (this.views.has(turn)) return this.views.get(turn);
     const view = this.#view();
     view.id = turn;
     this.#put(view);
@@ -227,26 +233,6 @@ class Chat {
       ),
     );
   }
-}
-
-/** One event of a turn of somebody else's. */
-function follow(chat, event) {
-  const { turn, body } = event;
-  let view = chat.views.get(turn);
-  if (!view) {
-    if (body.type !== "turn_started") return;
-    view = chat.foreign(turn);
-    view.seq = 0;
-  }
-  if (event.seq <= (view.seq ?? Infinity)) return;
-  view.seq = event.seq;
-  if (body.type === "turn_started") {
-    view.ask(body.input);
-    view.running();
-    view.began = { model: body.model, at: event.at_ms };
-  } else if (body.type === "turn_finished") {
-    view.finish(body.reason, { model: view.began?.model, usage: body.usage, ms: event.at_ms - view.began?.at });
-  } else view.apply(body, event.call);
 }
 
 function isSame(theirs, ours) {

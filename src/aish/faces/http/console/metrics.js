@@ -37,7 +37,7 @@ async function showCharts(body) {
   const points = found.points ?? [];
   return replace(body, SERIES.map(([title, field, say]) => {
     const values = points.map((point) => point[field] ?? null);
-    return chart(title, values, big(field, values), say);
+    return chart(title, values, big(field, values), say, field.startsWith("first_token") ? "" : "in 10 s");
   }));
 }
 

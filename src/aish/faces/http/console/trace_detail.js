@@ -1,6 +1,7 @@
 // What is behind one row of a trace: all that is known of a step, a call or an event.
 
 import { line, make } from "./dom.js";
+import { dag } from "./dag.js";
 import { diff, isDiff } from "./diff.js";
 import { count, dollars, duration, pretty } from "./format.js";
 import { longText } from "./long_text.js";
@@ -11,7 +12,9 @@ export function spanDetail(span, started) {
   const head = [make("h2", {}, clean(span.title)), line(`at +${duration(span.start - started)}, took ${span.end ? duration(span.end - span.start) : "so far"}`)];
   if (span.kind === "step") return [...head, ...step(span)];
   if (span.kind === "call") return [...head, ...call(span)];
-  return [...head, span.body ? longText(pretty(span.body)) : null];
+  const steps = span.body?.plan?.steps ?? [];
+  const plan = steps.length ? make("div", { class: "dag-frame", tabindex: "0", role: "group", "aria-label": "Plan" }, dag(steps)) : null;
+  return [...head, plan, span.body ? longText(pretty(span.body)) : null];
 }
 
 export function eventDetail(event) {

@@ -5,6 +5,7 @@ import { clean } from "./untrusted.js";
 /** `messages` begins with the input, which is the question; the rest is what the turn left. */
 export function recordedTurn(view, turn) {
   view.id = turn.id;
+  view.isWhole = true; // the feed has nothing to add
   view.ask(turn.input);
   for (const message of turn.messages.slice(turn.input.length)) take(view, message);
   const ms = turn.finished_ms ? turn.finished_ms - turn.started_ms : 0;

@@ -5,6 +5,7 @@ import { button, icon, line, make } from "./dom.js";
 import { count, dollars, duration } from "./format.js";
 import { longText } from "./long_text.js";
 import { MarkdownStream } from "./markdown_stream.js";
+import { PlanCard } from "./plan_card.js";
 import { ToolCard, partNodes } from "./tool_card.js";
 import { clean } from "./untrusted.js";
 
@@ -100,6 +101,15 @@ export class TurnView {
     return card;
   }
 
+  /** Above what was said, because it came before that, whenever it is heard of. */
+  plan() {
+    if (!this.planned) {
+      this.planned = new PlanCard();
+      this.answer.prepend(this.planned.node);
+    }
+    return this.planned;
+  }
+
   /** `facts`: `{model, usage, ms, firstMs}`, each of which may be missing. */
   finish(reason, facts = {}) {
     this.cut();
@@ -136,7 +146,9 @@ const TAKE = {
   decision_made: (turn, body, call) => turn.calls.get(call)?.decided(body.decision),
   tool_result: (turn, body, call) => (turn.calls.get(call) ?? turn.call(call, body.name, "")).finished(body),
   status: (turn, body) => turn.say(body.text),
-  plan_accepted: (turn, body) => turn.say(`Plan with ${body.plan?.steps?.length ?? 0} steps`),
+  plan_accepted: (turn, body) => turn.plan().accept(body.plan),
+  plan_step_started: (turn, body) => turn.plan().mark(body.id, "running"),
+  plan_step_finished: (turn, body) => turn.plan().mark(body.id, body.status),
   plan_rejected: (turn, body) => turn.say(`A plan was not fit: ${body.errors.join("; ")}`),
   halted: (turn, body) => turn.say(`Halted: ${body.reason}`, "warn"),
   error: (turn, body) => turn.say(body.hint ? `${body.message} (${body.hint})` : body.message, "bad"),
