@@ -17,6 +17,7 @@ from aish.store.memory import MemoryStore
 from aish.telemetry.tap import Telemetry, tapped
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
+from aish.types.messages import user
 from aish.types.usage import Price, Usage
 from aish.wiring.telemetry import observed
 from support.command import Command
@@ -25,6 +26,12 @@ from support.otlp_collector import otlp_collector
 
 STEPS = ([TextDelta("one moment"), call("t__x", '{"a": 1}'), UsageChunk(Usage(100, 20))],
          [TextDelta("the "), TextDelta("answer"), UsageChunk(Usage(150, 5, 50))])  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Loading the libraries takes a second, on a busy machine many."""
+    monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 60.0)
 
 
 @pytest.fixture
@@ -141,8 +148,9 @@ async def test_configured_headers_are_sent_and_never_shown(collector):
 
 
 @pytest.mark.parametrize("status", [400, 500, None])
-async def test_a_collector_that_fails_hurts_no_turn_and_is_told_of_once(collector, status, caplog):
+async def test_a_collector_that_fails_hurts_no_turn_and_is_told_of_once(collector, status, caplog, monkeypatch):
     """None: nobody listens there."""
+    monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 1.0)
     if status is None:
         collector.url = "http://127.0.0.1:9"
     else:
@@ -169,7 +177,6 @@ async def test_a_sink_that_hangs_holds_up_no_turn_and_closing_only_so_long(monke
             stuck.wait(30)
 
     telemetry = Telemetry(Hanging)
-    monkeypatch.setattr(telemetry, "close", lambda: Telemetry.close(telemetry, 0.1))
     bench = Bench(*[[TextDelta("x")]] * 5, store=tapped(MemoryStore(), telemetry))
     for _ in range(5):
         assert (await bench.run())[-1].body.reason == "answered"
@@ -197,7 +204,7 @@ def test_the_queue_has_a_size():
     assert len(telemetry._queue) <= 10
     assert telemetry.left_out >= 10_000 - 20
     hold.set()
-    telemetry.close(10)
+    telemetry.close()
     assert 1 <= len(seen) <= 20
 
 
@@ -209,7 +216,7 @@ def test_a_sink_that_cannot_be_made_is_said_once_and_takes_nothing(caplog):
     telemetry.take(b"x")
     telemetry._thread.join(10)
     telemetry.take(b"y")
-    telemetry.close(1)
+    telemetry.close()
     assert len(telemetry._queue) == 1
     assert [record.message for record in caplog.records] == ["telemetry could not be set up; nothing is sent"]
 
@@ -255,3 +262,15 @@ async def test_turns_that_never_end_are_given_up(collector, monkeypatch):
     await bench.store.aclose()
     turns = [span.attributes["aish.turn.id"] for span in collector.spans if span.name == "invoke_agent aish"]
     assert len(turns) == 9 + 9 - 3  # the last three are still open
+
+
+async def test_what_is_sent_of_a_question_has_a_limit(collector):
+    bench = bench_to(collector, [TextDelta(" ".join(str(number) for number in range(30_000)))], content=True)
+    past = tuple(user("x" * 50_000) for _ in range(3))
+    await bench.run(input=(*past, user("the last")))
+    await bench.store.aclose()
+    spans = {span.name: span.attributes for span in collector.spans}
+    asked = json.loads(spans["invoke_agent aish"]["gen_ai.input.messages"])
+    assert asked[-1]["parts"][0]["content"] == "the last"
+    assert sum(len(message["parts"][0]["content"]) for message in asked) <= 64 * 1024
+    assert len(spans["chat model"]["gen_ai.output.messages"]) < 70_000

@@ -274,8 +274,14 @@ def _text(parts: tuple[object, ...]) -> str:
 
 
 def _input(messages: tuple[Message, ...]) -> str:
-    said = [message for message in messages if isinstance(message, UserMessage)]
-    return _messages("user", [_text(message.parts)[:_MAX_CHARS] for message in said])
+    """What the user said last, as much as fits: a client may send its whole conversation."""
+    texts: list[str] = []
+    room = _MAX_CHARS
+    for message in reversed(messages):
+        if isinstance(message, UserMessage) and room > 0:
+            texts.insert(0, _text(message.parts)[:room])
+            room -= len(texts[0]) + 1
+    return _messages("user", texts)
 
 
 def _output(text: str) -> str:

@@ -64,10 +64,10 @@ class Telemetry:
             self._thread = threading.Thread(target=self._run, name="aish-telemetry", daemon=True)
             self._thread.start()
 
-    def close(self, timeout_s: float = CLOSE_S) -> None:
+    def close(self) -> None:
         self._closed.set()
         if self._thread is not None:
-            self._thread.join(timeout_s)
+            self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
         try:

@@ -160,3 +160,16 @@ async def test_a_sign_in_is_never_given_to_anybody_again():
 async def test_a_bad_sign_in_is_a_clear_refusal(body):
     async with face(Bench(), keys=["k"]) as http:
         assert (await http.ask("POST", "/v1/console/session", body)).status in (400, 413)
+
+
+async def test_looking_is_not_counted_as_asking_but_asking_is():
+    bench = Bench([TextDelta("x")])
+    key, _ = await create_key(bench.store, "ann", per_minute=1)
+    body = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+    async with face(bench) as http:
+        signed = await http.ask("POST", "/v1/console/session", {"key": key})
+        token, csrf = signed.headers["set-cookie"].partition(";")[0], signed.json["csrf"]
+        for _ in range(5):
+            assert (await http.ask("GET", "/v1/sessions", cookie=token)).status == 200
+        asked = [await http.ask("POST", "/v1/chat/completions", body, cookie=token, x_aish_csrf=csrf) for _ in range(2)]
+        assert [reply.status for reply in asked] == [200, 429]

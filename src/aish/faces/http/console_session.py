@@ -66,12 +66,13 @@ class ConsoleSessions:
 
     async def admit(self, exchange: Exchange) -> Caller:
         """Who asks: by a key in the request, else by the cookie, else whoever may come in without. Raises Problem."""
-        token = "" if key_in(exchange) else _token_in(exchange)
-        kept = await self._find(token)
+        token = _token_in(exchange)
+        kept = await self._find(token) if token and not key_in(exchange) else None
         if kept is None:
             return await self._service.keys.admit(exchange)
-        if exchange.method not in _READS:
-            _check_csrf(exchange, token)
+        if exchange.method in _READS:
+            return await self._service.keys.admit_digest(kept.key, asks=False)
+        _check_csrf(exchange, token)
         return await self._service.keys.admit_digest(kept.key)
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:

@@ -106,8 +106,9 @@ class KeyRing:
             raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
         return Caller(admin=True)
 
-    async def admit_digest(self, digest: str) -> Caller:
-        """The same for a key of which only the hash is known."""
+    async def admit_digest(self, digest: str, *, asks: bool = True) -> Caller:
+        """The same for a key of which only the hash is known. One who does not ask but looks, at a page that looks
+        often, is not held to how often a key may ask and how much it may spend."""
         if digest in self._given:
             return Caller("given", admin=True)
         record = await self._find(digest)
@@ -115,8 +116,9 @@ class KeyRing:
             if await self.are_needed():
                 raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")
             return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
-        self._check_rate(record)
-        await self._check_budget(record)
+        if asks:
+            self._check_rate(record)
+            await self._check_budget(record)
         return record.caller()
 
     async def is_known(self, digest: str) -> bool:
