@@ -15,7 +15,7 @@ from aish import __version__
 
 COMMANDS = (
     "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
-    "cost", "memory", "eval", "norris", "runs",
+    "cost", "memory", "eval", "norris", "runs", "plan",
 )  # fmt: skip
 
 _EPILOG = """exit codes:
@@ -27,6 +27,7 @@ commands (see `aish COMMAND --help`):
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
   aish norris GOAL         work towards a goal; what is destructive halts
+  aish plan TEXT           plan first, then work; save, run and list plans
   aish runs                long work that is kept: list, show, resume, abandon
   aish explain COMMAND     what a command line does, and what the gate says of it
   aish suggest TEXT        a command line for what you want
@@ -287,6 +288,12 @@ def _runs_parser(prog: str) -> argparse.ArgumentParser:
     return runs_parser(prog)
 
 
+def _plan_parser(prog: str) -> argparse.ArgumentParser:
+    from aish.faces.shell.plan_command import plan_parser
+
+    return plan_parser(prog)
+
+
 def _keys_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Keys for `aish serve`.")
     actions = parser.add_subparsers(dest="action", metavar="create|list|revoke")
@@ -321,6 +328,7 @@ _PARSERS = {
     "memory": _memory_parser,
     "norris": _norris_parser,
     "runs": _runs_parser,
+    "plan": _plan_parser,
 }
 
 _USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list", "runs": "list"}
@@ -368,6 +376,10 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             from aish.faces.shell import norris_command
 
             return norris_command.norris(arguments, wiring.runtime(arguments.endpoint))
+        case "plan":
+            from aish.faces.shell import plan_command
+
+            return plan_command.run(arguments, wiring.runtime(arguments.endpoint))
         case "runs":
             from aish.faces.shell import norris_command
 

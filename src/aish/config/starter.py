@@ -43,6 +43,8 @@ _EXAMPLES = {
     "mcp.servers.NAME.env": '{"TOKEN" = "…"}',
     "ide.languages.NAME.server": '"ty"',
     "ide.servers.NAME.command": '["/opt/llvm/bin/clangd", "--background-index"]',
+    "norris.max_cost": "1.0",
+    "store.url": '"postgresql://aish:…@db.example.org:5432/aish"',
     "telemetry.headers": '{"Authorization" = "…"}',
     "network.http_proxy": '"http://proxy:3128"',
     "network.https_proxy": '"http://proxy:3128"',

@@ -57,7 +57,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         mentioned = await expand(question, Places(runtime.surroundings.cwd, runtime.mcp_servers))
         request = msgspec.structs.replace(request, input=(mentioned,))
         narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look_for(output.out, env))
-        await answer(engine, request, narrator, _ask(arguments, output, lines))
+        await answer(engine, request, narrator, consent_for(output, lines, yes=arguments.yes))
         return narrator.exit_code
 
 
@@ -71,7 +71,7 @@ async def _interact(
 ) -> int:
     """The shell; where there can be none, a plain prompt."""
     if sys.platform == "win32":
-        return await chat(engine, request, output, lines, ask=_ask(arguments, output, lines))
+        return await chat(engine, request, output, lines, ask=consent_for(output, lines, yes=arguments.yes))
     from aish.faces.shell.repl import run_shell
     from aish.faces.shell.state import Shell
 
@@ -94,8 +94,8 @@ def narrator_for(output: Output, look: Look) -> Narrator:
     return Reply(output, look)
 
 
-def _ask(arguments: argparse.Namespace, output: Output, lines: LineSource) -> Ask | None:
-    if arguments.yes:
+def consent_for(output: Output, lines: LineSource, *, yes: bool) -> Ask | None:
+    if yes:
         return always_yes
     return TerminalConsent(output, lines) if _is_terminal() else None
 

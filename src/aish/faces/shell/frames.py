@@ -41,6 +41,17 @@ def result_frame(result: ToolResult, columns: int, *, named: bool) -> Frame:
     return [*frame, [("└ ", DIM), *mark, (one_line(remarks, columns - 4), DIM)]]
 
 
+def plan_frame(plan: Any, columns: int) -> Frame:
+    """The steps, each with what it waits for and why it is there."""
+    frame: Frame = [[("the plan:", DIM)]]
+    for step in plan["steps"]:
+        needs = f" after {', '.join(step['needs'])}" if step.get("needs") else ""
+        why = f" · {step['why']}" if step.get("why") else ""
+        line = f"{step['tool']} {arguments_in_brief(msgspec.json.encode(step.get('args', {})).decode())}{needs}{why}"
+        frame.append([(f"  {visible(step['id'])} ", BOLD), (one_line(visible(line), columns - 6), DIM)])
+    return frame
+
+
 def failure_frame(failed: Failed) -> Frame:
     frame: Frame = [[("aish: ", WRONG), (visible(failed.message), PLAIN)]]
     return [*frame, [(f"  {visible(failed.hint)}", DIM)]] if failed.hint else frame

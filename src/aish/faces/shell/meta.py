@@ -41,11 +41,10 @@ class Command(msgspec.Struct, frozen=True):
         return " ".join(filter(None, ("|".join(self.words), self.argument.value)))
 
 
-def _later(needs: str) -> Run:
-    async def say(shell: Shell, rest: str) -> None:
-        shell.output.note(f"this needs {needs}, which this version does not have yet")
+async def _plan(shell: Shell, rest: str) -> None:
+    from aish.faces.shell import meta_work
 
-    return say
+    await meta_work.plan(shell, rest)
 
 
 async def _norris(shell: Shell, rest: str) -> None:
@@ -105,7 +104,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "remember": Command("Tools", "keep a fact", meta_memory.remember, A.TEXT),
     "norris": Command("Work", "work towards a goal", _norris, A.TEXT, words=("resume", "list")),
-    "plan": Command("Work", "plan first, then work", _later("the planner"), A.TEXT),
+    "plan": Command("Work", "plan first, then work", _plan, A.TEXT, words=("save", "run", "list")),
     "config": Command("aish", "the settings that hold", meta_records.config, words=("show", "path")),
     "trust": Command("aish", "trust this project's settings", meta_records.trust),
     "redact": Command("aish", "show a text as it would be stored", meta_records.redact, A.TEXT),

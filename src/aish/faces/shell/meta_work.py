@@ -1,12 +1,18 @@
-"""`:norris GOAL`, `:norris resume [ID]`, `:norris list`: work towards a goal, at the prompt."""
+"""Long work at the prompt: `:norris GOAL`, `:norris resume|list`; `:plan TEXT`, `:plan save|run|list`."""
 
 from __future__ import annotations
 
+import shlex
+
 from aish.faces.norris_request import checked_goal, first_state
+from aish.faces.plan_templates import list_templates
+from aish.faces.planning_request import planning_of
 from aish.faces.runs_view import run_line
 from aish.faces.shell.norris_command import find_run, resume, work
+from aish.faces.shell.plan_command import save, template_line, template_request
 from aish.faces.shell.state import Shell
 from aish.faces.shell.working import TerminalWatcher
+from aish.types.plans import Planning
 from aish.types.runs import RunKind
 
 _MOST = 10
@@ -40,6 +46,34 @@ async def _begin(shell: Shell, goal: str) -> None:
         shell.engine.runs.begun(RunKind.NORRIS, goal, body, session=request.session or None),
         _watcher(shell),
     )
+
+
+async def plan(shell: Shell, rest: str) -> None:
+    word, _, more = rest.partition(" ")
+    words = shlex.split(more) if word in ("save", "run") else []
+    match word:
+        case "":
+            shell.output.note("plan what? :plan TEXT, :plan save NAME, :plan run NAME [PARAM=VALUE …], :plan list")
+        case "list":
+            for template in await list_templates(shell.engine.store):
+                shell.output.note(template_line(template))
+        case "save":
+            shell.output.note(f"kept: {template_line(await save(shell.engine, words))}")
+        case "run":
+            request = await template_request(shell.engine, shell.runtime, words)
+            await _planned(shell, request.input[0].text, request.planner, request.tools)
+        case _:
+            await _planned(shell, rest, planning_of(shell.runtime.config.planner, True), ())
+
+
+async def _planned(shell: Shell, text: str, planning: Planning | None, tools: tuple[str, ...]) -> None:
+    """One turn of this conversation, planned."""
+    before = shell.request
+    shell.change(planner=planning, tools=tools or before.tools)
+    try:
+        await shell.talk(text)
+    finally:
+        shell.change(planner=None, tools=before.tools)
 
 
 def _watcher(shell: Shell) -> TerminalWatcher:

@@ -87,8 +87,13 @@ class Narrator:
                 self.output.note(f"aish: {failed.message}{hint}")
             case TurnFinished():
                 self.output.end_line()
-            case PlanProposed() | PlanRejected() | PlanAccepted() | PlanStepStarted() | PlanStepFinished():
-                pass  # shown by the planner's own view
+            case PlanAccepted(plan):
+                steps = ", ".join(f"{step['id']}: {step['tool']}" for step in plan["steps"])
+                self.output.note(f"· the plan: {steps}")
+            case PlanRejected(errors):
+                self.output.note(f"· the plan cannot be run: {_one_line(errors[0])}")
+            case PlanProposed() | PlanStepStarted() | PlanStepFinished():
+                pass  # the calls themselves are shown
             case TurnStarted() | StepStarted() | ReasoningDelta() | ToolCallStarted() | ArgumentsDelta():
                 pass
             case DecisionAsked() | DecisionMade() | UsageReported():

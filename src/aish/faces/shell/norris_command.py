@@ -14,6 +14,7 @@ import msgspec
 
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
+from aish.engine.planning.kept import PlanBody, resumed
 from aish.engine.runs import OwnedRun
 from aish.engine.session import Engine
 from aish.errors import RunNotFound, UsageError
@@ -151,16 +152,25 @@ async def _runs(arguments: argparse.Namespace, runtime: Runtime) -> int:
                 print(f"{record.id} is given up", file=sys.stderr)
                 return 0
             case _:
-                answer = HaltAnswer(HaltChoice(arguments.answer)) if arguments.answer else None
-                model = msgspec.json.decode(record.body, type=NorrisBody).model
-                return await resume(engine, record, await _ready(engine, runtime, model), answer)
+                return await _resume(arguments, runtime, engine, record)
+
+
+async def _resume(arguments: argparse.Namespace, runtime: Runtime, engine: Engine, record: RunRecord) -> int:
+    if record.kind is RunKind.PLAN:
+        from aish.faces.shell.plan_command import answer_planned
+
+        body = msgspec.json.decode(record.body, type=PlanBody)
+        return await answer_planned(runtime, engine, resumed(body, record.id, record.session))
+    answer = HaltAnswer(HaltChoice(arguments.answer)) if arguments.answer else None
+    model = msgspec.json.decode(record.body, type=NorrisBody).model
+    return await resume(engine, record, await _ready(engine, runtime, model), answer)
 
 
 async def resume(engine: Engine, record: RunRecord, watcher: TerminalWatcher, answer: HaltAnswer | None) -> int:
     """The halt it stands at is shown again, where there is somebody to answer it."""
-    body = msgspec.json.decode(record.body, type=NorrisBody)
     if record.kind is not RunKind.NORRIS:
-        raise UsageError(f"{record.id} is a plan", hint="plans are gone on with in their session")
+        raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: aish runs resume {record.id}")
+    body = msgspec.json.decode(record.body, type=NorrisBody)
     if body.halt is not None and answer is None:
         answer = await watcher.halt(body.halt)
         if answer.choice is HaltChoice.LEAVE:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import assert_never
 
-from aish.faces.shell.frames import Frame, call_frame, duration, failure_frame, one_line, result_frame
+from aish.faces.shell.frames import Frame, call_frame, duration, failure_frame, one_line, plan_frame, result_frame
 from aish.faces.shell.markdown import Markdown
 from aish.faces.shell.markdown_code import Highlighter
 from aish.faces.shell.narrate import Narrator
@@ -129,8 +129,13 @@ class Reply(Narrator):
             case TurnFinished():
                 self.close()
                 self._wait.rest()
-            case PlanProposed() | PlanRejected() | PlanAccepted() | PlanStepStarted() | PlanStepFinished():
-                pass  # shown by the planner's own view
+            case PlanAccepted(plan):
+                self._frame(plan_frame(plan, self._columns()))
+            case PlanRejected(errors):
+                self._frame([[(f"· the plan cannot be run: {one_line(errors[0], self._columns() - 30)}", DIM)]])
+                self._wait.waits_for("planning again")
+            case PlanProposed() | PlanStepStarted() | PlanStepFinished():
+                pass  # the calls themselves are shown
             case UsageReported() | TextDelta():
                 pass
             case _ as never:

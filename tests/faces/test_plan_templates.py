@@ -1,0 +1,81 @@
+"""Plans kept under a name: parameters taken out, values put in, and nothing run that is not filled in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from aish.engine.planning.kept import PlanBody
+from aish.errors import UsageError
+from aish.faces.plan_templates import find_template, list_templates, parameters_of, save_template
+from aish.store.memory import MemoryStore
+from aish.types.plans import Plan, PlanStep
+from aish.types.runs import RunKind, RunRecord, RunState
+
+STEPS = (
+    PlanStep("a", "files__read", {"path": "src/main.py", "lines": 40}),
+    PlanStep("b", "say", {"text": "of src/main.py: ${a}"}, needs=("a",)),
+)
+
+
+def run(kind: RunKind = RunKind.PLAN, plan: Plan | None = Plan(STEPS)) -> RunRecord:
+    body = msgspec.json.encode(PlanBody("what is in src/main.py?", tools=("files__*",), plan=plan))
+    return RunRecord("run_1", kind, "sess_1", "g", RunState.FINISHED, body)
+
+
+async def test_a_plan_with_parameters_is_filled_in_again() -> None:
+    store = MemoryStore()
+    template = await save_template(store, "look", run(), {"file": "src/main.py", "count": "40"})
+    assert template.parameters == ["file", "count"]
+    assert await find_template(store, "look") == template
+    assert await list_templates(store) == [template]
+    question, plan = template.filled({"file": "x.c", "count": "7"})
+    assert question == "what is in x.c?"
+    assert plan.steps[0].args == {"path": "x.c", "lines": 7}
+    assert plan.steps[1].args == {"text": "of x.c: ${a}"}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "needs file, count"),
+        ({"file": "x", "count": "1", "z": "2"}, "no parameter z"),
+        ({"file": "x", "count": "y"}, "is a number"),
+    ],
+)
+async def test_parameters_that_are_missing_unknown_or_wrong_are_named(given: dict[str, str], words: str) -> None:
+    template = await save_template(MemoryStore(), "look", run(), {"file": "src/main.py", "count": "40"})
+    with pytest.raises(UsageError, match=words):
+        template.filled(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "replaced"),
+    [
+        ("../x", run(), {}),
+        ("x", run(RunKind.NORRIS), {}),
+        ("x", run(plan=None), {}),
+        ("x", run(), {"p": "stands nowhere"}),
+        ("x", run(), {"p": ""}),
+    ],
+)
+async def test_what_cannot_be_kept_is_refused(name: str, record: RunRecord, replaced: dict[str, Any]) -> None:
+    store = MemoryStore()
+    with pytest.raises(UsageError):
+        await save_template(store, name, record, replaced)
+    assert await list_templates(store) == []
+
+
+async def test_a_value_that_looks_like_a_parameter_or_a_reference_is_only_text() -> None:
+    template = await save_template(MemoryStore(), "look", run(), {"file": "src/main.py"})
+    _, plan = template.filled({"file": "{{file}}"})
+    assert plan.steps[0].args["path"] == "{{file}}"
+
+
+def test_words_that_give_no_value_are_refused() -> None:
+    assert parameters_of(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    for bad in (["a"], ["=1"], ["a b=1"]):
+        with pytest.raises(UsageError):
+            parameters_of(bad)
