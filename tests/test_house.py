@@ -129,6 +129,7 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     assert _callers({"call_tool"}) <= {
         "tools/ide/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
+        "engine/norris.py",  # the engine's own, for `CMD:` lines
         "faces/admin/mcp.py",
         "faces/mcp/protocol.py",
         "faces/shell/carrying_out.py",

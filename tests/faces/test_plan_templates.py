@@ -20,7 +20,8 @@ STEPS = (
 )
 
 
-def run(kind: RunKind = RunKind.PLAN, plan: Plan | None = Plan(STEPS)) -> RunRecord:
+def run(kind: RunKind = RunKind.PLAN, steps: tuple[PlanStep, ...] = STEPS) -> RunRecord:
+    plan = Plan(steps) if steps else None
     body = msgspec.json.encode(PlanBody("what is in src/main.py?", tools=("files__*",), plan=plan))
     return RunRecord("run_1", kind, "sess_1", "g", RunState.FINISHED, body)
 
@@ -56,7 +57,7 @@ async def test_parameters_that_are_missing_unknown_or_wrong_are_named(given: dic
     [
         ("../x", run(), {}),
         ("x", run(RunKind.NORRIS), {}),
-        ("x", run(plan=None), {}),
+        ("x", run(steps=()), {}),
         ("x", run(), {"p": "stands nowhere"}),
         ("x", run(), {"p": ""}),
     ],

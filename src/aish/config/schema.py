@@ -245,10 +245,10 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     prices: dict[str, PriceConfig] = {}
     memory: MemoryConfig = MemoryConfig()
     routing: RoutingConfig = RoutingConfig()
+    norris: NorrisConfig = NorrisConfig()
+    planner: PlannerConfig = PlannerConfig()
     serve: ServeConfig = ServeConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     log: LogConfig = LogConfig()
     shell: ShellConfig = ShellConfig()
     ide: IdeConfig = IdeConfig()
-    norris: NorrisConfig = NorrisConfig()
-    planner: PlannerConfig = PlannerConfig()
