@@ -41,7 +41,8 @@ def collector():
 
 
 def bench_to(collector, *steps, tools=None, settings=None, redactor=None, **config):
-    store = observed(MemoryStore(), TelemetryConfig(otlp_endpoint=collector.url, **config))
+    redact = (redactor or Redactor()).text
+    store = observed(MemoryStore(), TelemetryConfig(otlp_endpoint=collector.url, **config), redact)
     prices = {"prices": Prices({"scripted:model": Price(1.0, 1.0)})}
     return Bench(*steps, tools=tools, store=store, settings=settings or prices, redactor=redactor)
 
@@ -109,8 +110,14 @@ async def test_asked_for_it_is_sent_without_secrets(collector):
     async def answer(arguments, context):
         return said("the tool's words and hunter2-hunter2")
 
+    split = [TextDelta("the answer hunter2-"), TextDelta("hunter2 ends")]
     bench = bench_to(
-        collector, *STEPS, tools=Tools().add("t__x", answer), content=True, redactor=Redactor(["hunter2-hunter2"])
+        collector,
+        STEPS[0],
+        split,
+        tools=Tools().add("t__x", answer),
+        content=True,
+        redactor=Redactor(["hunter2-hunter2"]),
     )
     await bench.run("my question with hunter2-hunter2")
     await bench.store.aclose()
@@ -121,7 +128,7 @@ async def test_asked_for_it_is_sent_without_secrets(collector):
     assert json.loads(spans["execute_tool t__x"]["gen_ai.tool.call.arguments"]) == {"a": 1}
     assert spans["execute_tool t__x"]["gen_ai.tool.call.result"].startswith("the tool's words")
     said_last = [json.loads(s.attributes["gen_ai.output.messages"]) for s in collector.spans if s.name == "chat model"]
-    assert "the answer" in [message[0]["parts"][0]["content"] for message in said_last]
+    assert any(message[0]["parts"][0]["content"].startswith("the answer ") for message in said_last)
     assert b"hunter2" not in b"".join(body for _, _, body in collector.requests)
 
 
@@ -140,7 +147,7 @@ async def test_a_failed_turn_and_a_failed_call_say_so(collector):
 
 async def test_configured_headers_are_sent_and_never_shown(collector):
     config = TelemetryConfig(otlp_endpoint=collector.url, headers={"x-key": Secret("hunter2-hunter2")})
-    bench = Bench([TextDelta("x")], store=observed(MemoryStore(), config))
+    bench = Bench([TextDelta("x")], store=observed(MemoryStore(), config, str))
     await bench.run()
     await bench.store.aclose()
     assert {headers["x-key"] for _, headers, _ in collector.requests} == {"hunter2-hunter2"}
@@ -243,8 +250,11 @@ def test_off_means_that_nothing_of_it_is_imported(tmp_path):
 def test_the_command_line_sends_what_it_did(tmp_path, collector):
     command = Command(tmp_path)
     command.write_config(f'[telemetry]\notlp_endpoint = "{collector.url}"\n')
-    ran = command.run("--model", "scripted:fake-tool", "add 2 and 3")
-    assert ran.code == 0, ran.err
+    for _ in range(5):  # on a busy machine the libraries may take longer to load than it waits at its end
+        ran = command.run("--model", "scripted:fake-tool", "add 2 and 3")
+        assert ran.code == 0, ran.err
+        if collector.spans:
+            break
     assert {span.name for span in collector.spans} == {
         "invoke_agent aish", "chat fake-tool", "execute_tool runtime__add",
     }  # fmt: skip

@@ -7,7 +7,7 @@ when it is over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -31,7 +31,9 @@ _FIGURES_EVERY_MS = 30_000
 class OtlpSink:
     """Implements `tap.Sink`. `endpoint` is the base: `/v1/traces` and `/v1/metrics` are below it."""
 
-    def __init__(self, endpoint: str, *, headers: Mapping[str, str], service: str, content: bool) -> None:
+    def __init__(
+        self, endpoint: str, *, headers: Mapping[str, str], service: str, content: bool, redact: Callable[[str], str]
+    ) -> None:
         # It says the same in many places each time something cannot be sent; `_Told` says it once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         base = endpoint.rstrip("/")
@@ -45,7 +47,7 @@ class OtlpSink:
         reader = PeriodicExportingMetricReader(figures, export_interval_millis=_FIGURES_EVERY_MS)
         self._meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         tracer, meter = self._tracers.get_tracer("aish", __version__), self._meters.get_meter("aish", __version__)
-        self._genai = GenAi(Instruments(tracer, meter, content=content))
+        self._genai = GenAi(Instruments(tracer, meter, content=content, redact=redact))
 
     def see(self, lines: bytes) -> None:
         self._genai.see(lines)

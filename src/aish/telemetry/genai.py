@@ -7,7 +7,7 @@ What was said is left out unless asked for.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from opentelemetry.metrics import Meter
@@ -46,9 +46,12 @@ _OF_THE_MODEL = (TextDelta, ReasoningDelta, ArgumentsDelta, ToolCallStarted, Too
 
 
 class Instruments:
-    def __init__(self, tracer: Tracer, meter: Meter, *, content: bool) -> None:
+    """`redact` takes secrets out of an answer put together: in its pieces, as recorded, one may lie across two."""
+
+    def __init__(self, tracer: Tracer, meter: Meter, *, content: bool, redact: Callable[[str], str]) -> None:
         self.tracer = tracer
         self.content = content
+        self.redact = redact
         self.tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",
@@ -239,7 +242,8 @@ class _Turn:
         else:
             step.span.set_attribute("gen_ai.response.finish_reasons", [_FINISH.get(reason, "tool_calls")])
         if step.said:
-            step.span.set_attribute("gen_ai.output.messages", _output("".join(step.said)))
+            said = self._instruments.redact("".join(step.said))
+            step.span.set_attribute("gen_ai.output.messages", _messages("assistant", [said]))
         self._instruments.duration.record((step.last_ms - step.began_ms) / 1000, figures)
         step.span.end(_ns(step.last_ms))
 
@@ -282,10 +286,6 @@ def _input(messages: tuple[Message, ...]) -> str:
             texts.insert(0, _text(message.parts)[:room])
             room -= len(texts[0]) + 1
     return _messages("user", texts)
-
-
-def _output(text: str) -> str:
-    return _messages("assistant", [text])
 
 
 def _messages(role: str, texts: list[str]) -> str:

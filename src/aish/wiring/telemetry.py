@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 from aish.config.schema_seen import TelemetryConfig
 from aish.errors import ConfigError
 from aish.ports import Store
 
 
-def observed(store: Store, config: TelemetryConfig) -> Store:
+def observed(store: Store, config: TelemetryConfig, redact: Callable[[str], str]) -> Store:
     """Raises ConfigError where what it needs is not installed."""
     if not config.otlp_endpoint:
         return store
@@ -25,6 +26,12 @@ def observed(store: Store, config: TelemetryConfig) -> Store:
     def make() -> Sink:
         from aish.telemetry.export import OtlpSink
 
-        return OtlpSink(config.otlp_endpoint, headers=headers, service=config.service_name, content=config.content)
+        return OtlpSink(
+            config.otlp_endpoint,
+            headers=headers,
+            service=config.service_name,
+            content=config.content,
+            redact=redact,
+        )
 
     return tapped(store, Telemetry(make))

@@ -133,7 +133,7 @@ class Wired:
 
     @cached_property
     def store(self) -> Store:
-        return observed(self._make_store(), self.config.telemetry)
+        return observed(self._make_store(), self.config.telemetry, self.redacted)
 
     def _make_store(self) -> Store:
         if not self.config.store.enabled:
