@@ -15,16 +15,16 @@ import msgspec
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
+from aish.faces.http.key_spending import KeySpending, Spent
 from aish.faces.http.problems import INVALID, Problem
 from aish.ports import Store
 from aish.types.ids import new_id
 from aish.types.records import Document
 from aish.types.usage import Usage
 
-KIND, SPENT = "key", "spent"
+KIND = "key"
 PREFIX = "aish-"
 _REMEMBERED_S = 5.0
-_DAY_S = 86_400
 _MAX_REMEMBERED = 10_000
 
 
@@ -51,13 +51,7 @@ class _Known(msgspec.Struct):
     until_s: float
 
 
-class Spent(msgspec.Struct):
-    tokens: int = 0
-    dollars: float = 0.0
-
-
 _decoder = msgspec.json.Decoder(KeyRecord)
-_spent_decoder = msgspec.json.Decoder(Spent)
 
 
 def digest_of(key: str) -> str:
@@ -96,7 +90,7 @@ class KeyRing:
         self._required_until_s = 0.0
         self._required = bool(given)
         self._minutes: dict[str, tuple[int, int]] = {}
-        self._spent: dict[tuple[str, int], Spent] = {}
+        self._spending = KeySpending(store)
 
     async def admit(self, exchange: Exchange) -> Caller:
         """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent."""
@@ -131,20 +125,14 @@ class KeyRing:
     async def spend(self, caller: Caller, usage: Usage) -> None:
         if not caller.key or caller.key == "given":
             return
-        spent = await self._spent_today(caller.key)
-        spent.tokens += usage.total_tokens
-        spent.dollars += usage.cost or 0.0
-        day = _today()
-        expires_ms = (day + 3) * _DAY_S * 1000
-        document = Document(SPENT, f"{caller.key}:{day}", msgspec.json.encode(spent), expires_ms=expires_ms)
-        await self._store.put(document, wait=False)
+        await self._spending.add(caller.key, usage)
 
     async def day_of(self, caller: Caller) -> tuple[Spent, float | None]:
         """What a key came to today, and the dollars it may."""
         if not caller.key or caller.key == "given":
             return Spent(), None
         records = [record for record in await list_keys(self._store) if record.id == caller.key]
-        return await self._spent_today(caller.key), records[0].dollars_per_day if records else None
+        return await self._spending.today(caller.key), records[0].dollars_per_day if records else None
 
     async def _find(self, digest: str) -> KeyRecord | None:
         now_s = time.monotonic()
@@ -185,29 +173,15 @@ class KeyRing:
     async def _check_budget(self, record: KeyRecord) -> None:
         if record.tokens_per_day is None and record.dollars_per_day is None:
             return
-        spent = await self._spent_today(record.id)
+        spent = await self._spending.today(record.id)
         if record.tokens_per_day is not None and spent.tokens >= record.tokens_per_day:
             raise _used_up(f"{spent.tokens} of {record.tokens_per_day} tokens")
         if record.dollars_per_day is not None and spent.dollars >= record.dollars_per_day:
             raise _used_up(f"${spent.dollars:.4f} of ${record.dollars_per_day:.4f}")
 
-    async def _spent_today(self, key: str) -> Spent:
-        day = _today()
-        spent = self._spent.get((key, day))
-        if spent is None:
-            document = await self._store.find(SPENT, f"{key}:{day}")
-            spent = Spent() if document is None else _spent_decoder.decode(document.body)
-            self._spent = {place: value for place, value in self._spent.items() if place[1] == day}
-            self._spent[key, day] = spent
-        return spent
-
 
 def _used_up(what: str) -> Problem:
     return Problem(402, f"the budget of this key is used up for today: {what}", type=INVALID, code="budget_exceeded")
-
-
-def _today() -> int:
-    return int(time.time() // _DAY_S)
 
 
 def key_in(exchange: Exchange) -> str:
