@@ -1,8 +1,10 @@
 """`/v1/events`: what every turn says, resumed without loss or repetition, kept to whom it belongs."""
 
 import asyncio
+import contextlib
 import json
 import random
+import socket
 
 import pytest
 
@@ -10,8 +12,9 @@ from aish.faces.http.feed import Place, encoded
 from aish.faces.http.feed_news import MAX_LISTENERS, Listener
 from aish.faces.http.keys import create_key
 from aish.store.sqlite import SqliteStore
-from aish.types.events import TextDelta
-from aish.types.records import FeedRow
+from aish.types.events import Event, TextDelta, encode_events
+from aish.types.messages import user
+from aish.types.records import FeedRow, SessionRecord, TurnRecord
 from aish.types.tools import Effect
 from support.command import Command, ended
 from support.engines import Bench, Tools, call, policy_gate
@@ -255,6 +258,60 @@ async def test_a_turn_begun_in_another_process_is_heard_as_it_was_recorded(tmp_p
         assert len(json.loads(body)["data"]) == 1
     finally:
         ended(server)
+
+
+async def test_a_reader_that_stops_reading_is_dropped_and_comes_back_without_loss(tmp_path):
+    command, port, events = Command(tmp_path), free_port(), 4000
+    store = SqliteStore(tmp_path / "aish.db")
+    await store.create_session(SessionRecord("s", 1, 1))
+    await store.start_turn(TurnRecord("turn_1", "s", 0, "m", 1, (user("x"),)))
+    for seq in range(1, events + 1):
+        event = Event("s", "turn_1", seq, 1, TextDelta("x" * 5000))
+        store.append_events("turn_1", seq, seq, encode_events([event]))
+    await store.aclose()
+    command.write_config(
+        f'[store]\npath = "{tmp_path / "aish.db"}"\n[serve]\nsend_timeout_s = 0.5\nheartbeat_s = 0.2\n'
+    )
+    server = command.start("serve", "--listen", f"127.0.0.1:{port}")
+    try:
+        await eventually(lambda: _is_ready(port), timeout_s=60)
+        with socket.create_connection(("127.0.0.1", port)) as lazy:
+            lazy.sendall(b"GET /v1/events?after=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert await asyncio.to_thread(lazy.recv, 1, socket.MSG_PEEK)
+            await eventually(lambda: _under_way(port) == 1, timeout_s=30)  # only the question itself
+            arrived = await asyncio.to_thread(_rest_of, lazy)
+        first = read_feed(_unchunked(arrived))
+        assert 0 < len(first) < events
+        async with listening_at(port, last_event_id=first[-1].id) as feed:
+            await eventually(lambda: feed.body.count(b"\nevent: ") >= events - len(first), timeout_s=30)
+            seen = [one.data["seq"] for one in first] + [event["seq"] for event in feed.events]
+        assert seen == list(range(1, events + 1))
+    finally:
+        ended(server)
+
+
+def _under_way(port):
+    page = request(port, "GET", "/metrics")[1].decode()
+    return next(float(line.split()[1]) for line in page.splitlines() if line.startswith("aish_requests_under_way "))
+
+
+def _rest_of(connection):
+    connection.settimeout(20)
+    pieces = []
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(1 << 20):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _unchunked(data):
+    """The body of a reply that may have broken off in the middle of a chunk."""
+    body, rest = b"", data.partition(b"\r\n\r\n")[2]
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        body += rest[: int(size or b"0", 16)]
+        rest = rest[int(size or b"0", 16) + 2 :]
+    return body
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
