@@ -77,19 +77,21 @@ class ConsoleSessions:
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
         keys = await self._service.keys.are_needed()
-        shown: dict[str, Any] = {"version": __version__, "keys": keys, "signed_in": not keys}
+        shown: dict[str, Any] = {"version": __version__, "keys": keys, "signed_in": False}
         try:
-            await self.admit(exchange)
+            known = await self.admit(exchange)
         except Problem as exc:
-            if exc.status != 401:
-                shown["signed_in"] = True  # known, though there is something else to say against it
+            if exc.status not in (401, 402, 429):  # nobody we know, or nobody who may ask now
+                raise
         else:
-            shown["signed_in"] = True
-        if shown["signed_in"]:
-            token = _token_in(exchange)
-            shown["csrf"] = csrf_of(token) if token else ""
-            shown["workspace"] = str(self._service.runtime.surroundings.cwd)
-            shown["models_default"] = self._service.runtime.config.model
+            token, runtime = _token_in(exchange), self._service.runtime
+            shown |= {
+                "signed_in": True,
+                "admin": known.admin,
+                "csrf": csrf_of(token) if token else "",
+                "workspace": str(runtime.surroundings.cwd),
+                "models_default": runtime.config.model,
+            }
         await exchange.reply(200, msgspec.json.encode(shown), [(b"cache-control", b"no-store")])
 
     async def sign_in(self, exchange: Exchange, caller: Caller) -> None:

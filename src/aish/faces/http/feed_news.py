@@ -139,7 +139,9 @@ class FeedNews:
                     await self._poked.wait()
 
     async def _look_at_approvals(self) -> None:
-        found = {one.id: (one.owner, one.body) for one in await self._service.store.list_documents(KIND)}
+        found = {
+            one.id: (one.owner, one.body) for one in await self._service.store.list_documents(KIND, limit=_MAX_KEPT)
+        }
         news = [seen for id, seen in found.items() if self._known.get(id) != seen and self._is_news(id, seen[1])]
         news += [
             (owner, msgspec.json.encode({"id": id, "withdrawn": True}))
