@@ -86,6 +86,26 @@ class Changing:
             del self._shown[next(iter(self._shown))]
         return await asyncio.to_thread(diff_of, files)
 
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        """The hashes of the files before and after; "" where nothing would change. Raises ToolError."""
+        plan = await self._plan(name, arguments) if name in _CHANGING else ""
+        if isinstance(plan, str) or not plan.answer.value:
+            return ""
+        return msgspec.json.encode(sorted(_fingerprint(plan.answer.value), key=lambda file: file[0])).decode()
+
+    async def happened(self, witness: str) -> bool | None:
+        """Edits are made all or none, so files that are partly one and partly the other were touched by others."""
+        files = msgspec.json.decode(witness, type=list[tuple[str, str | None, str | None]])
+        now = [await self._hash_of(path) for path, _, _ in files]
+        if now == [new for _, _, new in files]:
+            return True
+        return False if now == [base for _, base, _ in files] else None
+
+    async def _hash_of(self, path: str) -> str | None:
+        if not await asyncio.to_thread(self._space.exists, path):
+            return None
+        return content_hash(await self._contents.read(path))
+
     async def undo(self, id: str) -> str:
         undone = await self._contents.undo(id)
         outcome = undone.outcome

@@ -92,6 +92,14 @@ class Ide:
         await self._open()
         return await self._changing.preview(name, arguments, call)
 
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        await self._open()
+        return await self._changing.witness(name, arguments)
+
+    async def happened(self, witness: str) -> bool | None:
+        await self._open()  # which finishes or takes back what was left half done
+        return await self._changing.happened(witness)
+
     async def undo(self, id: str = "") -> str:
         """Take back the last edit, or that one; says what was. Raises ToolError."""
         return await self._changing.undo(id)

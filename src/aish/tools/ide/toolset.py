@@ -34,6 +34,13 @@ class IdeTools:
         """What a call would change, as a diff, for the person who is asked about it. Raises ToolError."""
         return await self._opened().preview(name, arguments, call)
 
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        """What tells afterwards whether a change was made. Raises ToolError."""
+        return await self._opened().witness(name, arguments)
+
+    async def happened(self, name: str, witness: str) -> bool | None:
+        return await self._opened().happened(witness)
+
     async def undo(self, id: str = "") -> str:
         """Take back the last edit of files, or that one; says what was. Raises ToolError."""
         return await self._opened().undo(id)
