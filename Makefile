@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run install test check lint format fresh-install conformance bench-mcp bench-gateway eval eval-slice docs clean
+.PHONY: run install test check lint format fresh-install conformance bench-mcp bench-gateway bench-durability eval eval-slice docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -48,6 +48,10 @@ bench-mcp: $(VENV)/.installed-dev
 # The server beside LiteLLM and beside no gateway at all, held to its bars. Needs Linux and cc; LiteLLM goes under .cache.
 bench-gateway: $(VENV)/.installed-dev
 	$(BIN)/python bench/gateway.py
+
+# How fast what is acknowledged becomes durable, in SQLite and PostgreSQL, held to its bars. Needs PostgreSQL's binaries.
+bench-durability: $(VENV)/.installed-dev
+	$(BIN)/python bench/durability.py
 
 # How well the embedded model calls tools: every case that ships, in each mode. An hour or two on two cores.
 eval: $(VENV)/.installed

@@ -302,18 +302,28 @@ async def _waits_for_a_lock(raw: Any) -> bool:
     return bool(await raw.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"))
 
 
-async def test_a_row_of_the_feed_never_appears_below_one_that_was_read(store: PostgresStore, raw: Any) -> None:
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_row_of_the_feed_never_appears_below_one_that_was_read(
+    store: PostgresStore,
+    raw: Any,
+    late: bool,  # noqa: FBT001
+) -> None:
+    """Another replica began before us and commits after us; `late`: it writes only after we have committed."""
     await begin(store, "turn_1", "turn_2")
     slow = raw.transaction()
     await slow.start()
-    await raw.execute(
-        f"INSERT INTO events (cursor, turn, first_seq, last_seq, body) SELECT {NEXT_CURSOR} + 1, 'turn_1', 1, 1, $1",
-        line(1),
+    await raw.execute("SELECT pg_current_xact_id()")
+    insert = (
+        f"INSERT INTO events (cursor, turn, first_seq, last_seq, body) SELECT {NEXT_CURSOR} + 1, 'turn_1', $1, $1, $2"
     )
+    if not late:
+        await raw.execute(insert, 1, line(1))
     store.append_events("turn_2", 1, 1, line(2))
     await store.flush()
     assert list(await store.read_feed(0, 10)) == []  # the older transaction may still commit
     assert not await store.wait_feed(0, 0.0)
+    if late:
+        await raw.execute(insert, 1, line(1))
     await slow.commit()
     assert [row.lines for row in await store.read_feed(0, 10)] == [line(1), line(2)]
 

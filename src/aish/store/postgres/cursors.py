@@ -15,9 +15,10 @@ from aish.types.records import FeedRow
 # A group has far fewer rows.
 _PLACE_BITS = 16
 _FIRST = f"(pg_current_xact_id()::text::bigint << {_PLACE_BITS})"
+_LAST = f"({_FIRST} + {2**_PLACE_BITS - 1})"
 _SHOWN = f"cursor < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << {_PLACE_BITS})"
-# What this transaction has written so far counts; the first place of the next statement's rows is one above.
-NEXT_CURSOR = f"(SELECT coalesce(max(cursor), {_FIRST}) FROM events WHERE cursor >= {_FIRST})"
+# What this transaction has written so far, and nobody else; the first place of the next statement's rows is one above.
+NEXT_CURSOR = f"(SELECT coalesce(max(cursor), {_FIRST}) FROM events WHERE cursor BETWEEN {_FIRST} AND {_LAST})"
 
 
 async def select_rows(link: Link, after: int, limit: int) -> Sequence[FeedRow]:
