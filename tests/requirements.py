@@ -219,6 +219,21 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "faces/http/test_console*.py::*",
         "faces/http/test_feed.py::*",
     ),
+    "§22 the console in a real browser: chat, tools, approvals, traces, live turns, on any screen and for everybody": (
+        "browser/test_chat.py::*",
+        "browser/test_approvals.py::*",
+        "browser/test_trace.py::*",
+        "browser/test_sessions.py::*",
+        "browser/test_live.py::*",
+        "browser/test_sign_in.py::*",
+        "browser/test_views.py::*",
+    ),
+    "§22 a strict policy: what models and tools say is text": (
+        "browser/test_hostile.py::*",
+        "browser/test_markdown.py::*",
+        "browser/test_files.py::*",
+    ),
+    "§22 the console is light: first paint, streaming, long traces": ("browser/test_speed.py::*",),
     "§19 a real shell and a model at one prompt": (
         "e2e/test_shell.py::*",
         "tools/livebash/*.py::*",

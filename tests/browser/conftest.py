@@ -1,6 +1,6 @@
 """A real browser over a real server. Every page fails its test on an error of a script or of the policy.
 
-The browser holds the thread's event loop while it is open, which tests elsewhere need: it lives no longer than a module.
+The browser holds the thread's event loop while it is open, which tests elsewhere need: it lives as long as a module.
 Chromium is the system's (`apt-get install chromium`); where there is none these tests are passed over, and say so.
 """
 

@@ -26,6 +26,10 @@ export class Block {
   /** False where it has become something else and must be made anew. */
   update(block, lines) {
     if (block.kind !== this.kind || this.node.dataset.shape !== shape(block)) return false;
+    // Lines before the last never change, so this tells whether anything did.
+    const seen = `${block.start} ${block.end} ${lines[block.end - 1]}`;
+    if (seen === this.seen && block.end < lines.length) return true;
+    this.seen = seen;
     UPDATES[block.kind](this, block, lines);
     return true;
   }
@@ -45,6 +49,7 @@ export class Block {
 
 /** What makes two readings of a growing block the same element. */
 function shape(block) {
+  if (block.kind === "code") return block.language;
   if (block.kind === "heading") return String(block.level);
   if (block.kind === "list") return `${block.ordered} ${block.first}`;
   if (block.kind === "table") return block.head.join("|");
@@ -139,14 +144,18 @@ function drawRow(row, sides) {
 function growCode(drawn, lines, first, last) {
   const code = drawn.node.querySelector("code");
   const whole = Math.max(last - first - 1, 0);
-  const have = drawn.drawn[0] ?? 0;
-  if (!code.firstChild) code.append("");
+  let have = drawn.drawn[0] ?? 0;
+  if (!code.firstChild || whole < have) {
+    code.replaceChildren(""); // what seemed a line of it was the fence that ends it
+    code.append("");
+    have = 0;
+  }
   if (whole > have) {
     code.lastChild.data = lines.slice(first + have, first + whole).join("\n") + "\n";
     code.append("");
   }
   code.lastChild.data = last > first ? lines[last - 1] : "";
-  drawn.drawn = [Math.max(whole, have)];
+  drawn.drawn = [whole];
 }
 
 function inPieces(text) {

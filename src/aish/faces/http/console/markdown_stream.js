@@ -1,13 +1,13 @@
-// A reply while it is written: takes text as it comes, draws at animation frames, and never draws a finished block
-// again. A line beyond reason is cut, with a button to see the whole.
+// A reply while it is written: takes text as it comes, draws at animation frames, and never draws a settled block
+// again; only the last block or two are open. A line beyond reason is cut, with a button to see the whole.
 
 import { button, make } from "./dom.js";
 import { size } from "./format.js";
-import { SHOWN_CHARS } from "./long_text.js";
 import { Block } from "./markdown.js";
 import { nextBlock } from "./markdown_blocks.js";
 import { clean } from "./untrusted.js";
 
+const LINE_CHARS = 60_000; // longer than any paragraph that somebody would read
 // Work in one frame; what is left is drawn in the next. A long task begins at 50 ms.
 const FRAME_MS = 8;
 
@@ -17,8 +17,8 @@ export class MarkdownStream {
     this.text = "";
     this.lines = [""]; // cleaned, but for the last
     this.last = ""; // the line that still grows, as it came
-    this.from = 0; // the line where the open block begins
-    this.open = null;
+    this.from = 0; // the line where the open blocks begin
+    this.open = []; // those that may still become something else
     this.frame = 0;
     this.ended = false;
   }
@@ -59,29 +59,33 @@ export class MarkdownStream {
     this.frame = 0;
     this.lines[this.lines.length - 1] = shown(this.last);
     const until = performance.now() + FRAME_MS;
-    for (;;) {
-      const block = nextBlock(this.lines, this.from);
-      if (!block) break;
-      this.#show(block);
-      // The last block may still become something else; all others are done.
-      if (block.end >= this.lines.length) break;
-      if (nextBlock(this.lines, block.end) === null) break;
-      this.from = block.end;
-      this.open = null;
-      if (performance.now() > until) {
-        this.#soon();
-        return;
+    let at = this.from;
+    let place = 0; // among the open ones
+    for (let block; (block = nextBlock(this.lines, at)); at = block.end) {
+      if (place > 0 && this.#isSettled(block)) {
+        this.open.splice(0, place);
+        this.from = at;
+        place = 0;
+        if (performance.now() > until) return this.#soon();
       }
+      this.#show(place++, block);
     }
-    if (this.ended) this.#offerWhole();
+    for (const gone of this.open.splice(place)) gone.node.remove();
+    return this.ended && this.#offerWhole();
   }
 
-  #show(block) {
-    if (this.open?.update(block, this.lines)) return;
+  /** Whether a block surely begins here. The line that still grows, and the one before it, may yet change that. */
+  #isSettled(block) {
+    return this.ended || block.start + 1 < this.lines.length - 1;
+  }
+
+  #show(place, block) {
+    const before = this.open[place];
+    if (before?.update(block, this.lines)) return;
     const drawn = new Block(block, this.lines);
-    if (this.open) this.open.node.replaceWith(drawn.node);
+    if (before) before.node.replaceWith(drawn.node);
     else this.node.append(drawn.node);
-    this.open = drawn;
+    this.open[place] = drawn;
   }
 
   #offerWhole() {
@@ -97,5 +101,5 @@ export class MarkdownStream {
 const CUT = " … (cut)";
 
 function shown(line) {
-  return line.length <= SHOWN_CHARS ? clean(line) : clean(line.slice(0, SHOWN_CHARS)) + CUT;
+  return line.length <= LINE_CHARS ? clean(line) : clean(line.slice(0, LINE_CHARS)) + CUT;
 }
