@@ -29,16 +29,20 @@ STOP_S = 20.0
 class Replica:
     def __init__(self, folder: Path, url: str, upstream: str, config: str) -> None:
         self.port = free_port()
+        self.folder = folder
         self._log = folder / "serve.log"
         settings = folder / ".config" / "aish" / "config.toml"
         settings.parent.mkdir(parents=True)
         settings.write_text(config)
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-        words = ["serve", "--listen", f"127.0.0.1:{self.port}", "--endpoint", f"up={upstream}"]
+        self._words = ["serve", "--listen", f"127.0.0.1:{self.port}", "--endpoint", f"up={upstream}"]
         self._place: dict[str, Any] = {"env": {**kept, "HOME": str(folder), "AISH_STORE__URL": url}, "cwd": folder}
-        with self._log.open("wb") as log:
+        self.start()
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "aish", *words],
+                [sys.executable, "-m", "aish", *self._words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
