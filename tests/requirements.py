@@ -239,4 +239,17 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/livebash/*.py::*",
         "faces/shell/*.py::*",
     ),
+    "§15 work towards a goal halts where it should, and survives": (
+        "engine/test_norris.py::*",
+        "e2e/test_work.py::*",
+        "faces/http/test_runs.py::*",
+    ),
+    "§16 a plan is checked whole before any of it runs": (
+        "engine/test_planning.py::*",
+        "faces/test_plan_templates.py::*",
+    ),
+    "§17 after a crash finished steps are never run again": (
+        "engine/test_killed_runs.py::*",
+        "contracts/test_runs.py::*",
+    ),
 }
