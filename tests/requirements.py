@@ -226,6 +226,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "browser/test_sessions.py::*",
         "browser/test_live.py::*",
         "browser/test_sign_in.py::*",
+        "browser/test_runs.py::*",
         "browser/test_views.py::*",
     ),
     "§22 a strict policy: what models and tools say is text": (

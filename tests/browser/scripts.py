@@ -62,6 +62,12 @@ HTML_PAGE = (
     "<!doctype html><html><body onload='window.hacked=10'><h1>Title</h1><script>window.hacked=11</script></body></html>"
 )
 
+PLAN = [
+    {"id": "a", "tool": "runtime__echo", "args": {"text": "one"}, "needs": [], "why": "to begin"},
+    {"id": "b", "tool": "runtime__echo", "args": {"text": "two"}, "needs": [], "why": "beside it"},
+    {"id": "c", "tool": "runtime__add", "args": {"a": 1, "b": 2}, "needs": ["a", "b"], "why": "to end"},
+]
+
 FILE = "greeting = 'hello'\nprint(greeting)\n"
 
 
@@ -143,6 +149,11 @@ SCRIPTS: dict[str, list[list[Item]]] = {
     "edit": [
         [{"text": "I change the greeting."}, _edit(), usage(80, 30)],
         [{"text": "The greeting is **changed**."}, usage(120, 8)],
+    ],
+    "planned": [[{"text": json.dumps({"steps": PLAN})}, usage(200, 60)], [{"text": "All echoed."}, usage(260, 5)]],
+    "goal": [
+        [{"text": "I clear it away."}, call("shell__run", {"command": "rm -rf rubbish"}), usage(40, 12)],
+        [{"text": "It is clear.\n\nGOAL: complete"}, usage(60, 6)],
     ],
     "slow": [[{"text": "Begun. "}, {"wait_s": 60.0}, {"text": "Never seen."}]],
     "stream": [[*_paced(tokens_of(_long_reply(10_000)), 40, 0.02), usage(100, 10_000)]],

@@ -121,7 +121,7 @@ class Card {
 }
 
 /** A diff says more than the arguments it comes from. */
-function shown(question) {
+export function shown(question) {
   const { command } = question.arguments;
   const asCommand = typeof command === "string" && Object.keys(question.arguments).length === 1;
   const args = longText(asCommand ? `$ ${command}` : pretty(question.arguments), { class: "what" });

@@ -157,6 +157,7 @@ class Chat {
     });
     if (record === null) return replace(this.turns, line("There is no such session any more.", "bad"));
     if (!record) return undefined;
+    if (record.id !== this.session) this.#name(record.id); // a key's own sessions are known by their short names
     this.pickers.use(record.model);
     const turns = record.turns ?? [];
     const latest = turns.slice(-SHOWN_TURNS);

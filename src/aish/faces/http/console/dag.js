@@ -68,7 +68,7 @@ function box(step, at) {
 }
 
 export function statusClass(status) {
-  if (["ok", "done", "finished", "succeeded"].includes(status)) return "good";
-  if (["running", "started"].includes(status)) return "waiting";
-  return ["failed", "error", "refused", "unknown"].includes(status) ? "bad" : "";
+  if (["ok", "done", "finished"].includes(status)) return "good";
+  if (["running", "intent", "halted"].includes(status)) return "waiting";
+  return ["failed", "error", "denied", "unknown"].includes(status) ? "bad" : "";
 }

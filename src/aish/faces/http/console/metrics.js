@@ -4,7 +4,7 @@ import { find } from "./api.js";
 import { chart } from "./chart.js";
 import { line, make, replace } from "./dom.js";
 import { count, dollars, duration, shortCount } from "./format.js";
-import { table } from "./runs.js";
+import { table } from "./table.js";
 import { clean } from "./untrusted.js";
 
 const LOOK_MS = 5000;

@@ -82,7 +82,8 @@ class Pending {
   #hear(kind, data) {
     if (kind === "approval") {
       const approval = data.approval ?? data;
-      if (approval.answer) this.#settle(approval.id, approval.answer);
+      if (approval.withdrawn) this.#settle(approval.id, { choice: "", note: "no longer asked" });
+      else if (approval.answer) this.#settle(approval.id, approval.answer);
       else if (approval.question && !this.#answered.has(approval.id)) {
         this.#all.set(approval.id, approval);
         this.#tell();

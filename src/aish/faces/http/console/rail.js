@@ -10,7 +10,7 @@ import { nextTheme, theme } from "./theme.js";
 import { clean } from "./untrusted.js";
 
 const RECENT = 8;
-const REFRESH_MS = 1500; // at most this often, however much happens
+const REFRESH_MS = 600; // at most this often, however much happens
 const PLACES = [
   ["chat", "New chat", "M4 4h12v9H9l-4 3v-3H4z"],
   ["sessions", "Sessions", "M4 5h12M4 10h12M4 15h8"],

@@ -1,65 +1,96 @@
-// The view of runs: plans and goals that are carried out over time, what each step did, and the plan as a picture.
+// The view of runs: plans and goals that are carried out over time. One is begun here, looked at, and helped on where
+// it halts.
 
-import { find } from "./api.js";
+import { find, send } from "./api.js";
 import { dag, statusClass } from "./dag.js";
-import { line, make, replace } from "./dom.js";
+import { button, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
 import { moment, pretty, some, when } from "./format.js";
+import { recall } from "./kept.js";
 import { longText } from "./long_text.js";
+import { notice } from "./notices.js";
+import { halt } from "./run_halt.js";
+import { table } from "./table.js";
 import { clean } from "./untrusted.js";
 
 const SHOWN = 100;
 const LOOK_MS = 3000;
+const OPEN = ["running", "halted"];
 
 export function show(place, [id]) {
   const body = make("div");
-  place.append(make("h1", {}, id ? "Run" : "Runs"), body);
-  const load = id ? () => one(body, id) : () => all(body);
+  place.append(make("h1", {}, id ? "Run" : "Runs"), ...(id ? [] : [goalForm()]), body);
+  const view = { body, id, drawn: "" };
+  const load = () => look(view);
   load();
   const timer = setInterval(() => !document.hidden && load(), LOOK_MS);
-  const unlisten = feed.listen((kind, data) => /^plan_/.test(data.body?.type ?? "") && load());
+  const unlisten = feed.listen((_kind, data) => /^plan_/.test(data.body?.type ?? "") && load());
   return () => {
     clearInterval(timer);
     unlisten();
   };
 }
 
-async function all(body) {
-  const found = await find(`/v1/runs?limit=${SHOWN}`).catch((error) => ({ error }));
-  if (!found) return replace(body, line("not available on this server"));
-  if (found.error) return replace(body, line(found.error.message, "bad"));
-  if (!found.data.length) return replace(body, line("No runs yet. A question asked with “Plan first”, or a goal given to :norris in the shell, makes one."));
-  return replace(body, make("ul", { class: "plain runs" }, found.data.map(entry)));
+/** Draws only what is new, so that looking again does not fold up what was opened. */
+async function look(view) {
+  const path = view.id ? `/v1/runs/${encodeURIComponent(view.id)}` : `/v1/runs?limit=${SHOWN}`;
+  const found = await find(path).catch((error) => ({ error }));
+  const text = JSON.stringify(found);
+  if (text === view.drawn && !found?.error) return;
+  view.drawn = text;
+  if (!found) replace(view.body, line(view.id ? "There is no such run here." : "not available on this server"));
+  else if (found.error) replace(view.body, line(found.error.message, "bad"));
+  else replace(view.body, view.id ? one(found, () => look(view)) : all(found.data));
+}
+
+function goalForm() {
+  const goal = make("input", { type: "text", placeholder: "A goal to work towards, with the server's tools", "aria-label": "Goal", required: true });
+  const begin = async (event) => {
+    event.preventDefault();
+    try {
+      const run = await send("POST", "/v1/runs", { goal: goal.value, model: recall("model", "") });
+      location.hash = `#/runs/${encodeURIComponent(run.id)}`;
+    } catch (error) {
+      notice(error.message, "bad");
+    }
+  };
+  return make("form", { class: "tools-row", onsubmit: begin }, goal, make("button", { class: "primary" }, "Begin"));
+}
+
+function all(runs) {
+  if (!runs.length) return line("No runs yet. A question asked with “Plan first”, or a goal given here or to :norris in the shell, makes one.");
+  return make("ul", { class: "plain runs" }, runs.map(entry));
 }
 
 function entry(run) {
+  const steps = run.plan?.steps?.length ?? run.step ?? 0;
   return make(
     "li",
     {},
     make("a", { href: `#/runs/${encodeURIComponent(run.id)}` }, clean(run.goal || run.id)),
     make("span", { class: `badge ${statusClass(run.state)}` }, run.state),
-    make("span", { class: "dim" }, `${run.kind} · ${some((run.steps ?? []).length, "step")} · ${when(run.updated_ms)}`),
+    make("span", { class: "dim" }, `${run.kind} · ${some(steps, "step")} · ${when(run.updated_ms)}`),
   );
 }
 
-let drawn = ""; // what was drawn last, so that looking again does not fold up what was opened
-
-async function one(body, id) {
-  const found = await find(`/v1/runs/${encodeURIComponent(id)}`).catch((error) => ({ error }));
-  if (!found) return replace(body, line("There is no such run here."));
-  if (found.error) return replace(body, line(found.error.message, "bad"));
-  const text = JSON.stringify(found);
-  if (text === drawn && body.firstChild) return body;
-  drawn = text;
-  const plan = found.plan?.steps ?? [];
-  return replace(
-    body,
-    make("p", {}, clean(found.goal ?? "")),
-    make("p", {}, make("span", { class: `badge ${statusClass(found.state)}` }, found.state), make("span", { class: "dim" }, ` ${found.kind} · begun ${moment(found.created_ms)}`)),
+function one(run, again) {
+  const plan = run.plan?.steps ?? [];
+  const session = run.session && make("a", { href: `#/chat/${encodeURIComponent(run.session)}` }, "Open its session");
+  return [
+    make("p", { dir: "auto" }, clean(run.goal ?? "")),
+    make("p", { class: "row" }, make("span", { class: `badge ${statusClass(run.state)}` }, run.state), make("span", { class: "dim" }, `${run.kind} · begun ${moment(run.created_ms)}`), session),
+    run.reason ? line(clean(run.reason)) : null,
+    run.halt && run.state === "halted" ? halt(run, again) : null,
+    OPEN.includes(run.state) ? make("div", {}, button("Abandon", () => abandon(run, again), { class: "danger small" })) : null,
     plan.length ? make("div", { class: "dag-frame", tabindex: "0", role: "group", "aria-label": "Plan" }, dag(plan)) : null,
     plan.length ? planTable(plan) : null,
-    (found.steps ?? []).length ? stepTable(found.steps) : null,
-  );
+    run.steps?.length ? stepTable(run.steps) : null,
+  ];
+}
+
+async function abandon(run, again) {
+  await send("POST", `/v1/runs/${encodeURIComponent(run.id)}/abandon`, {}).catch((error) => notice(error.message, "bad"));
+  again();
 }
 
 function planTable(steps) {
@@ -72,22 +103,8 @@ function stepTable(steps) {
     String(step.n),
     clean(step.tool ?? ""),
     step.effect ?? "",
-    step.state ?? "",
+    step.status || step.state,
     make("details", {}, make("summary", {}, "Show"), longText(pretty(step.arguments ?? {})), longText(pretty(step.outcome ?? ""))),
   ]);
   return table("What was done", ["#", "Tool", "Effect", "State", "Arguments and outcome"], rows);
-}
-
-export function table(caption, heads, rows) {
-  return make(
-    "div",
-    { class: "table", tabindex: "0", role: "group", "aria-label": caption },
-    make(
-      "table",
-      {},
-      make("caption", {}, caption),
-      make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
-      make("tbody", {}, rows.map((cells) => make("tr", {}, cells.map((cell) => make("td", {}, cell))))),
-    ),
-  );
 }
