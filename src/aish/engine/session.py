@@ -8,7 +8,7 @@ is closed when its session is next opened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,28 +17,23 @@ import msgspec
 
 from aish.engine.alone import hold_session, leave_session
 from aish.engine.aside import Aside
-from aish.engine.asking import Asking, Counters, Means
-from aish.engine.choose import Chooser, Chosen, Routing
-from aish.engine.context import SystemParts, compose_system
-from aish.engine.conversation import Conversation, Conversations
+from aish.engine.asking import Counters, Means
+from aish.engine.choose import Chooser, Routing
+from aish.engine.conversation import Conversations
 from aish.engine.cost import Caps, Ledger, Prices
-from aish.engine.dispatch import Dispatcher
-from aish.engine.execute import Executor, Lanes
-from aish.engine.held import HELD_ENDS, answering, hold, hold_for_retry, take_retried, use_answers
+from aish.engine.held import HELD_ENDS, hold, hold_for_retry, take_retried, use_answers
 from aish.engine.journal import Journal
+from aish.engine.making import Background as Background
+from aish.engine.making import FindBackground, TurnMaker, nothing_known
 from aish.engine.meter import Meter
-from aish.engine.offer import Offer, matches
-from aish.engine.planning.following import Planner
-from aish.engine.planning.kept import PlanRun, plan_run
-from aish.engine.planning.writing import PlanWriter
+from aish.engine.planning.kept import plan_run
 from aish.engine.record import Recorder
 from aish.engine.route import Route, Router
 from aish.engine.runs import RunKeeper
 from aish.engine.scribe import Scribe
 from aish.engine.summary import Summaries
-from aish.engine.transcript import Transcript
 from aish.engine.turn import Turn
-from aish.errors import AishError, SessionBusy, UsageError
+from aish.errors import AishError, SessionBusy
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
 from aish.types.context import ContextRules, ContextView
@@ -46,29 +41,14 @@ from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
 from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
-from aish.types.plans import Planning
 from aish.types.records import TurnRecord
-from aish.types.requests import ToolChoice, TurnRequest
+from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
 _NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
 _NO_PLAN = nullcontext(None)
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
-
-
-class Background(msgspec.Struct, frozen=True):
-    """What is known besides the conversation."""
-
-    memory: str = ""
-    project: str = ""
-
-
-FindBackground = Callable[[TurnRequest], Awaitable[Background]]
-
-
-async def nothing_known(request: TurnRequest) -> Background:
-    return Background()
 
 
 class Engine:
@@ -96,23 +76,28 @@ class Engine:
         self.router = router
         self.store = store
         self.tools = tools
-        self._gate = gate
         self.clock = self._clock = clock
         self._owners = owners
         self._shared = shared
         self._redactor = redactor
-        self._system = system
         self._recorder = Recorder(store, redactor, write_through=write_through)
-        self._lanes = Lanes()
         self._running: set[str] = set()  # turns under way in this engine
-        self._background = background
         rules = rules or ContextRules()
         self.chooser = Chooser(router, routing or Routing())
         self.ledger = Ledger(store, clock, prices or Prices({}), caps or Caps())
         self.aside = Aside(self.ledger)
         self.runs = RunKeeper(store, clock, owners, tools, redactor.line)
         summaries = Summaries(store, router, self.aside, rules)
-        self._means = Means(router, self.chooser, self.ledger, summaries, rules, Counters())
+        self._maker = TurnMaker(
+            tools=tools,
+            gate=gate,
+            clock=clock,
+            means=Means(router, self.chooser, self.ledger, summaries, rules, Counters()),
+            aside=self.aside,
+            redact=redactor.text,
+            system=system,
+            background=background,
+        )
         self._conversations = Conversations(
             store=store,
             clock=clock,
@@ -147,7 +132,7 @@ class Engine:
         ):
             conversation = await self._conversations.open(session, request, chosen.route)
             journal = plan.journal if plan else journal
-            turn = await self._make_turn(session, request, chosen, conversation, ask, journal, plan)
+            turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
             self._running.add(turn.id)
             try:
                 await self._start(turn, request, chosen.route)
@@ -171,7 +156,7 @@ class Engine:
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""
-        return self._offer(tools, interactive=interactive).specs
+        return self._maker.offer(tools, interactive=interactive).specs
 
     async def call_tool(
         self,
@@ -191,8 +176,8 @@ class Engine:
         call = ToolCall(new_id("call"), name, arguments)
         scribe = Scribe("", new_id("turn"), self._clock)
         limits = Limits()
-        offer = self._offer(tools, interactive=ask is not None)
-        dispatcher = self._dispatcher(scribe, Meter(limits, self._clock), offer, ask, journal=journal)
+        offer = self._maker.offer(tools, interactive=ask is not None)
+        dispatcher = self._maker.dispatcher(scribe, Meter(limits, self._clock), offer, ask, journal=journal)
         call = msgspec.structs.replace(call, name=offer.canonical(name))
         async with aclosing(dispatcher.run([call])) as batches:
             async for event in flattened(batches):
@@ -243,21 +228,7 @@ class Engine:
         """What the model would be sent for it now."""
         chosen = await self.chooser.choose(request)
         conversation = await self._conversations.preview(request.session, chosen.route)
-        scribe = Scribe(request.session, "", self._clock)
-        system = await self._system_parts(request, chosen.route, conversation)
-        offer = self._offer_for(request, interactive=True)
-        asking = Asking(
-            self._means,
-            chosen,
-            request=request,
-            conversation=conversation,
-            system=system,
-            tools=offer.specs,
-            transcript=Transcript(),
-            meter=Meter(request.limits, self._clock),
-            scribe=scribe,
-        )
-        return await asking.view()
+        return await self._maker.view(request, chosen, conversation)
 
     async def aclose(self) -> None:
         """Ends tools, providers and the store, in that order. One that fails does not keep the others open."""
@@ -266,111 +237,6 @@ class Engine:
                 await aclose()
             except Exception:
                 continue
-
-    async def _make_turn(
-        self,
-        session: str,
-        request: TurnRequest,
-        chosen: Chosen,
-        conversation: Conversation,
-        ask: Ask | None,
-        journal: Journal | None,
-        plan: PlanRun | None,
-    ) -> Turn:
-        scribe = Scribe(session, new_id("turn"), self._clock)
-        meter = Meter(request.limits, self._clock)
-        ask = answering(request.answers, ask)
-        offer = self._offer_for(request, interactive=ask is not None)
-        _check_choice(request.tool_choice, offer)
-        system = await self._system_parts(request, chosen.route, conversation)
-
-        def asking(transcript: Transcript) -> Asking:
-            return Asking(
-                self._means,
-                chosen,
-                request=request,
-                conversation=conversation,
-                system=system,
-                tools=offer.specs,
-                transcript=transcript,
-                meter=meter,
-                scribe=scribe,
-            )
-
-        return Turn(
-            asking=asking,
-            notes=chosen.notes,
-            past=conversation.past,
-            request=request,
-            offer=offer,
-            dispatcher=lambda: self._dispatcher(scribe, meter, offer, ask, request, journal),
-            meter=meter,
-            scribe=scribe,
-            planner=await self._planner(plan, request, chosen, offer, session) if plan else None,
-        )
-
-    async def _planner(
-        self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
-    ) -> Planner | None:
-        """None where there is nothing to plan with."""
-        planning = request.planner or Planning()
-        tools = {spec.name: spec for spec in offer.specs if not offer.is_clients(spec.name)}
-        if not tools:
-            return None
-        route = await self.router.resolve(planning.model) if planning.model else chosen.route
-        writer = PlanWriter(self.aside, route, list(tools.values()), planning, session=request.charged_to or session)
-        return Planner(writer, planning, tools, plan.journal, plan.save)
-
-    async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
-        base = compose_system(self._system, route.system, request.system, conversation.system)
-        background = await self._background(request) if request.background else Background()
-        return SystemParts(base, background.memory, background.project, conversation.summary.text)
-
-    def _offer_for(self, request: TurnRequest, *, interactive: bool) -> Offer:
-        among = request.tool_choice.among or ("*",)
-        clients = [spec for spec in request.client_tools if matches(spec.name, among)]
-        return self._offer(request.tools, among=among, interactive=interactive, clients=clients)
-
-    def _offer(
-        self,
-        tools: Sequence[str],
-        *,
-        interactive: bool,
-        among: Sequence[str] = ("*",),
-        clients: Sequence[ToolSpec] = (),
-    ) -> Offer:
-        known = self.tools.specs()
-        wanted = (spec for spec in known if matches(spec.name, tools) and matches(spec.name, among))
-        return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
-
-    def _dispatcher(
-        self,
-        scribe: Scribe,
-        meter: Meter,
-        offer: Offer,
-        ask: Ask | None,
-        request: TurnRequest | None = None,
-        journal: Journal | None = None,
-    ) -> Dispatcher:
-        executor = Executor(
-            tools=self.tools,
-            lanes=self._lanes,
-            clock=self._clock,
-            session=scribe.session,
-            turn=scribe.turn,
-            redact=self._redactor.text,
-        )
-        return Dispatcher(
-            offer=offer,
-            gate=self._gate,
-            executor=executor,
-            meter=meter,
-            scribe=scribe,
-            ask=ask,
-            ask_about=request.ask_about if request else (),
-            repair=request is None or request.repair,
-            journal=journal,
-        )
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
         now_ms = self._clock.now_ms()
@@ -409,20 +275,6 @@ async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[E
     async for events in batches:
         for event in events:
             yield event
-
-
-def _check_choice(choice: ToolChoice, offer: Offer) -> None:
-    if choice.mode != "required":
-        return
-    names = [spec.name for spec in offer.specs]
-    if not names:
-        raise UsageError(
-            "tool_choice demands a call, and no tool is offered", hint="offer one, or leave the choice out"
-        )
-    if choice.named and choice.named not in names and offer.canonical(choice.named) not in names:
-        raise UsageError(
-            f"tool_choice names {choice.named}, which is not offered", hint=f"there are {', '.join(names[:8])}"
-        )
 
 
 async def _surely(work: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,210 @@
+"""Puts turns together: what a request is offered, what the model is told, who dispatches its calls, who plans."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from aish.engine.aside import Aside
+from aish.engine.asking import Asking, Means
+from aish.engine.choose import Chosen
+from aish.engine.context import SystemParts, compose_system
+from aish.engine.conversation import Conversation
+from aish.engine.dispatch import Dispatcher
+from aish.engine.execute import Executor, Lanes
+from aish.engine.held import answering
+from aish.engine.journal import Journal
+from aish.engine.meter import Meter
+from aish.engine.offer import Offer, matches
+from aish.engine.planning.following import Planner
+from aish.engine.planning.kept import PlanRun
+from aish.engine.planning.writing import PlanWriter
+from aish.engine.route import Route
+from aish.engine.scribe import Scribe
+from aish.engine.transcript import Transcript
+from aish.engine.turn import Turn
+from aish.errors import UsageError
+from aish.ports import Ask, Clock, Gate, Toolset
+from aish.types.context import ContextView
+from aish.types.ids import new_id
+from aish.types.plans import Planning
+from aish.types.requests import ToolChoice, TurnRequest
+from aish.types.tools import ToolSpec
+
+
+class Background(msgspec.Struct, frozen=True):
+    """What is known besides the conversation."""
+
+    memory: str = ""
+    project: str = ""
+
+
+FindBackground = Callable[[TurnRequest], Awaitable[Background]]
+
+
+async def nothing_known(request: TurnRequest) -> Background:
+    return Background()
+
+
+class TurnMaker:
+    def __init__(
+        self,
+        *,
+        tools: Toolset,
+        gate: Gate,
+        clock: Clock,
+        means: Means,
+        aside: Aside,
+        redact: Callable[[str], str],
+        system: str,
+        background: FindBackground,
+    ) -> None:
+        self._tools = tools
+        self._gate = gate
+        self._clock = clock
+        self._means = means
+        self._aside = aside
+        self._redact = redact
+        self._system = system
+        self._background = background
+        self._lanes = Lanes()
+
+    async def turn(
+        self,
+        session: str,
+        request: TurnRequest,
+        chosen: Chosen,
+        conversation: Conversation,
+        ask: Ask | None,
+        journal: Journal | None,
+        plan: PlanRun | None,
+    ) -> Turn:
+        scribe = Scribe(session, new_id("turn"), self._clock)
+        meter = Meter(request.limits, self._clock)
+        ask = answering(request.answers, ask)
+        offer = self._offer_for(request, interactive=ask is not None)
+        _check_choice(request.tool_choice, offer)
+        system = await self._system_parts(request, chosen.route, conversation)
+
+        return Turn(
+            asking=lambda transcript: self._asking(
+                request, chosen, conversation, system, offer, meter, scribe, transcript
+            ),
+            notes=chosen.notes,
+            past=conversation.past,
+            request=request,
+            offer=offer,
+            dispatcher=lambda: self.dispatcher(scribe, meter, offer, ask, request, journal),
+            meter=meter,
+            scribe=scribe,
+            planner=await self._planner(plan, request, chosen, offer, session) if plan else None,
+        )
+
+    async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
+        """What the model would be sent for it now."""
+        offer = self._offer_for(request, interactive=True)
+        system = await self._system_parts(request, chosen.route, conversation)
+        scribe, meter = Scribe(request.session, "", self._clock), Meter(request.limits, self._clock)
+        asking = self._asking(request, chosen, conversation, system, offer, meter, scribe, Transcript())
+        return await asking.view()
+
+    def _asking(
+        self,
+        request: TurnRequest,
+        chosen: Chosen,
+        conversation: Conversation,
+        system: SystemParts,
+        offer: Offer,
+        meter: Meter,
+        scribe: Scribe,
+        transcript: Transcript,
+    ) -> Asking:
+        return Asking(
+            self._means,
+            chosen,
+            request=request,
+            conversation=conversation,
+            system=system,
+            tools=offer.specs,
+            transcript=transcript,
+            meter=meter,
+            scribe=scribe,
+        )
+
+    async def _planner(
+        self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
+    ) -> Planner | None:
+        """None where there is nothing to plan with."""
+        planning = request.planner or Planning()
+        tools = {spec.name: spec for spec in offer.specs if not offer.is_clients(spec.name)}
+        if not tools:
+            return None
+        route = await self._means.router.resolve(planning.model) if planning.model else chosen.route
+        writer = PlanWriter(self._aside, route, list(tools.values()), planning, session=request.charged_to or session)
+        return Planner(writer, planning, tools, plan.journal, plan.save)
+
+    async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
+        base = compose_system(self._system, route.system, request.system, conversation.system)
+        background = await self._background(request) if request.background else Background()
+        return SystemParts(base, background.memory, background.project, conversation.summary.text)
+
+    def _offer_for(self, request: TurnRequest, *, interactive: bool) -> Offer:
+        among = request.tool_choice.among or ("*",)
+        clients = [spec for spec in request.client_tools if matches(spec.name, among)]
+        return self.offer(request.tools, among=among, interactive=interactive, clients=clients)
+
+    def offer(
+        self,
+        tools: Sequence[str],
+        *,
+        interactive: bool,
+        among: Sequence[str] = ("*",),
+        clients: Sequence[ToolSpec] = (),
+    ) -> Offer:
+        known = self._tools.specs()
+        wanted = (spec for spec in known if matches(spec.name, tools) and matches(spec.name, among))
+        return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
+
+    def dispatcher(
+        self,
+        scribe: Scribe,
+        meter: Meter,
+        offer: Offer,
+        ask: Ask | None,
+        request: TurnRequest | None = None,
+        journal: Journal | None = None,
+    ) -> Dispatcher:
+        executor = Executor(
+            tools=self._tools,
+            lanes=self._lanes,
+            clock=self._clock,
+            session=scribe.session,
+            turn=scribe.turn,
+            redact=self._redact,
+        )
+        return Dispatcher(
+            offer=offer,
+            gate=self._gate,
+            executor=executor,
+            meter=meter,
+            scribe=scribe,
+            ask=ask,
+            ask_about=request.ask_about if request else (),
+            repair=request is None or request.repair,
+            journal=journal,
+        )
+
+
+def _check_choice(choice: ToolChoice, offer: Offer) -> None:
+    if choice.mode != "required":
+        return
+    names = [spec.name for spec in offer.specs]
+    if not names:
+        raise UsageError(
+            "tool_choice demands a call, and no tool is offered", hint="offer one, or leave the choice out"
+        )
+    if choice.named and choice.named not in names and offer.canonical(choice.named) not in names:
+        raise UsageError(
+            f"tool_choice names {choice.named}, which is not offered", hint=f"there are {', '.join(names[:8])}"
+        )
