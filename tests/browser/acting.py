@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any
+
 from playwright.sync_api import Locator, Page, expect
 
 from browser.console_server import ConsoleServer
@@ -35,6 +39,20 @@ def finished(turn: Locator) -> Locator:
 
 def session_of(page: Page) -> str:
     return page.url.rpartition("/")[2]
+
+
+def turns_of(page: Page, server: ConsoleServer) -> list[dict[str, Any]]:
+    """Of the session that is open, as the store has them."""
+    turns: list[dict[str, Any]] = server.ask("GET", f"/v1/sessions/{session_of(page)}")["turns"]
+    return turns
+
+
+def until(predicate: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """For what happens in the server a moment after the page has shown it."""
+    deadline = time.monotonic() + timeout_s
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s"
+        time.sleep(0.02)
 
 
 def live(page: Page) -> None:

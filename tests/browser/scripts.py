@@ -136,6 +136,35 @@ def _varied(seed: int, words: int) -> str:
     return " ".join(f"{(seed * words + n) * 7919 % 1_000_003:06d}" for n in range(words)) + " "
 
 
+SUMMARY = """The greeting is friendlier now. What changed in `greeting.py`:
+
+| line | before | after |
+|-----:|--------|-------|
+| 1 | `'hello'` | `'good morning'` |
+
+```python
+greeting = 'good morning'
+print(greeting)
+```
+
+Two things to decide next:
+
+1. **Evenings.** Should it say *good evening* after six?
+2. **Languages.** The text is English only; [gettext](https://docs.python.org/3/library/gettext.html) would help.
+"""
+
+
+def _demo() -> list[list[Item]]:
+    """A turn as people have them: it looks, asks, changes and sums up, at the pace of a small model."""
+    read = call("ide__read_file", {"path": "greeting.py"}, "call_read")
+    look = _paced(pieces("I read the file before I touch it."), 2, 0.03)
+    change = _paced(pieces("It greets in one way only. I propose this:"), 2, 0.03)
+    thought = [{"reasoning": "The greeting is a literal. I need its revision to edit it."}]
+    first = [{"wait_s": 0.35}, *thought, *look, read, usage(412, 38)]
+    second = [{"wait_s": 0.25}, *change, _edit(), usage(596, 71)]
+    return [first, second, [{"wait_s": 0.2}, *_paced(pieces(SUMMARY), 3, 0.012), usage(745, 128)]]
+
+
 SCRIPTS: dict[str, list[list[Item]]] = {
     "markdown": [[{"reasoning": "Let me think about it."}, *pieces(MARKDOWN), usage(120, 90)]],
     "short": [[{"text": "First answer."}, usage(10, 3)], [{"text": "Second answer."}, usage(20, 3)]],
@@ -155,6 +184,7 @@ SCRIPTS: dict[str, list[list[Item]]] = {
         [{"text": "I clear it away."}, call("shell__run", {"command": "rm -rf rubbish"}), usage(40, 12)],
         [{"text": "It is clear.\n\nGOAL: complete"}, usage(60, 6)],
     ],
+    "demo": _demo(),
     "slow": [[{"text": "Begun. "}, {"wait_s": 60.0}, {"text": "Never seen."}]],
     "stream": [[*_paced(tokens_of(_long_reply(10_000)), 40, 0.02), usage(100, 10_000)]],
     "events": _many_events(5000),

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from browser.acting import ask, begin, choose, finished, session_of
+from browser.acting import ask, begin, choose, finished, session_of, turns_of, until
 
 DOT = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -51,8 +51,7 @@ def test_stop_ends_the_answer_and_keeps_what_was_said(page, server):
     page.get_by_role("button", name="Stop").click()
     expect(finished(turn)).to_contain_text("Stopped.")
     expect(turn).to_contain_text("Begun.")
-    recorded = server.ask("GET", f"/v1/sessions/{session_of(page)}")["turns"]
-    assert [turn["end"] for turn in recorded] == ["cancelled"]
+    until(lambda: [turn["end"] for turn in turns_of(page, server)] == ["cancelled"])
 
 
 def test_escape_stops_as_well(page, server):
@@ -106,7 +105,7 @@ def test_text_files_and_images_are_sent_along(page, server):
     turn = finished(ask(page, "what is this?"))
     expect(turn.locator("img.picture")).to_be_visible()
     expect(page.locator(".attached li")).to_have_count(0)
-    [recorded] = server.ask("GET", f"/v1/sessions/{session_of(page)}")["turns"]
+    [recorded] = turns_of(page, server)
     parts = recorded["input"][0]["parts"]
     assert [part["type"] for part in parts] == ["text", "image", "text"]
     assert "````\nremember ```the``` milk\n````" in parts[0]["text"]
@@ -183,5 +182,5 @@ def test_a_second_model_answers_in_the_same_session(page, server):
     choose(page, "markdown")
     turn = finished(ask(page, "two"))
     expect(turn.locator("h3")).to_have_text("Heads and tails")
-    recorded = server.ask("GET", f"/v1/sessions/{session_of(page)}")["turns"]
+    recorded = turns_of(page, server)
     assert [turn["model"] for turn in recorded] == ["short:short", "markdown:markdown"]

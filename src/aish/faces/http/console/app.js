@@ -30,7 +30,7 @@ async function go() {
   const number = ++shown;
   leave();
   leave = () => {};
-  app.rail.at(view);
+  app.rail.at(view, view === "chat" && VIEWS[name] ? rest[0] : "");
   main.className = view;
   let module;
   try {

@@ -220,6 +220,7 @@ class Chat {
   #name(session) {
     this.session = session;
     history.replaceState(null, "", `#/chat/${encodeURIComponent(session)}`);
+    this.app.rail.at("chat", session);
   }
 
   #welcome() {

@@ -52,11 +52,11 @@ export class Rail {
     this.refresh();
   }
 
-  at(view) {
-    for (const [name, link] of this.links) {
-      if (name === view) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
+  /** `session` is the one that is open, "" elsewhere. */
+  at(view, session = "") {
+    this.session = session;
+    for (const [name, link] of this.links) mark(link, name === view && !session);
+    this.#markRecent();
     this.#count();
   }
 
@@ -77,8 +77,13 @@ export class Rail {
     replace(this.recent, found.data.map((session) => {
       const href = `#/chat/${encodeURIComponent(session.id)}`;
       const title = clean(session.title || session.id);
-      return make("li", {}, make("a", { href, title }, make("span", {}, title), make("time", { class: "dim" }, when(session.updated_ms))));
+      return make("li", {}, make("a", { href, title, "data-session": session.id }, make("span", {}, title), make("time", { class: "dim" }, when(session.updated_ms))));
     }));
+    this.#markRecent();
+  }
+
+  #markRecent() {
+    for (const link of this.recent.querySelectorAll("a")) mark(link, link.dataset.session === this.session);
   }
 
   #link(name, label, path) {
@@ -117,4 +122,9 @@ export class Rail {
     this.menu.setAttribute("aria-expanded", String(open));
     if (open) this.node.querySelector("a").focus();
   }
+}
+
+function mark(link, isCurrent) {
+  if (isCurrent) link.setAttribute("aria-current", "page");
+  else link.removeAttribute("aria-current");
 }

@@ -161,8 +161,8 @@ export function partsOf(span, now) {
   }
   if (span.kind !== "call") return [{ kind: "running", start: span.start, end }];
   const ready = span.ready ?? span.start;
-  const asked = span.asked ?? ready;
-  const decided = span.decided ?? (span.asked ? end : asked);
+  const decided = span.decided ?? (span.asked ? end : ready);
+  const asked = span.asked ?? decided;
   return [
     { kind: "writing", start: span.start, end: ready },
     { kind: "waiting", start: ready, end: asked },
