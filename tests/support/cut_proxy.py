@@ -24,6 +24,7 @@ class CutProxy:
         self._pairs: set[_Pair] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self.port = 0
+        self.swallowed = 0  # bytes that were lost on the way
         # Called with what a client sends, before it is passed on: a test may cut in the middle of something.
         self.on_sent: Callable[[bytes], None] = lambda data: None
 
@@ -75,7 +76,8 @@ class CutProxy:
             if sent:
                 self.on_sent(data)
             if pair.frozen and not (sent and pair.still_sends):
-                continue  # lost on the way
+                self.swallowed += len(data)
+                continue
             writer.write(data)
             await writer.drain()
         if not pair.frozen:

@@ -15,7 +15,7 @@ from aish.errors import AishError
 from aish.store.groups import Append
 from aish.store.postgres.cursors import NEXT_CURSOR
 from aish.store.postgres.faults import breaks_the_group, translate
-from aish.store.postgres.groups import Item, Operation, lock_numbers
+from aish.store.postgres.groups import ANY, Item, Operation, lock_numbers
 from aish.store.postgres.link import Link
 
 if TYPE_CHECKING:
@@ -63,15 +63,17 @@ async def apply(
 
 
 def _parts(items: Iterable[Item]) -> Iterator[list[Append] | Operation]:
-    """Events that follow each other go in one statement."""
+    """Events go in as few statements as can be: they wait for the next operation that concerns their turns."""
     appends: list[Append] = []
+    turns: set[str] = set()
     for item in items:
         if isinstance(item, Append):
             appends.append(item)
+            turns.add(item.turn)
             continue
-        if item.run is not None and appends:
+        if appends and (item.turn == ANY or item.turn in turns):
             yield appends
-            appends = []
+            appends, turns = [], set()
         yield item
     if appends:
         yield appends

@@ -14,16 +14,18 @@ Run = Callable[[Link], Awaitable[Any]]
 
 # Every reservation sums up what all others came to.
 BUDGET = "budget"
+ANY = "*"
 
 
 class Operation:
     """`run` None only waits for what was queued before it. Once queued it runs, whether or not its waiter stays.
 
     It checks before it writes: an AishError it raises means that it has written nothing. `keys` name what no other
-    replica may touch meanwhile.
+    replica may touch meanwhile. `turn` is the one it makes, ANY if it makes or deletes others: events that were
+    appended before it are written before it, those of other turns may be written after.
     """
 
-    __slots__ = ("durable", "future", "keys", "run")
+    __slots__ = ("durable", "future", "keys", "run", "turn")
 
     def __init__(
         self,
@@ -31,11 +33,13 @@ class Operation:
         *,
         durable: bool,
         keys: Sequence[str] = (),
+        turn: str = "",
         future: asyncio.Future[Any] | None = None,
     ) -> None:
         self.run = run
         self.durable = durable
         self.keys = keys
+        self.turn = turn
         self.future = future
 
 

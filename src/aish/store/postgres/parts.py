@@ -26,10 +26,10 @@ _LOOK_S = 0.2
 class Part:
     """What the parts need of the whole."""
 
-    async def _write(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = ()) -> T:
+    async def _write(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> T:
         raise NotImplementedError
 
-    def _post(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = ()) -> None:
+    def _post(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> None:
         raise NotImplementedError
 
     async def _read(self, run: Callable[[Link], Awaitable[T]], *, settled: bool = False) -> T:

@@ -15,6 +15,7 @@ from aish.store.groups import Append
 from aish.store.postgres import documents, sessions
 from aish.store.postgres.connections import Connections, closed
 from aish.store.postgres.documents import key_of
+from aish.store.postgres.groups import ANY
 from aish.store.postgres.link import Link
 from aish.store.postgres.parts import PostgresFacts, PostgresFeed, PostgresRuns, PostgresSpending, plain
 from aish.store.postgres.writer import Writer
@@ -59,17 +60,20 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
         return await self._read(lambda link: sessions.select_sessions(link, limit, words, plain(under), before))
 
     async def delete_session(self, session: str) -> bool:
-        return await self._write(lambda link: sessions.delete_session(link, plain(session)), keys=_of_session(session))
+        return await self._write(
+            lambda link: sessions.delete_session(link, plain(session)), keys=_of_session(session), turn=ANY
+        )
 
     async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
         keys = _of_session(turn.session)
         if not wait:
-            self._post(lambda link: sessions.insert_turn(link, turn), keys=keys)
+            self._post(lambda link: sessions.insert_turn(link, turn), keys=keys, turn=turn.id)
             return 0
-        return await self._write(lambda link: sessions.insert_turn(link, turn), keys=keys)
+        return await self._write(lambda link: sessions.insert_turn(link, turn), keys=keys, turn=turn.id)
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-        self._post(lambda link: sessions.insert_ended_turn(link, turn, last_seq, lines))
+        # It writes events itself: for the order of the feed, those before it come first.
+        self._post(lambda link: sessions.insert_ended_turn(link, turn, last_seq, lines), turn=ANY)
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
@@ -110,7 +114,7 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
         return await self._write(
-            lambda link: sessions.delete_turns(link, plain(session), before_ms), keys=_of_session(session)
+            lambda link: sessions.delete_turns(link, plain(session), before_ms), keys=_of_session(session), turn=ANY
         )
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
@@ -148,12 +152,12 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
-    async def _write(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = ()) -> T:
-        result: T = await self._writer.submit(run, keys=keys)
+    async def _write(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> T:
+        result: T = await self._writer.submit(run, keys=keys, turn=turn)
         return result
 
-    def _post(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = ()) -> None:
-        self._writer.post(run, keys=keys)
+    def _post(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> None:
+        self._writer.post(run, keys=keys, turn=turn)
 
     async def _read(self, run: Callable[[Link], Awaitable[T]], *, settled: bool = False) -> T:
         """`settled`: what was queued before is written first, so that it is seen."""

@@ -63,17 +63,19 @@ class Writer:
         """Nothing queued and nothing being written."""
         return not self._queue and not self._busy and self._doubt is None
 
-    def submit(self, run: Run | None, *, keys: Sequence[str] = (), durable: bool = True) -> asyncio.Future[Any]:
+    def submit(
+        self, run: Run | None, *, keys: Sequence[str] = (), turn: str = "", durable: bool = True
+    ) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
-        self._put(Operation(run, durable=durable, keys=keys, future=future))
+        self._put(Operation(run, durable=durable, keys=keys, turn=turn, future=future))
         self._urgent.set()
         return future
 
-    def post(self, run: Run, *, keys: Sequence[str] = ()) -> None:
+    def post(self, run: Run, *, keys: Sequence[str] = (), turn: str = "") -> None:
         """Nobody waits: it is written together with events, and its failure is told by the next flush."""
         if len(self._queue) >= KEPT_ITEMS:
             raise StoreError(f"the store {self._name} cannot keep up", hint="try again later")
-        self._put(Operation(run, durable=False, keys=keys))
+        self._put(Operation(run, durable=False, keys=keys, turn=turn))
 
     def append(self, append: Append) -> None:
         if self._queued_bytes + len(append.lines) > KEPT_BYTES or len(self._queue) >= KEPT_ITEMS:
