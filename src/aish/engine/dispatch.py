@@ -15,16 +15,17 @@ import msgspec
 
 from aish.calls.mend import BadArguments, mend
 from aish.calls.validate import schema_errors
+from aish.engine.consent import Consent
 from aish.engine.execute import Executor, Outcome, aish_says
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
-from aish.engine.offer import Offer, matches
+from aish.engine.offer import Offer
 from aish.engine.pump import Pump
 from aish.engine.scribe import Scribe
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
-from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
-from aish.types.events import DecisionAsked, DecisionMade, Event, Status, ToolResult, TurnEnd
+from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
 from aish.types.requests import ToolChoice
 from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, Repair, RepairKind, ResultStatus, ToolSpec
@@ -58,7 +59,6 @@ Item = Prepared | Rejected | Left
 
 
 _ANY = ToolChoice()
-ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
 
 
 class Dispatcher:
@@ -79,20 +79,23 @@ class Dispatcher:
     ) -> None:
         """`journal` is that of the run these calls belong to, if they do."""
         self._offer = offer
-        self._gate = gate
         self._executor = executor
         self._meter = meter
-        self._ask = ask
-        self._ask_about = tuple(ask_about)
         self._repair = repair
         self._journal = journal
         self._pump = Pump(scribe)
+        self._consent = Consent(
+            gate=gate,
+            ask=ask,
+            ask_about=ask_about,
+            journal=journal,
+            executor=executor,
+            meter=meter,
+            pump=self._pump,
+        )
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
-        self._for_turn: set[str] = set()
         self._repeats: dict[tuple[str, bytes], int] = {}
-        self._asked: set[str] = set()
-        self._later: set[str] = set()
         self._cut: Collection[str] = ()
         self._whole = True
         self._choice = ToolChoice()
@@ -197,14 +200,14 @@ class Dispatcher:
             return None
         reason = f"the model makes this same call for the {count}. time in this turn"
         question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
-        if (await self._consent(question)).choice in (Choice.YES, Choice.TURN):
+        if (await self._consent.ask(question)).choice in (Choice.YES, Choice.TURN):
             return None
         self._stop = TurnEnd.REPEATED
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: Prepared) -> Prepared | Outcome:
-        decision = await self._decide(EffectRequest(item.call.id, item.spec, item.arguments))
-        if item.call.id in self._later:
+        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments))
+        if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
         if decision.verdict is not Verdict.ALLOW:
@@ -216,77 +219,6 @@ class Dispatcher:
                 ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
             )
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
-
-    async def _decide(self, effect: EffectRequest) -> Decision:
-        """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
-        try:
-            decision = await self._gate.authorise(effect, self._consent if self._ask else None)
-            decision = await self._doubted(effect, decision)
-            if decision.verdict is Verdict.ALLOW and effect.call not in self._asked:
-                decision = await self._ask_anyway(effect, decision)
-            if decision.verdict is Verdict.ASK:
-                return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
-        except Exception as exc:
-            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
-        return decision
-
-    async def _doubted(self, effect: EffectRequest, decision: Decision) -> Decision:
-        """What may have been done already is not done again without a word."""
-        if self._journal is None or decision.verdict is not Verdict.ALLOW:
-            return decision
-        arguments = decision.arguments or effect.arguments
-        doubt = self._journal.doubt(effect.tool, arguments)
-        if not doubt:
-            return decision
-        question = Question(
-            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, arguments, doubt, insist=True
-        )
-        answer = await self._consent(question)
-        if answer.choice in (Choice.YES, Choice.TURN):
-            return decision
-        return Decision(Verdict.DENY, "the journal", f"{doubt}. {answer.note}".strip())
-
-    async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
-        """The asker may want to be asked about what the gate lets pass."""
-        if not matches(effect.tool.name, self._ask_about):
-            return allowed
-        reason = "it was asked for that every such call be approved"
-        question = Question(
-            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason,
-            rule=ASKED_FOR,
-        )  # fmt: skip
-        answer = await self._consent(question)
-        if answer.choice in (Choice.YES, Choice.TURN):
-            return allowed
-        return Decision(Verdict.DENY, "the asker", answer.note or "it was not approved")
-
-    async def _consent(self, question: Question) -> Answer:
-        if self._ask is None:
-            return Answer(Choice.NO)
-        self._asked.add(question.call)
-        if question.like and question.like in self._for_turn and not question.insist:
-            return Answer(Choice.YES)
-        question = await self._with_preview(question)
-        await self._pump.say(DecisionAsked(question), question.call)
-        try:
-            with self._meter.paused():  # a person's time to think is not the turn's
-                answer = await self._ask(question)
-        except Exception as exc:
-            return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
-        if answer.choice is Choice.LATER:
-            self._later.add(question.call)
-            return Answer(Choice.NO, "it is decided later")
-        if answer.choice is Choice.TURN and question.like:
-            self._for_turn.add(question.like)
-        return answer
-
-    async def _with_preview(self, question: Question) -> Question:
-        if question.kind is not QuestionKind.EFFECT:
-            return question
-        preview = await self._executor.preview(
-            question.tool, question.arguments, call=question.call, deadline_s=self._meter.remaining_s
-        )
-        return msgspec.structs.replace(question, preview=preview) if preview else question
 
     async def _execute(self, admitted: Sequence[Prepared]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -327,7 +259,7 @@ class Dispatcher:
 
     async def _finalise(self, item: Item) -> None:
         call = item.call
-        if isinstance(item, Left) or call.id in self._later:
+        if isinstance(item, Left) or call.id in self._consent.later:
             self._leave(item)
             return
         effect = item.spec.effect if isinstance(item, Prepared) else None

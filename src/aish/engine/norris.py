@@ -13,7 +13,7 @@ import msgspec
 
 from aish.calls.proposals import proposals
 from aish.engine.advice import objection_to, write_tasks
-from aish.engine.dispatch import ASKED_FOR
+from aish.engine.consent import ASKED_FOR
 from aish.engine.journal import digest_of
 from aish.engine.norris_heard import Heard
 from aish.engine.norris_state import NorrisBody, Show, Watcher

@@ -1,22 +1,10 @@
-"""The command line. Parses words and hands them to a face; a face is imported only when its subcommand runs.
-
-Exit codes: 0 answered, 1 anything else went wrong, 2 usage or config, 3 something was refused, 4 the provider failed,
-5 a limit was reached, 6 work halted and waits for a person, 130 interrupted.
-"""
+"""The words each command takes. Only words: what is done with them is in `commands`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 from aish import __version__
-
-COMMANDS = (
-    "ask", "serve", "keys", "explain", "suggest", "init", "models", "doctor", "sessions", "config", "mcp", "safety",
-    "cost", "memory", "eval", "norris", "runs", "plan",
-)  # fmt: skip
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
@@ -43,42 +31,6 @@ commands (see `aish COMMAND --help`):
   aish eval                how well models call tools, measured
   aish doctor              what works here, and how to mend what does not
 """
-
-
-def run(words: Sequence[str]) -> int:
-    """Returns the exit code."""
-    if list(words) in (["--version"], ["-V"]):
-        print(f"aish {__version__}")
-        return 0
-    arguments = parse(words)
-    from aish.faces.admin.errors import guarded
-
-    return guarded(lambda: _dispatch(arguments))
-
-
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """`aish models …` is a subcommand; anything else is a question for `aish ask`."""
-    words = list(words)
-    command = words[0] if words and words[0] in COMMANDS and not _is_question(words) else ""
-    if not command:
-        return _ask_parser("aish").parse_args(words, argparse.Namespace(command="ask"))
-    arguments = _PARSERS[command](f"aish {command}").parse_args(words[1:], argparse.Namespace(command=command))
-    arguments.action = getattr(arguments, "action", None) or _USUAL_ACTIONS.get(command, "")
-    arguments.words = words
-    return arguments
-
-
-# Words that also begin a question: they are commands only before one of these, or an option, or nothing.
-_ACTIONS = {
-    "cost": (),
-    "runs": ("list", "show", "resume", "abandon"),
-    "memory": ("list", "add", "forget", "import", "export"),
-}
-
-
-def _is_question(words: Sequence[str]) -> bool:
-    actions = _ACTIONS.get(words[0])
-    return actions is not None and len(words) > 1 and not words[1].startswith("-") and words[1] not in actions
 
 
 def _ask_parser(prog: str) -> argparse.ArgumentParser:
@@ -245,17 +197,6 @@ def _serve_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def serve_app(words: Sequence[str]) -> Any:
-    """What each worker of `aish serve --workers N` runs."""
-    from aish import wiring
-    from aish.faces.http import serve as http_serve
-    from aish.faces.mcp.http import mcp_mount
-
-    arguments = parse(words)
-    runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
-    return http_serve.make_app(arguments, runtime, mcp_mount)[1]
-
-
 def _suggest_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="A command line for what you want, or what one does.")
     parser.add_argument("text", nargs="*", help="what you want, or the command line to explain")
@@ -310,7 +251,7 @@ def _keys_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-_PARSERS = {
+PARSERS = {
     "ask": _ask_parser,
     "models": _models_parser,
     "sessions": _sessions_parser,
@@ -331,84 +272,4 @@ _PARSERS = {
     "plan": _plan_parser,
 }
 
-_USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list", "runs": "list"}
-
-
-def _dispatch(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-
-    match arguments.command:
-        case "config":
-            from aish.faces.admin import config
-
-            return config.run(arguments.action, wiring.surroundings())
-        case "models":
-            from aish.faces.admin import models
-
-            return models.run(arguments, wiring.runtime(arguments.endpoint))
-        case "sessions":
-            from aish.faces.admin import sessions
-
-            return sessions.run(arguments, wiring.runtime([]))
-        case "cost":
-            from aish.faces.admin import cost
-
-            return cost.run(arguments, wiring.runtime([]))
-        case "memory":
-            from aish.faces.admin import memory
-
-            return memory.run(arguments, wiring.runtime([]))
-        case "serve":
-            from aish.faces.http import serve as http_serve
-            from aish.faces.mcp.http import mcp_mount
-
-            runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
-            return http_serve.run(arguments, runtime, mcp_mount, partial(serve_app, arguments.words))
-        case "suggest" | "explain":
-            from aish.faces.shell import suggest
-
-            return suggest.run(arguments, wiring.runtime(arguments.endpoint))
-        case "eval":
-            from aish.faces.eval import command
-
-            return command.run(arguments, wiring.runtime(arguments.endpoint))
-        case "norris":
-            from aish.faces.shell import norris_command
-
-            return norris_command.norris(arguments, wiring.runtime(arguments.endpoint))
-        case "plan":
-            from aish.faces.shell import plan_command
-
-            return plan_command.run(arguments, wiring.runtime(arguments.endpoint))
-        case "runs":
-            from aish.faces.shell import norris_command
-
-            return norris_command.runs(arguments, wiring.runtime(arguments.endpoint))
-        case "init":
-            from aish.faces.shell import suggest
-
-            return suggest.init(arguments.shell)
-        case "keys":
-            from aish.faces.http import keys_command
-
-            return keys_command.run(arguments, wiring.runtime([]))
-        case "mcp" if arguments.action == "serve":
-            from aish.faces.mcp import serve
-
-            return serve.run(arguments, wiring.runtime([]))
-        case "mcp":
-            from aish.faces.admin import mcp
-
-            return mcp.run(arguments, wiring.runtime([]))
-        case "safety":
-            from aish.faces.admin import safety
-
-            return safety.run(arguments, wiring.runtime([]))
-        case "doctor":
-            from aish.faces.admin import doctor
-
-            return doctor.run(wiring.runtime(arguments.endpoint))
-        case _:
-            from aish.faces.shell import ask
-
-            return ask.run(arguments, wiring.runtime(arguments.endpoint))
+USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list", "runs": "list"}

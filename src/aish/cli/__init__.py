@@ -1,0 +1,67 @@
+"""The command line. Parses words and hands them to a face; a face is imported only when its subcommand runs.
+
+Exit codes: 0 answered, 1 anything else went wrong, 2 usage or config, 3 something was refused, 4 the provider failed,
+5 a limit was reached, 6 work halted and waits for a person, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from aish import __version__
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(words: Sequence[str]) -> int:
+    """Returns the exit code."""
+    if list(words) in (["--version"], ["-V"]):
+        print(f"aish {__version__}")
+        return 0
+    arguments = parse(words)
+    from aish.cli.commands import RUN
+    from aish.faces.admin.errors import guarded
+
+    return guarded(lambda: RUN[arguments.command](arguments))
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """`aish models …` is a subcommand; anything else is a question for `aish ask`."""
+    from argparse import Namespace
+
+    from aish.cli.parsers import PARSERS, USUAL_ACTIONS
+
+    words = list(words)
+    command = words[0] if words and words[0] in PARSERS and not _is_question(words) else ""
+    if not command:
+        return PARSERS["ask"]("aish").parse_args(words, Namespace(command="ask"))
+    arguments = PARSERS[command](f"aish {command}").parse_args(words[1:], Namespace(command=command))
+    arguments.action = getattr(arguments, "action", None) or USUAL_ACTIONS.get(command, "")
+    arguments.words = words
+    return arguments
+
+
+# Words that also begin a question: they are commands only before one of these, or an option, or nothing.
+_ACTIONS = {
+    "cost": (),
+    "runs": ("list", "show", "resume", "abandon"),
+    "memory": ("list", "add", "forget", "import", "export"),
+}
+
+
+def _is_question(words: Sequence[str]) -> bool:
+    actions = _ACTIONS.get(words[0])
+    return actions is not None and len(words) > 1 and not words[1].startswith("-") and words[1] not in actions
+
+
+def serve_app(words: Sequence[str]) -> Any:
+    """What each worker of `aish serve --workers N` runs."""
+    from aish import wiring
+    from aish.faces.http import serve as http_serve
+    from aish.faces.mcp.http import mcp_mount
+
+    arguments = parse(words)
+    runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
+    return http_serve.make_app(arguments, runtime, mcp_mount)[1]
