@@ -166,6 +166,16 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_version*",
         "test_house.py::test_heavy_libraries*",
     ),
+    "§17 several machines share a PostgreSQL, which keeps what it acknowledged": (
+        "store/test_postgres.py::*",
+        "store/test_postgres_crash.py::*",
+        "store/test_twins.py::test_postgres*",
+    ),
+    "§17 replicas of the server share nothing else": (
+        "store/test_postgres_replicas.py::*",
+        "store/test_postgres_chaos.py::*",
+        "wire/test_presence.py::*",
+    ),
     "§25 what must work on Windows imports without POSIX": ("test_house.py::test_nothing_that_must_work_on_windows*",),
     "§18 real clients work through the server": ("e2e/test_clients_*.py::*",),
     "§11 requests are counted as the model counts and kept within its window": (
