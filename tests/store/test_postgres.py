@@ -352,3 +352,31 @@ async def test_an_answer_is_found_by_what_was_said(store: PostgresStore) -> None
     said = (AssistantMessage("the heron stands in the Straße"),)
     await store.finish_turn("turn_1", end=TurnEnd.ANSWERED, finished_ms=2, messages=said, usage=Usage())
     assert [found.id for found in await store.list_sessions(limit=9, search="HERON strasse")] == ["of_turn_1"]
+
+
+async def test_a_statement_that_takes_too_long_is_told_as_such_and_not_tried_again(
+    database: Database, raw: Any
+) -> None:
+    store = PostgresStore(database.url, statement_s=0.3)
+    await store.find_session("sess_1")
+    await raw.execute("BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE")
+    with pytest.raises(StoreError, match="did not answer in time"):
+        await store.find_session("sess_1")
+    await raw.execute("ROLLBACK")
+    assert await store.find_session("sess_1") is None
+    await store.aclose()
+
+
+async def test_closing_while_the_database_is_away_ends_within_its_patience_and_tells(database: Database) -> None:
+    store = PostgresStore(database.url, patience_s=0.5)
+    await begin(store)
+    database.stop()
+    try:
+        store.append_events("turn_1", 1, 1, line(1))
+        async with asyncio.timeout(20):
+            with pytest.raises(StoreError, match="cannot be reached"):
+                await store.aclose()
+    finally:
+        database.start()
+    with pytest.raises(StoreError, match="the store is closed"):
+        await store.flush()

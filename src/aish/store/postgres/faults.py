@@ -31,8 +31,10 @@ _REASONS: dict[str, tuple[str, str]] = {
     "57": ("is shutting down or starting", "try again"),
     "58": ("cannot read or write its files", "look at the log of PostgreSQL"),
 }
-# Faults of the way or of the moment: the same may work over a new connection, or a little later.
-_PASSING = ("08", "25006", "25P03", "40", "53300", "55P03", "57")
+# The connection is of no further use, or leads to the wrong server.
+_LOST = ("08", "25006", "25P03", "57P")
+# The same may work over a new connection, or a little later.
+_PASSING = (*_LOST, "40", "53300", "55P03", "57")
 # Faults that say something of the whole database rather than of the one operation that met them.
 _WHOLE = (*_PASSING, "3D", "3F", "28", "42501", "42P01", "53", "58", "XX")
 
@@ -55,7 +57,7 @@ def is_lost(error: BaseException) -> bool:
     """Whether the connection is of no further use."""
     if isinstance(error, OSError | TimeoutError | EOFError):
         return True
-    return sqlstate(error).startswith(("08", "57", "25P03", "25006")) or _is_the_drivers(error)
+    return sqlstate(error).startswith(_LOST) or _is_the_drivers(error)
 
 
 def is_passing(error: BaseException) -> bool:

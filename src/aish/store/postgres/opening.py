@@ -49,7 +49,8 @@ def connect_options(url: str, *, connect_s: float, statement_s: float) -> dict[s
             "store.url is no address of PostgreSQL", hint="write it as postgresql://user:password@host:5432/name"
         )
     settings = {**_SETTINGS, "statement_timeout": str(int(statement_s * 1000))}
-    return {"dsn": url, "timeout": connect_s, "command_timeout": statement_s, "server_settings": settings}
+    # The server is to give up first: it says so, and its connection is still of use.
+    return {"dsn": url, "timeout": connect_s, "command_timeout": statement_s + 1, "server_settings": settings}
 
 
 async def open_connection(url: str, *, connect_s: float, statement_s: float) -> asyncpg.Connection:

@@ -107,6 +107,7 @@ class Writer:
                 _settle(item.future, None, closed())
         self._queue.clear()
         self._arrived.set()
+        self._urgent.set()
         if self._task is not None:
             await self._task
 
@@ -124,7 +125,8 @@ class Writer:
         try:
             while await self._has_work():
                 self._busy = True
-                await self._write_group(self._take())
+                if group := self._take():
+                    await self._write_group(group)
                 self._busy = False
         finally:
             await self._close_link()
