@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-
-import msgspec
+from collections.abc import Callable, Sequence
 
 from aish.engine.aside import Aside
 from aish.engine.asking import Asking, Means
@@ -22,6 +20,7 @@ from aish.engine.planning.kept import PlanRun
 from aish.engine.planning.writing import PlanWriter
 from aish.engine.route import Route
 from aish.engine.scribe import Scribe
+from aish.engine.session import Background, FindBackground
 from aish.engine.transcript import Transcript
 from aish.engine.turn import Turn
 from aish.errors import UsageError
@@ -31,20 +30,6 @@ from aish.types.ids import new_id
 from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import ToolSpec
-
-
-class Background(msgspec.Struct, frozen=True):
-    """What is known besides the conversation."""
-
-    memory: str = ""
-    project: str = ""
-
-
-FindBackground = Callable[[TurnRequest], Awaitable[Background]]
-
-
-async def nothing_known(request: TurnRequest) -> Background:
-    return Background()
 
 
 class TurnMaker:

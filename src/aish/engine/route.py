@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -40,7 +41,7 @@ class Route(msgspec.Struct, frozen=True):
 class Router:
     def __init__(
         self,
-        providers: Mapping[str, Provider],
+        providers: Mapping[str, Provider] | Callable[[], Mapping[str, Provider]],
         *,
         presets: Mapping[str, Preset] | None = None,
         default: str = "",
@@ -48,7 +49,7 @@ class Router:
         catch_all: str = "",
         candidates: FindCandidates | None = None,
     ) -> None:
-        self._providers = dict(providers)
+        self._given = providers
         self._presets = dict(presets or {})
         self._default = default
         self._find_candidates = candidates
@@ -61,6 +62,16 @@ class Router:
     @property
     def providers(self) -> Mapping[str, Provider]:
         return self._providers
+
+    @cached_property
+    def _providers(self) -> dict[str, Provider]:
+        """Made when first asked for: a prompt needs none."""
+        return dict(self._given() if callable(self._given) else self._given)
+
+    async def aclose(self) -> None:
+        """Of those that were made. One that fails does not keep the others open."""
+        made = self.__dict__.get("_providers", {})
+        await asyncio.gather(*(provider.aclose() for provider in made.values()), return_exceptions=True)
 
     async def resolve(self, name: str) -> Route:
         name = name or self._default

@@ -1,54 +1,44 @@
-"""The engine's front door: a request in, one recorded turn of events out.
-
-Turns of one session are serialised. Every event is recorded as it passes; an intent or outcome of more than a read, and
-the end of the turn, are durable before the consumer sees them. A turn left early is closed here; one whose process died
-is closed when its session is next opened.
-"""
+"""The engine's front door. Light: what turns need is loaded with the first of them, and not for a first prompt."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
-from typing import Any
-from weakref import WeakValueDictionary
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.engine.alone import hold_session, leave_session
 from aish.engine.aside import Aside
-from aish.engine.asking import Counters, Means
 from aish.engine.choose import Chooser, Routing
-from aish.engine.conversation import Conversations
 from aish.engine.cost import Caps, Ledger, Prices
-from aish.engine.held import HELD_ENDS, hold, hold_for_retry, take_retried, use_answers
-from aish.engine.journal import Journal
-from aish.engine.making import Background as Background
-from aish.engine.making import FindBackground, TurnMaker, nothing_known
-from aish.engine.meter import Meter
-from aish.engine.planning.kept import plan_run
-from aish.engine.record import Recorder
-from aish.engine.route import Route, Router
-from aish.engine.runs import RunKeeper
-from aish.engine.scribe import Scribe
-from aish.engine.summary import Summaries
-from aish.engine.turn import Turn
-from aish.errors import AishError, SessionBusy
+from aish.engine.route import Router
 from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
 from aish.safety.redact import Redactor
 from aish.types.context import ContextRules, ContextView
-from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
-from aish.types.ids import new_id
-from aish.types.limits import Limits
-from aish.types.messages import Message, ToolCall
-from aish.types.records import TurnRecord
+from aish.types.events import Event, ToolResult
+from aish.types.messages import Message
 from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
-_NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
-_NO_PLAN = nullcontext(None)
-# For the last writes of a turn that is being cancelled; a commit takes milliseconds.
-_CLOSING_S = 5.0
+if TYPE_CHECKING:
+    from aish.engine.journal import Journal
+    from aish.engine.runs import RunKeeper
+    from aish.engine.turns import Turns
+
+
+class Background(msgspec.Struct, frozen=True):
+    """What is known besides the conversation."""
+
+    memory: str = ""
+    project: str = ""
+
+
+FindBackground = Callable[[TurnRequest], Awaitable[Background]]
+
+
+async def nothing_known(request: TurnRequest) -> Background:
+    return Background()
 
 
 class Engine:
@@ -76,87 +66,33 @@ class Engine:
         self.router = router
         self.store = store
         self.tools = tools
-        self.clock = self._clock = clock
-        self._owners = owners
-        self._shared = shared
-        self._redactor = redactor
-        self._recorder = Recorder(store, redactor, write_through=write_through)
-        self._running: set[str] = set()  # turns under way in this engine
-        rules = rules or ContextRules()
+        self.clock = clock
+        self.owners = owners
         self.chooser = Chooser(router, routing or Routing())
         self.ledger = Ledger(store, clock, prices or Prices({}), caps or Caps())
         self.aside = Aside(self.ledger)
-        self.runs = RunKeeper(store, clock, owners, tools, redactor.line)
-        summaries = Summaries(store, router, self.aside, rules)
-        self._maker = TurnMaker(
-            tools=tools,
-            gate=gate,
-            clock=clock,
-            means=Means(router, self.chooser, self.ledger, summaries, rules, Counters()),
-            aside=self.aside,
-            redact=redactor.text,
-            system=system,
-            background=background,
-        )
-        self._conversations = Conversations(
-            store=store,
-            clock=clock,
-            owners=owners,
-            rules=rules,
-            summaries=summaries,
-            running=self._running,
-            redact=redactor.text,
-            redact_messages=self._recorder.redacted,
-        )
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._gate = gate
+        self._redactor = redactor
+        self._system = system
+        self._rules = rules or ContextRules()
+        self._background = background
+        self._write_through = write_through
+        self._shared = shared
 
-    @asynccontextmanager
-    async def turn(
+    def turn(
         self, request: TurnRequest, *, ask: Ask | None = None, journal: Journal | None = None
-    ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
         belongs to. Leaving the context stops everything.
         """
-        chosen = await self.chooser.choose(request)
-        if request.retry_key and request.context is not None:
-            request = await self._gone_on_with(request, request.context)
-        if request.answers:
-            request = await use_answers(self.store, request, self._clock.now_ms())
-        session = (request.session or new_id("sess")) if request.kept else ""
-        async with (
-            self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE,
-            plan_run(self.runs, request, session) if request.planner else _NO_PLAN as plan,
-        ):
-            conversation = await self._conversations.open(session, request, chosen.route)
-            journal = plan.journal if plan else journal
-            turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
-            self._running.add(turn.id)
-            try:
-                await self._start(turn, request, chosen.route)
-                async with aclosing(self._recorded(turn)) as events:
-                    yield events
-            finally:
-                if not turn.is_finished:
-                    await _surely(self._close(turn))
-                if turn.retry_key:
-                    await _surely(hold_for_retry(self.store, turn, self.redacted_json))
-                if plan is not None:
-                    await _surely(plan.end(turn.end))
-                self._running.discard(turn.id)
-
-    async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
-        """The request, with what an attempt that broke off has done already."""
-        done = await take_retried(self.store, request.retry_key)
-        if not done:
-            return request
-        return msgspec.structs.replace(request, context=(*context, *request.input, *done), input=())
+        return self._turns.turn(request, ask=ask, journal=journal)
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""
-        return self._maker.offer(tools, interactive=interactive).specs
+        return self._turns.offered(tools, interactive=interactive)
 
     async def call_tool(
         self,
@@ -173,44 +109,7 @@ class Engine:
         `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
         session, so nothing of it is stored.
         """
-        call = ToolCall(new_id("call"), name, arguments)
-        scribe = Scribe("", new_id("turn"), self._clock)
-        limits = Limits()
-        offer = self._maker.offer(tools, interactive=ask is not None)
-        dispatcher = self._maker.dispatcher(scribe, Meter(limits, self._clock), offer, ask, journal=journal)
-        call = msgspec.structs.replace(call, name=offer.canonical(name))
-        async with aclosing(dispatcher.run([call])) as batches:
-            async for event in flattened(batches):
-                if isinstance(event.body, ToolResult):
-                    return event.body
-                if isinstance(event.body, Status):
-                    on_status(event.body.text)
-        raise AssertionError("dispatch gives every call a result")
-
-    @asynccontextmanager
-    async def _alone_in(self, session: str, *, wait_s: float) -> AsyncIterator[None]:
-        """One turn at a time in a session; the next waits, but not longer than a turn may last."""
-        lock = self._locks.setdefault(session, asyncio.Lock())
-        try:
-            async with asyncio.timeout(wait_s):
-                await lock.acquire()
-        except TimeoutError:
-            raise SessionBusy(
-                f"session {session} is still answering another request", hint="wait for it, or start a new session"
-            ) from None
-        try:
-            if self._shared:
-                await hold_session(self.store, session, self._owners, wait_s)
-            yield
-        finally:
-            if self._shared:
-                await _surely(leave_session(self.store, session, self._owners))
-            lock.release()
-
-    @property
-    def owners(self) -> Owners:
-        """Who answers, here and elsewhere."""
-        return self._owners
+        return await self._turns.call_tool(name, arguments, tools=tools, ask=ask, on_status=on_status, journal=journal)
 
     def redacted(self, text: str) -> str:
         """As it would be stored or shown."""
@@ -222,52 +121,57 @@ class Engine:
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""
-        return await self._conversations.history(session)
+        return await self._turns.history(session)
 
     async def view_context(self, request: TurnRequest) -> ContextView:
         """What the model would be sent for it now."""
-        chosen = await self.chooser.choose(request)
-        conversation = await self._conversations.preview(request.session, chosen.route)
-        return await self._maker.view(request, chosen, conversation)
+        return await self._turns.view_context(request)
 
     async def aclose(self) -> None:
         """Ends tools, providers and the store, in that order. One that fails does not keep the others open."""
-        for aclose in (self.tools.aclose, *(p.aclose for p in self.router.providers.values()), self.store.aclose):
+        for aclose in (self.tools.aclose, self.router.aclose, self.store.aclose):
             try:
                 await aclose()
             except Exception:
                 continue
 
-    async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
-        now_ms = self._clock.now_ms()
-        record = TurnRecord(turn.id, turn.session, 0, route.name, now_ms, request.input, owner=self._owners.me)
-        if request.kept:
-            given = self._recorder.redacted(request.input)
-            await self.store.start_turn(msgspec.structs.replace(record, input=given))
-        else:
-            turn.unrecorded = record
+    @cached_property
+    def runs(self) -> RunKeeper:
+        from aish.engine.runs import RunKeeper
 
-    async def _recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
-        try:
-            async with aclosing(turn.events()) as batches:
-                async for events in batches:
-                    events = self._recorder.all_presentable(events)
-                    if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
-                        await hold(self.store, turn, self.redacted_json)
-                    if self._recorder.must_write(turn, events):
-                        await self._recorder.write(turn)
-                    yield events
-        except Exception:
-            turn.broken = True  # by a defect or the store, not by whoever listens
-            raise
+        return RunKeeper(self.store, self.clock, self.owners, self.tools, self._redactor.line)
 
-    async def _close(self, turn: Turn) -> None:
-        """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
-        with suppress(AishError):
-            await turn.settle_spending()
-            if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
-                turn.unwritten += owed
-                await self._recorder.write(turn)
+    @cached_property
+    def _turns(self) -> Turns:
+        from aish.engine.asking import Counters, Means
+        from aish.engine.making import TurnMaker
+        from aish.engine.summary import Summaries
+        from aish.engine.turns import Turns
+
+        summaries = Summaries(self.store, self.router, self.aside, self._rules)
+        maker = TurnMaker(
+            tools=self.tools,
+            gate=self._gate,
+            clock=self.clock,
+            means=Means(self.router, self.chooser, self.ledger, summaries, self._rules, Counters()),
+            aside=self.aside,
+            redact=self._redactor.text,
+            system=self._system,
+            background=self._background,
+        )
+        return Turns(
+            maker=maker,
+            chooser=self.chooser,
+            runs=self.runs,
+            store=self.store,
+            clock=self.clock,
+            owners=self.owners,
+            redactor=self._redactor,
+            rules=self._rules,
+            summaries=summaries,
+            write_through=self._write_through,
+            shared=self._shared,
+        )
 
 
 async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[Event, None]:
@@ -275,13 +179,3 @@ async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[E
     async for events in batches:
         for event in events:
             yield event
-
-
-async def _surely(work: Coroutine[Any, Any, None]) -> None:
-    """To its end, also while being cancelled, but not for ever."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=_CLOSING_S)
-        raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Providers:
         self._only = only
         self._discovered: set[str] = set()
 
-    def all(self) -> dict[str, Provider]:
+    def all(self) -> Mapping[str, Provider]:
         """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
         first = [*self._only, self._config.provider]
         names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
@@ -45,7 +45,7 @@ class Providers:
             providers[SCRIPTED] = self._scripted(SCRIPTED, "")
         return {name: _calling_tools(provider) for name, provider in providers.items()}
 
-    async def candidates(self, providers: dict[str, Provider]) -> Sequence[Provider]:
+    async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
         """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
         configured = [providers[name] for name in providers if name in self._config.providers]
         found = () if configured else await self.discover()

@@ -375,16 +375,16 @@ class Wired:
         return dict(env) if self.config.safety.secrets_in_env else {k: v for k, v in env.items() if not looks_secret(k)}
 
     def _make_engine(self, tools: Registry, *, serving: bool, shared: bool) -> Engine:
-        providers = self._providers.all()
+        router = Router(
+            self._providers.all,
+            presets=presets_of(self.config),
+            default=self.config.model,
+            strict={name for name, settings in self.config.providers.items() if not settings.use_tool_role},
+            catch_all=self._only[0] if len(self._only) == 1 else "",
+            candidates=lambda: self._providers.candidates(router.providers),
+        )
         return Engine(
-            router=Router(
-                providers,
-                presets=presets_of(self.config),
-                default=self.config.model,
-                strict={name for name, settings in self.config.providers.items() if not settings.use_tool_role},
-                catch_all=self._only[0] if len(self._only) == 1 else "",
-                candidates=lambda: self._providers.candidates(providers),
-            ),
+            router=router,
             tools=tools,
             gate=self._gate,
             store=self.store,

@@ -1,0 +1,235 @@
+"""Runs turns: a request in, one recorded turn of events out.
+
+Turns of one session are serialised. Every event is recorded as it passes; an intent or outcome of more than a read, and
+the end of the turn, are durable before the consumer sees them. A turn left early is closed here; one whose process died
+is closed when its session is next opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from aish.engine.alone import hold_session, leave_session
+from aish.engine.choose import Chooser
+from aish.engine.conversation import Conversations
+from aish.engine.held import HELD_ENDS, hold, hold_for_retry, take_retried, use_answers
+from aish.engine.journal import Journal
+from aish.engine.making import TurnMaker
+from aish.engine.meter import Meter
+from aish.engine.planning.kept import plan_run
+from aish.engine.record import Recorder
+from aish.engine.route import Route
+from aish.engine.runs import RunKeeper
+from aish.engine.scribe import Scribe
+from aish.engine.summary import Summaries
+from aish.engine.turn import Turn
+from aish.errors import AishError, SessionBusy
+from aish.ports import Ask, Clock, Owners, Store
+from aish.safety.redact import Redactor
+from aish.types.context import ContextRules, ContextView
+from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
+from aish.types.ids import new_id
+from aish.types.limits import Limits
+from aish.types.messages import Message, ToolCall
+from aish.types.records import TurnRecord
+from aish.types.requests import TurnRequest
+from aish.types.tools import ToolSpec
+
+_NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
+_NO_PLAN = nullcontext(None)
+# For the last writes of a turn that is being cancelled; a commit takes milliseconds.
+_CLOSING_S = 5.0
+
+
+class Turns:
+    def __init__(
+        self,
+        *,
+        maker: TurnMaker,
+        chooser: Chooser,
+        runs: RunKeeper,
+        store: Store,
+        clock: Clock,
+        owners: Owners,
+        redactor: Redactor,
+        rules: ContextRules,
+        summaries: Summaries,
+        write_through: bool,
+        shared: bool,
+    ) -> None:
+        self._maker = maker
+        self._chooser = chooser
+        self._runs = runs
+        self._store = store
+        self._clock = clock
+        self._owners = owners
+        self._shared = shared
+        self._redacted_json = redactor.line
+        self._recorder = Recorder(store, redactor, write_through=write_through)
+        self._running: set[str] = set()  # turns under way in this engine
+        self._conversations = Conversations(
+            store=store,
+            clock=clock,
+            owners=owners,
+            rules=rules,
+            summaries=summaries,
+            running=self._running,
+            redact=redactor.text,
+            redact_messages=self._recorder.redacted,
+        )
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(
+        self, request: TurnRequest, *, ask: Ask | None = None, journal: Journal | None = None
+    ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
+        """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
+        failures are events.
+
+        `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
+        belongs to. Leaving the context stops everything.
+        """
+        chosen = await self._chooser.choose(request)
+        if request.retry_key and request.context is not None:
+            request = await self._gone_on_with(request, request.context)
+        if request.answers:
+            request = await use_answers(self._store, request, self._clock.now_ms())
+        session = (request.session or new_id("sess")) if request.kept else ""
+        async with (
+            self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE,
+            plan_run(self._runs, request, session) if request.planner else _NO_PLAN as plan,
+        ):
+            conversation = await self._conversations.open(session, request, chosen.route)
+            journal = plan.journal if plan else journal
+            turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
+            self._running.add(turn.id)
+            try:
+                await self._start(turn, request, chosen.route)
+                async with aclosing(self._recorded(turn)) as events:
+                    yield events
+            finally:
+                if not turn.is_finished:
+                    await _surely(self._close(turn))
+                if turn.retry_key:
+                    await _surely(hold_for_retry(self._store, turn, self._redacted_json))
+                if plan is not None:
+                    await _surely(plan.end(turn.end))
+                self._running.discard(turn.id)
+
+    async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
+        """The request, with what an attempt that broke off has done already."""
+        done = await take_retried(self._store, request.retry_key)
+        if not done:
+            return request
+        return msgspec.structs.replace(request, context=(*context, *request.input, *done), input=())
+
+    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
+        """The tools these globs name that the gate would let a request see."""
+        return self._maker.offer(tools, interactive=interactive).specs
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: str,
+        *,
+        tools: Sequence[str] = ("*",),
+        ask: Ask | None = None,
+        on_status: Callable[[str], None] = lambda text: None,
+        journal: Journal | None = None,
+    ) -> ToolResult:
+        """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
+
+        `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
+        session, so nothing of it is stored.
+        """
+        call = ToolCall(new_id("call"), name, arguments)
+        scribe = Scribe("", new_id("turn"), self._clock)
+        limits = Limits()
+        offer = self._maker.offer(tools, interactive=ask is not None)
+        dispatcher = self._maker.dispatcher(scribe, Meter(limits, self._clock), offer, ask, journal=journal)
+        call = msgspec.structs.replace(call, name=offer.canonical(name))
+        async with aclosing(dispatcher.run([call])) as batches:
+            async for events in batches:
+                for event in events:
+                    if isinstance(event.body, ToolResult):
+                        return event.body
+                    if isinstance(event.body, Status):
+                        on_status(event.body.text)
+        raise AssertionError("dispatch gives every call a result")
+
+    @asynccontextmanager
+    async def _alone_in(self, session: str, *, wait_s: float) -> AsyncIterator[None]:
+        """One turn at a time in a session; the next waits, but not longer than a turn may last."""
+        lock = self._locks.setdefault(session, asyncio.Lock())
+        try:
+            async with asyncio.timeout(wait_s):
+                await lock.acquire()
+        except TimeoutError:
+            raise SessionBusy(
+                f"session {session} is still answering another request", hint="wait for it, or start a new session"
+            ) from None
+        try:
+            if self._shared:
+                await hold_session(self._store, session, self._owners, wait_s)
+            yield
+        finally:
+            if self._shared:
+                await _surely(leave_session(self._store, session, self._owners))
+            lock.release()
+
+    async def history(self, session: str) -> tuple[Message, ...]:
+        """Everything that was said in a session."""
+        return await self._conversations.history(session)
+
+    async def view_context(self, request: TurnRequest) -> ContextView:
+        """What the model would be sent for it now."""
+        chosen = await self._chooser.choose(request)
+        conversation = await self._conversations.preview(request.session, chosen.route)
+        return await self._maker.view(request, chosen, conversation)
+
+    async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
+        now_ms = self._clock.now_ms()
+        record = TurnRecord(turn.id, turn.session, 0, route.name, now_ms, request.input, owner=self._owners.me)
+        if request.kept:
+            given = self._recorder.redacted(request.input)
+            await self._store.start_turn(msgspec.structs.replace(record, input=given))
+        else:
+            turn.unrecorded = record
+
+    async def _recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
+        try:
+            async with aclosing(turn.events()) as batches:
+                async for events in batches:
+                    events = self._recorder.all_presentable(events)
+                    if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
+                        await hold(self._store, turn, self._redacted_json)
+                    if self._recorder.must_write(turn, events):
+                        await self._recorder.write(turn)
+                    yield events
+        except Exception:
+            turn.broken = True  # by a defect or the store, not by whoever listens
+            raise
+
+    async def _close(self, turn: Turn) -> None:
+        """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
+        with suppress(AishError):
+            await turn.settle_spending()
+            if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
+                turn.unwritten += owed
+                await self._recorder.write(turn)
+
+
+async def _surely(work: Coroutine[Any, Any, None]) -> None:
+    """To its end, also while being cancelled, but not for ever."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=_CLOSING_S)
+        raise
