@@ -184,3 +184,22 @@ def test_a_second_model_answers_in_the_same_session(page, server):
     expect(turn.locator("h3")).to_have_text("Heads and tails")
     recorded = turns_of(page, server)
     assert [turn["model"] for turn in recorded] == ["short:short", "markdown:markdown"]
+
+
+def test_a_session_is_gone_on_with_in_the_model_it_had(page, server):
+    server.chat("markdown", "hello", "in-markdown")
+    page.goto(f"{server.url}#/chat/in-markdown")
+    expect(page.get_by_label("Model")).to_have_value("markdown:markdown")
+
+
+def test_a_question_that_was_refused_can_be_asked_again_in_its_place(page, server):
+    begin(page, server, "short")
+    finished(ask(page, "one"))
+    session = session_of(page)
+    refusal = {"error": {"message": "too many requests at once"}}
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(status=503, json=refusal), times=1)
+    refused = finished(ask(page, "two"))
+    expect(refused.locator(".line.bad")).to_have_text("too many requests at once")
+    refused.get_by_role("button", name="Retry").click()
+    expect(finished(page.locator("article.turn").nth(2))).to_contain_text("Second answer.")
+    assert session_of(page) == session

@@ -80,6 +80,8 @@ def test_looking_elsewhere_does_not_stop_an_answer(page, server):
     live(page)
     ask(page, "do it").locator("section.approval").wait_for()
     asked_in = page.url
+    page.get_by_role("link", name="Trace").click()
+    expect(page.locator(".facts")).to_contain_text("running")
     page.get_by_role("link", name="Approvals").click()
     card = page.locator("section.approval")
     expect(card).to_have_count(1)

@@ -17,7 +17,7 @@ def test_a_plan_is_drawn_in_the_chat_and_kept_as_a_run(page, server, picture):
     turn.get_by_role("link", name="Trace").click()
     expect(page.locator(".span-row.plan_step")).to_have_count(3)
     page.get_by_role("link", name="Runs").click()
-    page.get_by_role("link", name="Echo twice and add").first.click()
+    page.locator("#main").get_by_role("link", name="Echo twice and add").first.click()
     expect(page.locator(".dag .node.good")).to_have_count(3)
     expect(page.get_by_role("table", name="What was done").locator("tbody tr")).to_have_count(3)
 

@@ -162,7 +162,7 @@ def test_mcp_servers_show_their_state_and_can_be_helped(page, server):
 def test_a_plan_is_drawn_with_its_needs_and_said_in_a_table(page, server):
     with_runs(page)
     page.goto(f"{server.url}#/runs")
-    page.get_by_role("link", name="Change the greeting <b>everywhere</b>").click()
+    page.locator("#main").get_by_role("link", name="Change the greeting <b>everywhere</b>").click()
     expect(page.locator(".dag .node")).to_have_count(4)
     expect(page.locator(".dag .edge")).to_have_count(4)
     columns = page.locator(".dag rect").evaluate_all("nodes => nodes.map(n => +n.getAttribute('x'))")

@@ -61,7 +61,9 @@ async function begin() {
     replace(main, line(`The server does not answer: ${error.message}. Reload the page to try again.`, "bad"));
     return;
   }
-  if (app.info.keys && !app.info.signed_in) {
+  const isLocked = app.info.keys && !app.info.signed_in;
+  document.body.classList.toggle("locked", isLocked);
+  if (isLocked) {
     leave();
     replace(main, signIn(begin));
     return;

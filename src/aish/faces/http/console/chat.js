@@ -48,8 +48,9 @@ class Chat {
     if (!this.session) this.#welcome();
     this.composer.text.focus();
     const loading = this.pickers.load(this.app.info.models_default).catch((error) => notice(error.message, "bad"));
-    if (this.session) await this.#load();
+    const record = this.session ? await this.#load() : null;
     await loading;
+    if (record) this.pickers.use(record.model);
   }
 
   leave() {
@@ -78,10 +79,11 @@ class Chat {
   /** Asks a turn again in a session of its own, which begins with what came before it. */
   async redo(view, edit) {
     if (findUnderway(this.session)) return;
+    if (!view.id && !edit) return this.send(view.question); // it was refused, so nothing is to be replaced
     this.branch = view.id;
     const text = view.question.filter((part) => part.type !== "image").map((part) => part.text).join("\n");
-    if (edit) this.composer.edit(text, () => { this.branch = ""; });
-    else await this.#sendBranch(view.question);
+    if (!edit) return this.#sendBranch(view.question);
+    return this.composer.edit(text, () => { this.branch = ""; });
   }
 
   async #sendBranch(parts) {
@@ -89,7 +91,7 @@ class Chat {
     this.branch = "";
     const record = await get(`/v1/sessions/${encodeURIComponent(this.session)}`).catch(() => ({ turns: [] }));
     const place = record.turns.findIndex((other) => other.id === turn);
-    const before = record.turns.slice(0, Math.max(place, 0));
+    const before = place < 0 ? record.turns : record.turns.slice(0, place);
     const earlier = before.flatMap((other) => other.messages);
     this.#begin(newSession());
     for (const other of before) this.#put(recordedTurn(this.#view(), other));
@@ -125,6 +127,7 @@ class Chat {
 
   #own(view, turn) {
     view.id = turn;
+    this.composer.watching(turn);
     this.mine.add(turn);
     this.views.set(turn, view);
     this.isUnnamed = false;
@@ -155,17 +158,16 @@ class Chat {
       notice(error.message, "bad");
       return undefined;
     });
-    if (record === null) return replace(this.turns, line("There is no such session any more.", "bad"));
-    if (!record) return undefined;
+    if (record === null) replace(this.turns, line("There is no such session any more.", "bad"));
+    if (!record) return null;
     if (record.id !== this.session) this.#name(record.id); // a key's own sessions are known by their short names
-    this.pickers.use(record.model);
     const turns = record.turns ?? [];
     const latest = turns.slice(-SHOWN_TURNS);
     if (latest.length < turns.length) this.#offerEarlier(turns.slice(0, -SHOWN_TURNS));
     for (const turn of latest) await this.#showTurn(turn);
     this.pinned.toEnd();
     this.#attend(findUnderway(this.session));
-    return undefined;
+    return record;
   }
 
   /** An answer that was asked for here before, and still comes. */

@@ -15,6 +15,7 @@ export class Composer {
     this.text = make("textarea", { rows: "1", placeholder: "Ask something", "aria-label": "Message", id: "message" });
     this.go = button("Send", () => this.#submit(), { class: "primary" });
     this.halt = button("Stop", () => this.stop(), { class: "danger", hidden: true });
+    this.watch = make("a", { class: "button quiet", hidden: true }, "Trace");
     this.editing = make("div", { class: "editing", hidden: true });
     const attach = button(icon("M13 6l-6 6a2 2 0 003 3l6-6a4 4 0 00-6-6l-6 6"), () => this.attachments.choose(), {
       class: "quiet", "aria-label": "Attach files", title: "Attach files",
@@ -25,7 +26,7 @@ export class Composer {
       this.editing,
       this.attachments.node,
       this.text,
-      make("div", { class: "row" }, attach, this.attachments.input, pickers.node, make("span", { class: "grow" }), this.halt, this.go),
+      make("div", { class: "row" }, attach, this.attachments.input, pickers.node, make("span", { class: "grow" }), this.watch, this.halt, this.go),
     );
     this.text.addEventListener("input", () => this.#fit());
     this.text.addEventListener("keydown", (event) => this.#key(event));
@@ -37,6 +38,13 @@ export class Composer {
   busy(is) {
     this.halt.hidden = !is;
     this.go.hidden = is;
+    if (!is) this.watch.hidden = true;
+  }
+
+  /** While a turn is answered its trace can be looked at: the answer goes on. */
+  watching(turn) {
+    this.watch.href = `#/trace/${encodeURIComponent(turn)}`;
+    this.watch.hidden = false;
   }
 
   /** Something asked before, to be asked otherwise. `cancel` is called when it is left as it was. */
