@@ -6,7 +6,7 @@ import { when } from "./format.js";
 import { pending } from "./pending.js";
 
 export function show(place) {
-  const list = make("div", { class: "approvals" });
+  const list = make("div", { class: "approval-list" });
   const none = line("Nothing waits for an answer. Calls that need consent appear here and in their chat.");
   const cards = new Map();
   place.append(make("h1", {}, "Approvals"), none, list);

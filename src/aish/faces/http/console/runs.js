@@ -59,7 +59,7 @@ function goalForm() {
 
 function all(runs) {
   if (!runs.length) return line("No runs yet. A question asked with “Plan first”, or a goal given here or to :norris in the shell, makes one.");
-  return make("ul", { class: "plain runs" }, runs.map(entry));
+  return make("ul", { class: "plain run-list" }, runs.map(entry));
 }
 
 function entry(run) {
@@ -79,8 +79,7 @@ function one(run, again) {
   return [
     make("p", { dir: "auto" }, clean(run.goal ?? "")),
     make("p", { class: "row" }, make("span", { class: `badge ${statusClass(run.state)}` }, run.state), make("span", { class: "dim" }, `${run.kind} · begun ${moment(run.created_ms)}`), session),
-    run.reason ? line(clean(run.reason)) : null,
-    run.halt && run.state === "halted" ? halt(run, again) : null,
+    run.state === "halted" && run.halt ? halt(run, again) : line(clean(run.reason ?? "")),
     OPEN.includes(run.state) ? make("div", {}, button("Abandon", () => abandon(run, again), { class: "danger small" })) : null,
     plan.length ? make("div", { class: "dag-frame", tabindex: "0", role: "group", "aria-label": "Plan" }, dag(plan)) : null,
     plan.length ? planTable(plan) : null,
