@@ -25,12 +25,7 @@ Outcome = tuple[Operation, Any, AishError | None]
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 # Committed as soon as the server knows: what it has not yet written when it falls is lost, which `marks` notices.
-_BEGIN_QUICKLY = f"{_BEGIN}; SET LOCAL synchronous_commit = off"
-# All locks before anything is read: what is read after them is what the last holder left.
-_MARK = """
-    WITH mark AS (
-      INSERT INTO writers (id, number) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET number = $2, seen = now())
-    SELECT count(pg_advisory_xact_lock(wanted.number)) FROM unnest($3::bigint[]) AS wanted (number)"""
+_QUICKLY = "SET LOCAL synchronous_commit = off"
 # The turns are held: one that is being deleted elsewhere takes these events along, or is seen to be gone.
 _APPEND = f"""
     WITH alive AS (SELECT id FROM turns WHERE id = ANY($1::text[]) FOR KEY SHARE)
@@ -42,8 +37,19 @@ _APPEND = f"""
 
 
 async def begin(link: Link, doubt: Doubt, writer: str, *, durable: bool) -> None:
-    await link.script(_BEGIN if durable else _BEGIN_QUICKLY)
-    await link.value(_MARK, writer, doubt.number, lock_numbers(doubt.items))
+    """In one message, so without parameters: numbers, and a name of hexadecimal digits.
+
+    All locks before anything is read: what is read after them is what the last holder left.
+    """
+    number = doubt.number
+    words = [_BEGIN] if durable else [_BEGIN, _QUICKLY]
+    words.append(
+        f"INSERT INTO writers (id, number) VALUES ('{writer}', {number})"
+        f" ON CONFLICT (id) DO UPDATE SET number = {number}, seen = now()"
+    )
+    if locks := lock_numbers(doubt.items):
+        words.append(f"SELECT pg_advisory_xact_lock(number) FROM unnest(ARRAY{locks}::bigint[]) AS wanted (number)")
+    await link.script("; ".join(words))
 
 
 async def apply(
