@@ -92,3 +92,21 @@ def test_looking_elsewhere_does_not_stop_an_answer(page, server):
     expect(finished(turn)).to_contain_text("Done.")
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     expect(page.locator("article.turn")).to_have_count(1)
+
+
+def test_a_tab_that_nobody_looks_at_lets_go_of_the_feed_and_misses_nothing(page, server):
+    page.clock.install()
+    begin(page, server, "short")
+    live(page)
+    finished(ask(page, "before"))
+    look_away = "h => { Object.defineProperty(document, 'hidden', {value: h, configurable: true}); }"
+    changed = "document.dispatchEvent(new Event('visibilitychange'))"
+    page.evaluate(look_away, True)
+    page.evaluate(changed)
+    page.clock.fast_forward(31_000)
+    expect(page.locator(".feed-state")).to_have_attribute("data-state", "resting")
+    server.chat("short", "meanwhile", session_of(page))
+    page.evaluate(look_away, False)
+    page.evaluate(changed)
+    live(page)
+    expect(page.locator("article.turn").nth(1)).to_contain_text("Second answer.")

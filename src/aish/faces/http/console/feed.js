@@ -1,5 +1,6 @@
 // The live feed of everything that happens in the server's store. Reconnects by itself and goes on after the last event
-// it has seen; says meanwhile that what is shown is stale.
+// it has seen; says meanwhile that what is shown is stale. A tab that nobody looks at lets go of it after a while: a
+// browser has few connections for one server, and all tabs share them.
 
 import { open } from "./api.js";
 import { events } from "./sse.js";
@@ -8,14 +9,18 @@ const FIRST_WAIT_MS = 500;
 const MOST_WAIT_MS = 10_000;
 const ABSENT_WAIT_MS = 60_000;
 const SILENCE_MS = 45_000; // heartbeats come more often than this
+const HIDDEN_MS = 30_000;
 
 class Feed {
-  state = "connecting"; // live, stale, absent
+  state = "connecting"; // live, stale, absent, resting
   #last = "";
   #heard = new Set();
   #watched = new Set();
   #stop = null;
   #wake = () => {};
+  #rest = null; // while the tab is hidden: when it lets go
+  #isResting = false;
+  #letGo = () => {};
 
   /** `hear(kind, data)`; returns what ends it. */
   listen(hear) {
@@ -33,8 +38,21 @@ class Feed {
     if (this.#stop) return;
     this.#stop = new AbortController();
     window.addEventListener("online", () => this.#wake());
-    document.addEventListener("visibilitychange", () => document.hidden || this.#wake());
+    document.addEventListener("visibilitychange", () => this.#look());
     this.#run(this.#stop.signal);
+  }
+
+  #look() {
+    clearTimeout(this.#rest);
+    if (document.hidden) {
+      this.#rest = setTimeout(() => {
+        this.#isResting = true;
+        this.#letGo();
+      }, HIDDEN_MS);
+      return;
+    }
+    this.#isResting = false;
+    this.#wake();
   }
 
   async #run(stopped) {
@@ -43,8 +61,9 @@ class Feed {
       const before = this.#last;
       const absent = await this.#connect(stopped);
       if (this.#last !== before) wait = FIRST_WAIT_MS;
-      this.#become(absent ? "absent" : "stale");
-      await this.#pause(absent ? ABSENT_WAIT_MS : wait);
+      this.#become(this.#isResting ? "resting" : absent ? "absent" : "stale");
+      while (this.#isResting) await this.#pause(ABSENT_WAIT_MS);
+      if (this.state !== "resting") await this.#pause(absent ? ABSENT_WAIT_MS : wait);
       wait = Math.min(wait * 2, MOST_WAIT_MS);
     }
   }
@@ -52,6 +71,7 @@ class Feed {
   /** Until the connection ends; true where the server has no feed. */
   async #connect(stopped) {
     const silent = new AbortController();
+    this.#letGo = () => silent.abort();
     let timer = setTimeout(() => silent.abort(), SILENCE_MS);
     try {
       const headers = this.#last ? { "last-event-id": this.#last } : {};

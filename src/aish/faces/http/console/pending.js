@@ -5,6 +5,7 @@ import { Refused, find, send } from "./api.js";
 import { feed } from "./feed.js";
 
 const LOOK_MS = 3000;
+const HIDDEN_LOOK_MS = 30_000; // a tab in the background still counts what waits, in its title
 const MAX_TRIES = 10;
 const TRY_MS = 200;
 const MAX_ANSWERED = 200; // remembered, for cards that still stand somewhere
@@ -19,6 +20,7 @@ class Pending {
     feed.listen((kind, data) => this.#hear(kind, data));
     feed.watch((state) => state === "live" && this.refresh());
     setInterval(() => feed.state !== "live" && !document.hidden && this.refresh(), LOOK_MS);
+    setInterval(() => document.hidden && this.refresh(), HIDDEN_LOOK_MS);
     this.refresh();
   }
 

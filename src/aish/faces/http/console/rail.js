@@ -23,6 +23,7 @@ const FEED = {
   connecting: "Connecting",
   live: "Live",
   stale: "Connection lost: what is shown may be old. Trying again",
+  resting: "Paused while nobody looks",
   absent: "Live feed not available on this server",
 };
 
