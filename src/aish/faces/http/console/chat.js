@@ -30,6 +30,7 @@ class Chat {
     this.app = app;
     this.views = new Map(); // by turn
     this.mine = new Set(); // turns asked from here
+    this.isForeign = false; // of another key, so that it cannot be gone on with
     this.isUnnamed = false; // asked, and not told yet which turn that is
     this.held = [];
     this.following = new Following((turn) => this.#viewOf(turn));
@@ -63,7 +64,7 @@ class Chat {
   }
 
   async send(parts, earlier = []) {
-    if (this.branch) return this.#sendBranch(parts);
+    if (this.branch || this.isForeign) return this.#sendBranch(parts);
     this.turns.querySelector(".welcome")?.remove();
     if (!this.session) this.#name(newSession());
     const view = this.#view();
@@ -162,6 +163,9 @@ class Chat {
     if (!record) return null;
     if (record.id !== this.session) this.#name(record.id); // a key's own sessions are known by their short names
     const turns = record.turns ?? [];
+    // A key's own sessions are stored under its name, which is left out where they are shown.
+    this.isForeign = Boolean(this.app.info.keys && turns.length && turns[0].session === record.id);
+    if (this.isForeign) this.composer.warn("This session is not of your key. A question begins a new one with all that came before.");
     const latest = turns.slice(-SHOWN_TURNS);
     if (latest.length < turns.length) this.#offerEarlier(turns.slice(0, -SHOWN_TURNS));
     for (const turn of latest) await this.#showTurn(turn);
@@ -216,6 +220,7 @@ class Chat {
   #begin(session) {
     this.views.clear();
     this.turns.replaceChildren();
+    this.isForeign = false;
     this.#name(session);
   }
 

@@ -53,11 +53,16 @@ export class Composer {
       this.plain();
       cancel();
     }, { class: "quiet small" });
-    this.editing.replaceChildren("Asked again, this begins a new session with all that came before. ", leave);
-    this.editing.hidden = false;
+    this.warn("Asked again, this begins a new session with all that came before. ", leave);
     this.text.value = text;
     this.#fit();
     this.text.focus();
+  }
+
+  /** What is special about the next question. */
+  warn(...words) {
+    this.editing.replaceChildren(...words);
+    this.editing.hidden = false;
   }
 
   plain() {
