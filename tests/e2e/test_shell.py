@@ -330,7 +330,8 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
         await did(term, ":safety check ls", "allow: only reads")
         await did(term, ":safety check", "of which command?")
         await did(term, ":mcp", "no MCP servers")
-        await did(term, ":norris clean up", "does not have yet")
+        await did(term, ":norris", "work towards what?")
+        await did(term, ":plan", "plan what?")
         await term.enter(":quit")
         assert await term.ends() == 0
 
@@ -413,3 +414,17 @@ def _running(command: str) -> bool:
         except OSError:
             continue
     return False
+
+
+async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
+    """Ctrl-N makes the line a goal; a destructive command waits for an answer."""
+    model = model(home, [[{"text": "CMD: touch made && rm -rf made"}], [{"text": "GOAL: complete"}]])
+    async with shell(home, "--model", model) as term:
+        term.press("tidy up\x0e")
+        await term.sees(":norris tidy up")
+        term.press("\r")
+        await term.sees("halted: removes made")
+        await term.sees("eave it halted:")
+        term.press("p\r")
+        await term.sees("finished: the goal is reached")
+        await did(term, ":norris list", "finished")

@@ -236,5 +236,8 @@ class Runtime(Protocol):
         `on_output` hears what jobs print while no line runs.
         """
 
+    def load_for_turns(self) -> None:
+        """Load what the first turn needs, in whatever thread, while nobody waits for it."""
+
     def discover(self) -> Awaitable[Sequence[Provider]]:
         """Look for running local servers."""

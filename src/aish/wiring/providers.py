@@ -11,10 +11,10 @@ from aish.config.schema import ProviderConfig, ServerConfig
 from aish.errors import UsageError
 from aish.ports import Provider
 from aish.safety.redact import Redactor
-from aish.wire.http import HttpClient
 
 if TYPE_CHECKING:
     from aish.providers.model_cache import ModelCache
+    from aish.wire.http import HttpClient
 
 EMBEDDED = "embedded"
 SCRIPTED = "scripted"
@@ -24,15 +24,24 @@ class Providers:
     """`only` are the names given for this run: they go first."""
 
     def __init__(
-        self, loaded: Loaded, http: HttpClient, redactor: Redactor, shelf: Callable[[], ModelCache], only: Sequence[str]
+        self,
+        loaded: Loaded,
+        http: Callable[[], HttpClient],
+        redactor: Redactor,
+        shelf: Callable[[], ModelCache],
+        only: Sequence[str],
     ) -> None:
         self._loaded = loaded
         self._config = loaded.config
-        self._http = http
+        self._find_http = http
         self._redactor = redactor
         self._shelf = shelf
         self._only = only
         self._discovered: set[str] = set()
+
+    @property
+    def _http(self) -> HttpClient:
+        return self._find_http()
 
     def all(self) -> Mapping[str, Provider]:
         """Those given for this run, then the preferred one, then the configured ones, then what is built in."""

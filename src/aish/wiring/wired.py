@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shlex
@@ -38,7 +39,6 @@ from aish.tools.registry import Registry
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
-from aish.wire.http import HttpClient, ProxySettings
 from aish.wire.owners import ProcessOwners
 from aish.wire.presence import Presence
 from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
@@ -62,6 +62,15 @@ if TYPE_CHECKING:
     from aish.tools.livebash.shell import LiveBash
     from aish.tools.mcp.server import McpServer
     from aish.tools.mcp.servers import McpServers
+    from aish.wire.http import HttpClient
+
+
+# What a turn is made of, and the providers most people have.
+_FOR_TURNS = (
+    "aish.engine.turns", "aish.engine.making", "aish.providers.toolmode.provider", "aish.providers.embedded",
+    "aish.providers.model_cache", "aish.providers.openai", "aish.providers.scripted", "aish.faces.shell.reply",
+    "aish.faces.shell.meta_talk",
+)  # fmt: skip
 
 
 def surroundings() -> Surroundings:
@@ -123,6 +132,8 @@ class Wired:
 
     @cached_property
     def http(self) -> HttpClient:
+        from aish.wire.http import HttpClient, ProxySettings
+
         network = self.config.network
         proxies = ProxySettings(
             http=network.http_proxy.reveal() if network.http_proxy else "",
@@ -169,7 +180,8 @@ class Wired:
                 yield engine
         finally:
             await engine.aclose()
-            await self.http.aclose()
+            if "http" in self.__dict__:
+                await self.http.aclose()
 
     def _presence(self) -> AbstractAsyncContextManager[None]:
         """A database may be shared with other hosts, whose processes cannot be looked at."""
@@ -316,7 +328,7 @@ class Wired:
 
     @cached_property
     def _providers(self) -> Providers:
-        return Providers(self.loaded, self.http, self._redactor, lambda: self.shelf, self._only)
+        return Providers(self.loaded, lambda: self.http, self._redactor, lambda: self.shelf, self._only)
 
     @cached_property
     def _redactor(self) -> Redactor:
@@ -327,6 +339,10 @@ class Wired:
 
     def reloaded(self) -> Wired:
         return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
+
+    def load_for_turns(self) -> None:
+        for module in _FOR_TURNS:
+            importlib.import_module(module)
 
     async def discover(self) -> Sequence[Provider]:
         return await self._providers.discover()

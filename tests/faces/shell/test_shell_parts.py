@@ -1,12 +1,17 @@
 """The shell's smaller parts: proposals in a reply, what goes along with a question, the text before the line."""
 
+import importlib
+import inspect
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from aish.calls.proposals import MAX_PROPOSALS, proposals
+from aish.faces.shell import meta
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.prompt_line import branch_of, short_path
-from aish.calls.proposals import MAX_PROPOSALS, proposals
 from aish.types.live_shell import RunResult
 
 
@@ -61,3 +66,11 @@ def test_the_branch_is_read_from_the_files(tmp_path):
     assert branch_of(str(tmp_path / "inner")) == ""
     subprocess.run(["git", "init", "-q", "-b", "topic", str(tmp_path)], check=True)
     assert branch_of(str(tmp_path / "inner")) == "topic"
+
+
+def test_every_command_of_the_table_leads_to_a_function() -> None:
+    source = Path(meta.__file__).read_text()
+    places = re.findall(r'_in\("(\w+)\.(\w+)"\)', source)
+    assert len(places) > 20
+    for module, name in places:
+        assert inspect.iscoroutinefunction(getattr(importlib.import_module(f"aish.faces.shell.{module}"), name))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from importlib import import_module
 
 import msgspec
 
 from aish.errors import AishError
-from aish.faces.shell import meta_context, meta_mcp, meta_memory, meta_records, meta_talk, meta_undo
 from aish.faces.shell.state import Shell
 
 Run = Callable[[Shell, str], Awaitable[None]]
@@ -41,16 +41,14 @@ class Command(msgspec.Struct, frozen=True):
         return " ".join(filter(None, ("|".join(self.words), self.argument.value)))
 
 
-async def _plan(shell: Shell, rest: str) -> None:
-    from aish.faces.shell import meta_work
+def _in(place: str) -> Run:
+    """A function of one of the modules beside this one, loaded when it is first run: a first prompt needs none."""
+    module, _, name = place.partition(".")
 
-    await meta_work.plan(shell, rest)
+    async def run(shell: Shell, rest: str) -> None:
+        await getattr(import_module(f"aish.faces.shell.{module}"), name)(shell, rest)
 
-
-async def _norris(shell: Shell, rest: str) -> None:
-    from aish.faces.shell import meta_work  # with all that works by itself: not for the first prompt
-
-    await meta_work.norris(shell, rest)
+    return run
 
 
 async def _help(shell: Shell, rest: str) -> None:
@@ -76,42 +74,46 @@ async def _help(shell: Shell, rest: str) -> None:
 
 A = Argument
 COMMANDS: dict[str, Command] = {
-    "ask": Command("Talk", "ask the model, whatever it looks like", meta_talk.ask, A.TEXT),
-    "model": Command("Talk", "show or switch the model", meta_talk.model, A.MODEL),
-    "models": Command("Talk", "the models there are", meta_talk.models),
-    "context": Command("Talk", "what the model will see", meta_context.context, A.TEXT),
-    "cost": Command("Talk", "tokens and money spent here", meta_context.cost, words=("detail", "reset")),
-    "reasoning": Command("Talk", "what is shown of thinking", meta_talk.reasoning, words=("fold", "show", "hide")),
-    "highlight": Command("Talk", "colour code in answers", meta_talk.highlight, A.SWITCH),
-    "delegate": Command("Talk", "ask another model", meta_context.delegate, A.MODEL),
-    "route": Command("Talk", "which model a question would go to", meta_context.route, words=("check", "on", "off")),
-    "exec": Command("Shell", "run a command, whatever it looks like", meta_talk.exec_, A.TEXT),
-    "diff": Command("Shell", "give the model the git diff", meta_talk.diff, A.TEXT),
-    "tree": Command("Shell", "give the model the files of this folder", meta_talk.tree, A.PATH),
-    "safety": Command("Shell", "what the gate says of a command", meta_talk.safety, A.TEXT, words=("check",)),
-    "undo": Command("Shell", "take back the last edit, or one of the list", meta_undo.undo, words=("list",)),
-    "sessions": Command("Sessions", "conversations, newest first", meta_records.sessions, A.TEXT),
-    "resume": Command("Sessions", "go on with a session", meta_records.resume, A.SESSION),
-    "reset": Command("Sessions", "forget this conversation, start a new one", meta_records.reset),
-    "history": Command("Sessions", "what was said in this session", meta_records.history),
+    "ask": Command("Talk", "ask the model, whatever it looks like", _in("meta_talk.ask"), A.TEXT),
+    "model": Command("Talk", "show or switch the model", _in("meta_talk.model"), A.MODEL),
+    "models": Command("Talk", "the models there are", _in("meta_talk.models")),
+    "context": Command("Talk", "what the model will see", _in("meta_context.context"), A.TEXT),
+    "cost": Command("Talk", "tokens and money spent here", _in("meta_context.cost"), words=("detail", "reset")),
+    "reasoning": Command(
+        "Talk", "what is shown of thinking", _in("meta_talk.reasoning"), words=("fold", "show", "hide"),
+    ),
+    "highlight": Command("Talk", "colour code in answers", _in("meta_talk.highlight"), A.SWITCH),
+    "delegate": Command("Talk", "ask another model", _in("meta_context.delegate"), A.MODEL),
+    "route": Command(
+        "Talk", "which model a question would go to", _in("meta_context.route"), words=("check", "on", "off"),
+    ),
+    "exec": Command("Shell", "run a command, whatever it looks like", _in("meta_talk.exec_"), A.TEXT),
+    "diff": Command("Shell", "give the model the git diff", _in("meta_talk.diff"), A.TEXT),
+    "tree": Command("Shell", "give the model the files of this folder", _in("meta_talk.tree"), A.PATH),
+    "safety": Command("Shell", "what the gate says of a command", _in("meta_talk.safety"), A.TEXT, words=("check",)),
+    "undo": Command("Shell", "take back the last edit, or one of the list", _in("meta_undo.undo"), words=("list",)),
+    "sessions": Command("Sessions", "conversations, newest first", _in("meta_records.sessions"), A.TEXT),
+    "resume": Command("Sessions", "go on with a session", _in("meta_records.resume"), A.SESSION),
+    "reset": Command("Sessions", "forget this conversation, start a new one", _in("meta_records.reset")),
+    "history": Command("Sessions", "what was said in this session", _in("meta_records.history")),
     "mcp": Command(
-        "Tools", "MCP servers", meta_mcp.mcp, A.SERVER,
+        "Tools", "MCP servers", _in("meta_mcp.mcp"), A.SERVER,
         words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),
     ),
     "memory": Command(
-        "Tools", "what outlives a session", meta_memory.memory,
+        "Tools", "what outlives a session", _in("meta_memory.memory"),
         words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
     ),
-    "remember": Command("Tools", "keep a fact", meta_memory.remember, A.TEXT),
-    "norris": Command("Work", "work towards a goal", _norris, A.TEXT, words=("resume", "list")),
-    "plan": Command("Work", "plan first, then work", _plan, A.TEXT, words=("save", "run", "list")),
-    "config": Command("aish", "the settings that hold", meta_records.config, words=("show", "path")),
-    "trust": Command("aish", "trust this project's settings", meta_records.trust),
-    "redact": Command("aish", "show a text as it would be stored", meta_records.redact, A.TEXT),
-    "doctor": Command("aish", "what works here", meta_records.doctor),
-    "clear": Command("aish", "clear the screen", meta_talk.clear),
+    "remember": Command("Tools", "keep a fact", _in("meta_memory.remember"), A.TEXT),
+    "norris": Command("Work", "work towards a goal", _in("meta_work.norris"), A.TEXT, words=("resume", "list")),
+    "plan": Command("Work", "plan first, then work", _in("meta_work.plan"), A.TEXT, words=("save", "run", "list")),
+    "config": Command("aish", "the settings that hold", _in("meta_records.config"), words=("show", "path")),
+    "trust": Command("aish", "trust this project's settings", _in("meta_records.trust")),
+    "redact": Command("aish", "show a text as it would be stored", _in("meta_records.redact"), A.TEXT),
+    "doctor": Command("aish", "what works here", _in("meta_records.doctor")),
+    "clear": Command("aish", "clear the screen", _in("meta_talk.clear")),
     "help": Command("aish", "this list; with a word, what mentions it", _help, A.TEXT),
-    "quit": Command("aish", "leave", meta_talk.quit_),
+    "quit": Command("aish", "leave", _in("meta_talk.quit_")),
 }  # fmt: skip
 _SHORT = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "reset", "?": "help"}
 

@@ -28,7 +28,7 @@ from aish.faces.shell.completing import ShellCompleter
 from aish.faces.shell.lines import drop_typed_ahead
 from aish.faces.shell.prompt_line import prompt_fragments
 from aish.faces.shell.routing import Goal, route
-from aish.faces.shell.state import Shell
+from aish.faces.shell.state import Shell, nothing
 from aish.faces.shell.unfinished import goes_on
 
 _LOOK_S = 1.0
@@ -52,6 +52,12 @@ class Prompt:
             mouse_support=False,
             reserve_space_for_menu=6,
         )
+        self.on_drawn: Callable[[], object] = nothing  # told once, when the first prompt stands there
+        self._session.app.after_render += self._drawn
+
+    def _drawn(self, app: object) -> None:
+        told, self.on_drawn = self.on_drawn, nothing
+        told()
 
     async def read(self, typed: str = "") -> str | None:
         """A line; None at the end (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. The keys `typed` before come first."""

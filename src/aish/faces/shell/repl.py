@@ -27,7 +27,6 @@ from aish.faces.shell.heard import Heard
 from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.lines import unechoed
 from aish.faces.shell.meta import run_meta
-from aish.faces.shell.meta_records import resumed
 from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.prompting import Prompt
 from aish.faces.shell.routing import Goal, Routed, route
@@ -126,12 +125,15 @@ class _Repl:
         shell.run = self.run
         shell.show = self.show
         shell.view = lambda: view(shell)
-        self._naming = asyncio.create_task(self._name_model())
+        self._naming: asyncio.Task[None] | None = None
+        self._prompt.on_drawn = self._begin_naming
 
     async def loop(self) -> int:
         shell = self._shell
         try:
             if shell.request.session:
+                from aish.faces.shell.meta_records import resumed
+
                 await self._guarded(resumed(shell))
             while not shell.leaving:
                 line = await self._read()
@@ -141,7 +143,8 @@ class _Repl:
                 elif line:
                     await self._take(line)
         finally:
-            self._naming.cancel()
+            if self._naming is not None:
+                self._naming.cancel()
         return (shell.live.exit_code or 0) if shell.live else 0
 
     async def _read(self) -> str | None:
@@ -297,7 +300,12 @@ class _Repl:
         shell.usage = shell.usage + heard.usage
         shell.context_tokens = heard.context_tokens or shell.context_tokens
 
+    def _begin_naming(self) -> None:
+        self._naming = asyncio.create_task(self._name_model())
+
     async def _name_model(self) -> None:
+        """Once the prompt is drawn: all that a turn needs is loaded meanwhile, beside the keys that are typed."""
+        await asyncio.to_thread(self._shell.runtime.load_for_turns)
         with suppress(AishError):
             await self._shell.look_up_model()
 
