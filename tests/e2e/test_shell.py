@@ -418,8 +418,8 @@ def _running(command: str) -> bool:
 
 async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
     """Ctrl-N makes the line a goal; a destructive command waits for an answer."""
-    model = model(home, [[{"text": "CMD: touch made && rm -rf made"}], [{"text": "GOAL: complete"}]])
-    async with shell(home, "--model", model) as term:
+    goal = model(home, [[{"text": "CMD: touch made && rm -rf made"}], [{"text": "GOAL: complete"}]])
+    async with shell(home, "--model", goal) as term:
         term.press("tidy up\x0e")
         await term.sees(":norris tidy up")
         term.press("\r")
