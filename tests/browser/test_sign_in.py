@@ -6,6 +6,7 @@ import sys
 from playwright.sync_api import expect
 
 from browser.acting import ask, choose, finished
+from browser.axe import grave_issues
 from browser.console_server import console, environment
 
 KEY = "aish-key-of-the-test"
@@ -17,6 +18,7 @@ def test_a_key_once_then_a_cookie_that_scripts_cannot_read(tmp_path, page, pictu
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         assert page.evaluate("fetch('/v1/sessions').then(r => r.status)") == 401
         picture(page, "sign-in")
+        assert grave_issues(page) == []
         page.get_by_label("A key of this server").fill("wrong")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_contain_text("not known")

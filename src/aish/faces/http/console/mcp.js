@@ -10,7 +10,7 @@ import { clean } from "./untrusted.js";
 const LOOK_MS = 3000;
 const KINDS = { ready: "good", failed: "bad", connecting: "waiting" };
 
-export function show(place) {
+export function show(place, _rest, app) {
   const list = make("div", { class: "cards" });
   const open = new Set(); // what was unfolded stays so
   place.append(make("h1", {}, "MCP servers"), list);
@@ -21,7 +21,7 @@ export function show(place) {
     if (found.error) return replace(list, line(found.error.message, "bad"));
     if (!found.data.length) return replace(list, line("No MCP servers are configured. They are named in config.toml under [mcp.servers]."));
     const focused = document.activeElement?.dataset?.key;
-    replace(list, found.data.map((server) => card(server, open, load)));
+    replace(list, found.data.map((server) => card(server, open, app.info.admin === false ? null : load)));
     if (focused) list.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
     return undefined;
   };
@@ -30,6 +30,7 @@ export function show(place) {
   return () => clearInterval(timer);
 }
 
+/** `load` is null for those who may only look. */
 function card(server, open, load) {
   const alias = clean(server.alias);
   const act = (what) => button(what[0].toUpperCase() + what.slice(1), async (event) => {
@@ -43,7 +44,7 @@ function card(server, open, load) {
     { class: "card" },
     make("header", {}, make("h2", {}, alias), make("span", { class: `badge ${KINDS[server.state] ?? ""}` }, server.state), make("span", { class: "dim" }, server.transport ?? "")),
     server.error ? line(clean(server.error), "bad") : null,
-    make("div", { class: "row" }, isUp ? act("refresh") : act("connect"), isUp ? act("disconnect") : null),
+    load && make("div", { class: "row" }, isUp ? act("refresh") : act("connect"), isUp ? act("disconnect") : null),
     unfolding(open, `${alias} tools`, some((server.tools ?? []).length, "tool"), () => toolList(server.tools ?? [])),
     unfolding(open, `${alias} log`, "Log", () => [longText((server.log_tail ?? []).join("\n") || "(nothing was said)")]),
   );

@@ -46,6 +46,7 @@ export class Rail {
     );
     this.menu.addEventListener("click", () => this.#drawer(!this.node.classList.contains("open")));
     this.node.addEventListener("click", (event) => event.target.closest("a") && this.#drawer(false));
+    document.getElementById("main").addEventListener("pointerdown", () => this.#drawer(false));
     this.node.addEventListener("keydown", (event) => event.key === "Escape" && this.#drawer(false));
     feed.watch((state) => this.#feed(state));
     feed.listen((kind, data) => /^turn_(started|finished)$/.test(data.body?.type ?? "") && this.refresh());
@@ -75,7 +76,8 @@ export class Rail {
     this.loaded = true;
     const found = await find(`/v1/sessions?limit=${RECENT}`).catch(() => null);
     if (!found) return;
-    replace(this.recent, found.data.map((session) => {
+    const none = make("li", { class: "none dim" }, "No sessions yet");
+    replace(this.recent, found.data.length ? null : none, found.data.map((session) => {
       const href = `#/chat/${encodeURIComponent(session.id)}`;
       const title = clean(session.title || session.id);
       return make("li", {}, make("a", { href, title, "data-session": session.id }, make("span", {}, title), make("time", { class: "dim" }, when(session.updated_ms))));
@@ -119,6 +121,7 @@ export class Rail {
   }
 
   #drawer(open) {
+    if (open === this.node.classList.contains("open")) return;
     this.node.classList.toggle("open", open);
     this.menu.setAttribute("aria-expanded", String(open));
     if (open) this.node.querySelector("a").focus();
