@@ -2,14 +2,18 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from support.eventually import eventually
+from support.serving import free_port
 from support.terminal import Terminal, terminal
 
 SCRIPT = [[{"text": "Try this:\n\nCMD: echo from-the-model\n\n"}, {"text": "```\nCMD: echo never\n```\n"}]]
@@ -428,3 +432,53 @@ async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
         term.press("p\r")
         await term.sees("finished: the goal is reached")
         await did(term, ":norris list", "finished")
+
+
+@pytest.fixture
+def ssh_port(tmp_path: Path) -> Iterator[int]:
+    """A real sshd of the test's own, which lets this user in by a key."""
+    server, client = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin"), shutil.which("ssh")
+    if server is None or client is None:
+        pytest.skip("needs openssh-server and openssh-client")
+    for name in ("host", "mine"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd insists on it
+    options = [f"HostKey={tmp_path}/host", f"AuthorizedKeysFile={tmp_path}/mine.pub", "StrictModes=no", "UsePAM=no"]
+    port = free_port()
+    words = [
+        server,
+        "-D",
+        "-e",
+        "-f",
+        "/dev/null",
+        "-p",
+        str(port),
+        "-o",
+        "ListenAddress=127.0.0.1",
+        "-o",
+        "PidFile=none",
+    ]
+    process = subprocess.Popen(
+        [*words, *(word for option in options for word in ("-o", option))], stderr=subprocess.PIPE
+    )
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+async def test_ssh_asks_at_the_terminal_and_has_it_until_it_ends(home, tmp_path, ssh_port):
+    ssh = f"ssh -F none -i {tmp_path}/mine -o UserKnownHostsFile={tmp_path}/known -p {ssh_port} 127.0.0.1"
+    async with shell(home) as term:
+        await term.enter(ssh)
+        await term.sees("Are you sure you want to continue connecting")
+        term.press("yes\r")
+        await term.sees("Permanently added")
+        term.press("PS1='over there: '; echo $((6 * 7)) $SSH_TTY\r")
+        await term.sees("42 /dev/pts/")
+        term.press("exit\r")
+        await term.sees("closed.")
+        await term.prompts()
+        await did(term, "echo here again", "here again")
