@@ -1,7 +1,7 @@
 """Examples by the ten thousand: which tools stand in a prompt, what is asked, and what the right answer is.
 
-Shares: about six tenths requests written by hand with their slots filled, two tenths from open data, the rest requests
-that no tool serves, results to tell of, and plain talk.
+Shares: about four tenths requests written by hand with their slots filled, two tenths from open data, three tenths
+requests that no tool serves and plain talk, the rest results to tell of and requests that take two calls.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from aish.engine.context import BASE
 from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
 from aish.types.tools import ToolSpec
+from train.forms import reformed
 from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
 from train.open_data import Pair, made_request, seal_requests, seal_tools, tldr_requests
 from train.render import Example, answer, call
@@ -54,6 +55,8 @@ _GENERAL = {
     "summarize_url",
 }
 _SIZES = (1,) * 42 + (2,) * 14 + (3,) * 14 + (4,) * 12 + (5,) * 6 + (6,) * 5 + (8,) * 4 + (12,) * 3
+_AND = (" and ", ", and ", ". Then ", ", then ", ". Also, ", " and also ", "; after that ", ". And ")
+_NAMELESS = Written("", "", "", (), ())  # for results that do not depend on the tool
 _UNSEEN_EVERY = 40  # of the open tools, one in so many is only measured
 
 
@@ -73,8 +76,9 @@ class Maker:
     def examples(self, size: int) -> Iterator[Example]:
         """In the order of chance, each kind with its share."""
         kinds = (
-            (self._by_hand, 0.49), (self._from_seal, 0.13), (self._from_seal_requests, 0.02), (self._from_tldr, 0.04),
-            (self._other_tools, 0.15), (self._talked, 0.08), (self._near_miss, 0.03), (self._result, 0.06),
+            (self._by_hand, 0.42), (self._from_seal, 0.12), (self._from_seal_requests, 0.02), (self._from_tldr, 0.02),
+            (self._other_tools, 0.18), (self._talked, 0.07), (self._near_miss, 0.08), (self._result, 0.04),
+            (self._two_calls, 0.05),
         )  # fmt: skip
         makers, weights = zip(*kinds, strict=True)
         made = 0
@@ -153,6 +157,23 @@ class Maker:
         offered = (version.spec, *self._others(written, self._size() - 1))
         return self._example("result", said, offered, answer(reply), after=made)
 
+    def _two_calls(self) -> Example:
+        """Two things in one request, one call an answer: the first, then the other, then what came of both."""
+        first, second = self._draw(), self._draw()
+        (one, said_one, given_one), (two, said_two, given_two) = self._filled(*first), self._filled(*second)
+        said = said_one.rstrip(" .!?") + self._rng.choice(_AND) + said_two
+        offered = (one.spec, two.spec, *self._others(first[0], self._size() - 1))
+        results = [after_result(w.name, {}, self._rng) for w in (_NAMELESS, _NAMELESS)]
+        stage = self._rng.choice((0, 1, 1, 2))
+        after = ()
+        if stage:
+            after = self._made(one.spec, given_one, results[0][0])
+        if stage == 2:
+            after = (*after, *self._made(two.spec, given_two, results[1][0]))
+        told = answer(f"{results[0][1]} {results[1][1]}")
+        right = (call(one.spec, given_one), call(two.spec, given_two), told)[stage]
+        return self._example("call" if stage < 2 else "result", said, offered, right, after=after)
+
     def _made(self, spec: ToolSpec, given: dict[str, Any], result: str) -> tuple[Message, ...]:
         arguments = call(spec, given).partition('"arguments": ')[2][:-1]
         return (
@@ -169,6 +190,7 @@ class Maker:
         found = asked(written, ask, self._rng)
         version, names = authored(written, self._rng)
         given = {names.get(name, name): value for name, value in found.arguments.items()}
+        version, given = reformed(version, given, self._rng)
         return version, spoken(found, self._rng), given
 
     def _size(self) -> int:

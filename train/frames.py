@@ -2,6 +2,7 @@
 
 An argument is written `type@slot words`: `num@rate Yearly rate as a decimal`. A request names slots in braces; what it
 means without naming follows ` ::`, as `argument=value;argument=value`. A language other than English stands in front.
+A line that is `of` a tool adds requests to it.
 """
 
 from __future__ import annotations
@@ -68,13 +69,20 @@ class Asked:
 
 
 def read_tools(folder: Path = REQUESTS) -> list[Written]:
-    tools: list[Written] = []
+    tools: dict[str, Written] = {}
+    added: list[dict[str, Any]] = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if "name" in row:
-                tools.append(_tool(row, path.stem))
-    return tools
+                tools[row["name"]] = _tool(row, path.stem)
+            elif "of" in row:
+                added.append(row)
+    for row in added:
+        known = tools[row["of"]]
+        asks, refused = (*known.asks, *row.get("asks", ())), (*known.refused, *row.get("refused", ()))
+        tools[row["of"]] = replace(known, asks=asks, refused=refused)
+    return list(tools.values())
 
 
 def read_small_talk(folder: Path = REQUESTS) -> list[tuple[str, str, str]]:
@@ -154,8 +162,9 @@ def _drawn(argument: Argument, so_far: Asked, rng: random.Random) -> tuple[str, 
     if "enum" in argument.schema:
         value = rng.choice(argument.schema["enum"])
         return value.replace("_", " "), value
+    draw = SLOTS.get(f"{so_far.language} {argument.slot}") or SLOTS[argument.slot]
     for _ in range(_MAX_DRAWS):
-        said, value = SLOTS[argument.slot](rng)
+        said, value = draw(rng)
         if argument.schema["type"] == "integer" and not isinstance(value, int):
             continue
         if value in so_far.arguments.values() and not isinstance(value, int):

@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="the GGUF file, for its vocabulary")
     parser.add_argument("--source", type=Path, required=True, help="folder with the open data")
     parser.add_argument("--out", type=Path, default=Path(".train"))
-    parser.add_argument("--size", type=int, default=90_000, help="examples to make")
+    parser.add_argument("--size", type=int, default=110_000, help="examples to make")
     parser.add_argument("--seed", type=int, default=7)
     for name, count in sorted(written(parser.parse_args()).items()):
         sys.stdout.write(f"{name}: {count}\n")

@@ -70,6 +70,22 @@ def integer(low: int, high: int, words: float = 0.25) -> Slot:
     return draw
 
 
+def amount(rng: random.Random) -> Said:
+    """Larger sums, as people write them: with a sign, in thousands, in millions."""
+    thousands = rng.choice([rng.randint(1, 99), rng.randint(1, 40) * 5, rng.randint(1, 9) * 100])
+    value = thousands * 1000
+    if rng.random() < 0.2:
+        tenths = rng.randint(10, 60)
+        return f"{tenths / 10:g} million", tenths * 100_000
+    ways = (f"${value:,}", f"{value:,}", f"{thousands}k", f"{thousands},000", str(value))
+    plain = in_words(thousands) + " thousand"
+    return (plain if rng.random() < 0.15 and thousands <= 30 else rng.choice(ways)), value
+
+
+def sometimes(share: float, other: Slot, usual: Slot) -> Slot:
+    return lambda rng: other(rng) if rng.random() < share else usual(rng)
+
+
 def decimal(low: float, high: float, places: int = 1) -> Slot:
     def draw(rng: random.Random) -> Said:
         value = round(rng.uniform(low, high), rng.choice([0, places, places]))
@@ -233,7 +249,7 @@ SLOTS: dict[str, Slot] = {
     "n": integer(2, 30),
     "small": integer(1, 10, 0.35),
     "int": integer(2, 500),
-    "big": integer(100, 2_000_000, 0.05),
+    "big": sometimes(0.4, amount, integer(100, 2_000_000, 0.05)),
     "num": decimal(1, 120),
     "dec": decimal(0.1, 9.9, 2),
     "temp": integer(-20, 110, 0),

@@ -216,6 +216,20 @@ def evaluated(model: Llama, data: Examples, max_tokens: int, device: str) -> dic
     return {"loss": round(mean, 4), "exact": shares}
 
 
+@torch.no_grad()
+def margins(model: Llama, data: Examples, options: argparse.Namespace) -> dict[str, list[float]]:
+    """How much likelier the second of two tokens is than the first, where the held-out answers choose between them."""
+    first, second = options.choice
+    found: dict[str, list[float]] = {}
+    for batch in data.batches(data.chosen(1), options.tokens, np.random.default_rng(0)):
+        ids, is_answer = data.padded(batch, options.device)
+        hidden = model(ids)
+        for row, example in enumerate(batch):
+            logits = model.logits(hidden[row, int(is_answer[row].int().argmax())])
+            found.setdefault(str(data.kinds[example]), []).append(round(float(logits[second] - logits[first]), 3))
+    return found
+
+
 def endless(data: Examples, max_tokens: int, seed: int) -> Iterator[np.ndarray]:
     rng = np.random.default_rng(seed)
     chosen = data.chosen(0)
@@ -326,6 +340,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2_000)
     parser.add_argument("--minutes", type=float, default=7.5, help="training ends by then, its rate brought down")
     parser.add_argument("--every", type=int, default=200, help="steps from one evaluation to the next")
+    parser.add_argument("--choice", type=int, nargs=2, default=[1245, 11247], help="tokens of `name` and `answer`")
     parser.add_argument("--precision", choices=("bf16", "tf32"), default="bf16")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -338,8 +353,10 @@ def main() -> None:
     log = options.out / "log.jsonl"
     note(log, options={key: str(value) for key, value in vars(options).items()}, torch=torch.__version__)
     model = build(options)
-    train(model, Examples.read(options.data), options, log)
+    data = Examples.read(options.data)
+    train(model, data, options, log)
     save(model, options)
+    (options.out / "margins.json").write_text(json.dumps(margins(model, data, options)))
 
 
 if __name__ == "__main__":

@@ -96,6 +96,13 @@ _EXTRA: tuple[tuple[str, dict[str, Any]], ...] = (
     ("region", {"type": "string", "description": "Restrict to this region."}),
     ("user_id", {"type": "string"}),
     ("timeout", {"type": "number", "description": "Seconds to wait."}),
+    ("unit", {"type": "string", "description": "Unit of the result (default is 'units')."}),
+    ("currency", {"type": "string", "description": "Currency code. Default 'USD'."}),
+    ("state", {"type": "string", "description": "State or province, if any."}),
+    ("year", {"type": "integer", "description": "Year, defaults to the current one."}),
+    ("method", {"type": "string", "enum": ["fast", "exact"], "description": "How it is computed. Default is fast."}),
+    ("detailed", {"type": "boolean", "description": "If true, more is returned. Default is false."}),
+    ("category", {"type": "string", "description": "Category to look in (optional)."}),
     ("filters", {"type": "array", "items": {"type": "string"}, "description": "Filters to apply."}),
 )
 _VERBS = ("get_", "find_", "compute_", "fetch_", "do_", "run_")
@@ -151,7 +158,7 @@ def authored(written: Written, rng: random.Random) -> tuple[Written, dict[str, s
             )
             for a in arguments
         )
-    if rng.random() < 0.3:
+    if rng.random() < 0.4:
         arguments = (*arguments, *_extra(taken, rng))
     return replace(result, name=_named(written, rng, is_camel=is_camel), arguments=arguments), names
 
