@@ -434,6 +434,14 @@ async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
         await did(term, ":norris list", "finished")
 
 
+async def test_an_entry_of_several_lines_is_marked_as_one(home):
+    async with shell(home) as term:
+        term.press("for n in 1 2; do\r")
+        await term.sees("… ")
+        term.press("echo number $n; done\r")
+        await term.sees("number 2")
+
+
 @pytest.fixture
 def ssh_port(tmp_path: Path) -> Iterator[int]:
     """A real sshd of the test's own, which lets this user in by a key."""

@@ -51,6 +51,7 @@ class Prompt:
             key_bindings=_keys(self._is_unfinished),
             mouse_support=False,
             reserve_space_for_menu=6,
+            prompt_continuation=_continuation,
         )
         self.on_drawn: Callable[[], object] = nothing  # told once, when the first prompt stands there
         self._session.app.after_render += self._drawn
@@ -134,6 +135,11 @@ def _keys_of(typed: str) -> list[KeyPress]:
     keys: list[KeyPress] = []
     Vt100Parser(keys.append).feed_and_flush(typed)
     return keys
+
+
+def _continuation(width: int, line: int, wraps: int) -> str:
+    """Before the further lines of one entry; what is only wrapped begins at the edge."""
+    return "" if wraps else "… "
 
 
 def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
