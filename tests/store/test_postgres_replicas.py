@@ -99,18 +99,36 @@ def test_a_request_that_was_answered_by_one_is_given_again_by_the_other(pair: Pa
     assert len(upstream.requests) == 2
 
 
-def test_a_request_that_one_is_answering_is_not_begun_by_the_other(pair: Pair) -> None:
+def test_a_request_that_one_is_answering_is_waited_for_by_the_other(pair: Pair) -> None:
     upstream, (a, b) = pair
     gate = Gate()
     upstream.reply(Reply((Text("slow"), Hold(gate))))
     key = {"idempotency-key": "once"}
-    asking = Asking(a, "slowly", headers=key)
+    first = Asking(a, "slowly", headers=key)
     waited(lambda: upstream.requests)
-    status, answer = b.chat("slowly", headers=key)
-    assert (status, answer["error"]["code"]) == (409, "idempotency_conflict")
+    second = Asking(b, "slowly", headers=key)
+    second.join(0.5)
+    assert second.is_alive()
     gate.open()
-    assert said(asking.answer()[1]) == said(b.chat("slowly", headers=key)[1]) == "slow"
+    assert first.answer() == second.answer()
+    assert said(first.answer()[1]) == "slow"
     assert len(upstream.requests) == 1
+
+
+def test_a_request_whose_server_was_killed_is_not_begun_again_and_whoever_waits_is_told(pair: Pair) -> None:
+    upstream, (a, b) = pair
+    gate = Gate()
+    upstream.reply(Reply((Text("slow"), Hold(gate))))
+    key = {"idempotency-key": "once"}
+    Asking(a, "slowly", headers=key)
+    waited(lambda: upstream.requests)
+    waiting = Asking(b, "slowly", headers=key)
+    waiting.join(0.5)
+    a.kill()
+    status, answer = waiting.answer()
+    assert (status, answer["error"]["code"]) == (409, "idempotency_conflict")
+    assert len(upstream.requests) == 1
+    gate.open()
 
 
 def test_two_requests_on_one_session_are_answered_one_after_the_other_whoever_gets_them(pair: Pair) -> None:

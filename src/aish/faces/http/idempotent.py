@@ -18,6 +18,7 @@ import msgspec
 from aish.faces.asgi import Exchange, Scope
 from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
+from aish.faces.http.idempotent_elsewhere import Elsewhere
 from aish.faces.http.live import LiveTurn, Missed
 from aish.faces.http.problems import Problem
 from aish.faces.http.service import Service
@@ -40,10 +41,11 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """`reply` None: it is being answered, or was when its process died."""
+    """`reply` None: it is being answered by the process `runner`, or was when that died."""
 
     request: str  # a digest: the key belongs to this one and no other
     reply: _Reply | None = None
+    runner: str = ""
 
 
 _decoder = msgspec.json.Decoder(_Kept)
@@ -85,6 +87,7 @@ class Idempotent:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._recordings: dict[str, _Recording] = {}
+        self._elsewhere = Elsewhere(service, KIND)
 
     async def answer(self, exchange: Exchange, scope: Scope, caller: Caller, key: str, answer: Answer) -> None:
         """`answer` replies to the exchange it is given, whatever happens."""
@@ -103,9 +106,15 @@ class Idempotent:
         # Whoever comes before it is known what is kept under the key waits for it, too.
         kept = await asyncio.shield(recording.beginning)
         if kept is not None:
+            if kept.reply is None and kept.request == digest:
+                kept = await self._from_elsewhere(exchange, id, kept)
             await _give_again(exchange, _checked(kept, digest))
         else:
             await _follow(exchange, recording)
+
+    async def _from_elsewhere(self, exchange: Exchange, id: str, kept: _Kept) -> _Kept:
+        changed = await self._elsewhere.changed(exchange, id, msgspec.json.encode(kept), kept.runner)
+        return kept if changed is None else _decoder.decode(changed)
 
     async def _begin(self, id: str, recording: _Recording, answer: Answer) -> _Kept | None:
         """What is kept under this key; None: nothing was, and it is being answered from now on."""
@@ -131,7 +140,8 @@ class Idempotent:
         """What is there under this key; None: nothing was, and it is ours now."""
         store = self._service.store
         expires_ms = self._service.now_ms() + KEPT_MS
-        document = Document(KIND, id, msgspec.json.encode(_Kept(digest)), expires_ms=expires_ms)
+        mine = _Kept(digest, runner=self._service.engine.owners.me)
+        document = Document(KIND, id, msgspec.json.encode(mine), expires_ms=expires_ms)
         if await store.put_new(document):
             return None
         found = await store.find(KIND, id)
