@@ -437,7 +437,7 @@ async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
 async def test_an_entry_of_several_lines_is_marked_as_one(home):
     async with shell(home) as term:
         term.press("for n in 1 2; do\r")
-        await term.sees("… ")
+        await eventually(lambda: term.last_line.startswith("…"))
         term.press("echo number $n; done\r")
         await term.sees("number 2")
 
