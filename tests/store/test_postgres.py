@@ -16,13 +16,14 @@ from aish.store.postgres import opening, writer
 from aish.store.postgres.connections import READERS
 from aish.store.postgres.cursors import NEXT_CURSOR
 from aish.store.postgres.faults import name_of
+from aish.store.postgres.groups import BUDGET, Operation, lock_numbers
 from aish.store.postgres.link import Link, packed, unpacked
 from aish.store.postgres.store import PostgresStore
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, user
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState
-from aish.types.usage import Usage
+from aish.types.usage import Category, Reservation, Usage
 from support.eventually import eventually
 from support.postgres import PASSWORD, Database, free_port
 
@@ -296,6 +297,21 @@ async def test_replicas_that_wait_for_each_other_both_get_their_turn(store: Post
             await raw.execute("ROLLBACK")
         await both
     assert [found.updated_ms for found in await store.list_sessions(limit=9)] == [8, 7]
+
+
+async def test_a_replica_that_froze_with_a_lock_does_not_stop_the_others_for_long(
+    database: Database, store: PostgresStore
+) -> None:
+    await begin(store)
+    frozen = await opening.open_connection(database.url, connect_s=5, statement_s=5)
+    [lock] = lock_numbers([Operation(None, durable=True, keys=(BUDGET,))])
+    await frozen.execute(f"BEGIN; SELECT pg_advisory_xact_lock({lock})")
+    wanted = Reservation("use_1", 1, 2, "", "m", Category.MAIN, 1.0)
+    async with asyncio.timeout(30):
+        assert await store.reserve(wanted, day_start_ms=0, day_cap=2.0, session_cap=None) is None
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+        await frozen.execute("COMMIT")
+    frozen.terminate()
 
 
 async def _waits_for_a_lock(raw: Any) -> bool:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import asyncpg
 
 SCHEMA = "aish"
-# `xact` functions and `unnest` over several arrays are older; 13 is the oldest release that is still looked after.
+# Numbers of transactions that do not wrap around, for the feed, came with it.
 OLDEST = 130_000
 _MIGRATION_LOCK = 0x61697368  # "aish"
-# PostgreSQL ends what a frozen replica has begun: its locks would stop all others.
+# PostgreSQL ends what a frozen replica has begun: its locks would stop all others, who wait a little longer than that.
 _SETTINGS = {
     "application_name": "aish",
     "search_path": SCHEMA,
-    "idle_in_transaction_session_timeout": "15000",
+    "idle_in_transaction_session_timeout": "5000",
     "lock_timeout": "8000",
     "timezone": "UTC",
 }
