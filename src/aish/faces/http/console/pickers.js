@@ -19,6 +19,8 @@ export class Pickers {
     this.planner.addEventListener("change", () => keep("planner", this.planner.checked));
     this.toolsButton = make("button", { type: "button", class: "quiet", popovertarget: "tools-panel" }, "Tools");
     this.list = make("div", { class: "tool-list" });
+    const about = "What the server's configuration gives every request";
+    this.byServer = button("Server's choice", () => this.#pick(null), { class: "small", title: about });
     this.panel = this.#panel();
     this.node = make(
       "div",
@@ -69,13 +71,7 @@ export class Pickers {
       "div",
       { popover: "auto", id: "tools-panel", class: "panel", role: "dialog", "aria-label": "Tools" },
       search,
-      make(
-        "div",
-        { class: "row" },
-        button("Server's choice", () => this.#pick(null), { class: "small" }),
-        button("All", () => this.#pick(this.tools.map((tool) => tool.name)), { class: "small" }),
-        button("None", () => this.#pick([]), { class: "small" }),
-      ),
+      make("div", { class: "row" }, this.byServer, button("All", () => this.#pick(this.tools.map((tool) => tool.name)), { class: "small" }), button("None", () => this.#pick([]), { class: "small" })),
       this.list,
     );
   }
@@ -110,6 +106,7 @@ export class Pickers {
   #label() {
     const known = new Set(this.tools.map((tool) => tool.name));
     if (this.picked) this.picked = this.missing ? this.picked : this.picked.filter((name) => known.has(name));
+    this.byServer.setAttribute("aria-pressed", String(this.picked === null));
     this.toolsButton.textContent = this.picked === null ? "Tools" : this.picked.length ? some(this.picked.length, "tool") : "No tools";
   }
 }
