@@ -4,6 +4,7 @@ import base64
 import json
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from browser.acting import ask, begin, choose, finished, session_of, turns_of, until
@@ -203,3 +204,28 @@ def test_a_question_that_was_refused_can_be_asked_again_in_its_place(page, serve
     refused.get_by_role("button", name="Retry").click()
     expect(finished(page.locator("article.turn").nth(2))).to_contain_text("Second answer.")
     assert session_of(page) == session
+
+
+LEFT = "node => node.scrollHeight - node.scrollTop - node.clientHeight"
+
+
+@pytest.mark.parametrize("model", ["markdown", "stream"])
+def test_a_reader_at_the_end_stays_there(open_page, server, model):
+    page = open_page(width=360, height=720)
+    begin(page, server, model)
+    finished(ask(page, "Write a lot"))
+    until(lambda: page.locator(".scroll").evaluate(LEFT) < 5)
+
+
+def test_a_reader_who_scrolls_up_is_left_alone(page, server):
+    begin(page, server, "stream")
+    ask(page, "Write a lot")
+    scroll = page.locator(".scroll")
+    until(lambda: scroll.evaluate("node => node.scrollTop") > 1500)
+    scroll.hover()
+    page.mouse.wheel(0, -1000)
+    until(lambda: scroll.evaluate(LEFT) > 800)
+    before = scroll.evaluate("node => [node.scrollTop, node.scrollHeight]")
+    until(lambda: scroll.evaluate("node => node.scrollHeight") > before[1] + 1000)
+    assert scroll.evaluate("node => node.scrollTop") <= before[0]
+    page.get_by_role("button", name="Stop").click()

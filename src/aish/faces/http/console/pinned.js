@@ -6,12 +6,18 @@ export class Pinned {
   constructor(scroll, content) {
     this.scroll = scroll;
     this.isAtEnd = true;
-    this.seen = () => {
-      this.isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_PX;
-    };
-    scroll.addEventListener("scroll", this.seen, { passive: true });
+    this.top = 0;
+    scroll.addEventListener("scroll", () => this.#moved(), { passive: true });
     this.observer = new ResizeObserver(() => this.isAtEnd && this.toEnd());
     this.observer.observe(content);
+  }
+
+  /** Only a move upwards leaves the end: by the time one is heard of, more may stand below. */
+  #moved() {
+    const { scrollHeight, scrollTop, clientHeight } = this.scroll;
+    if (scrollHeight - scrollTop - clientHeight < NEAR_PX) this.isAtEnd = true;
+    else if (scrollTop < this.top) this.isAtEnd = false;
+    this.top = scrollTop;
   }
 
   toEnd() {
