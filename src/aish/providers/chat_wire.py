@@ -26,7 +26,7 @@ from aish.types.messages import (
     ToolMessage,
     UserMessage,
 )
-from aish.types.requests import Sampling, StepRequest, ToolChoice
+from aish.types.requests import Sampling, StepRequest, ToolChoice, Tuning
 from aish.types.tools import ToolSpec
 from aish.types.usage import Usage
 
@@ -86,11 +86,19 @@ def encode_request(request: StepRequest, dialect: Dialect) -> Json:
         body.update(_SCHEMA_FORMS[dialect.schema_form](request.sampling.json_schema))
     if not dialect.max_tokens and "max_tokens" in body:
         body["max_completion_tokens"] = body.pop("max_tokens")
+    if request.tuning is not None:
+        body.update(_encode_tuning(request.tuning))
     if request.stream:
         body["stream"] = True
         if dialect.stream_options:
             body["stream_options"] = {"include_usage": True}
     return body
+
+
+def _encode_tuning(tuning: Tuning) -> Json:
+    """llama.cpp's fields. It forgets what it knows of a slot whose adapter changes, so each has one of its own."""
+    encoded: Json = {"lora": [{"id": 0, "scale": tuning.scale}], "id_slot": tuning.slot}
+    return {**encoded, "logit_bias": tuning.bias} if tuning.bias else encoded
 
 
 _FREE_CHOICE = ToolChoice()

@@ -24,6 +24,7 @@ from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderU
 from aish.ports import Provider
 from aish.providers.cache_folder import check_is_gguf
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
+from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
 from aish.types.events import Status
 from aish.types.models import ModelInfo
@@ -82,7 +83,8 @@ class EmbeddedProvider:
     async def describe(self, model: str) -> ModelInfo:
         async with self._inner_for(model) as inner:
             info = await inner.describe(model)
-        capabilities = msgspec.structs.replace(info.capabilities, embeddings=True)  # the child always serves them
+            has_adapter = self._engine is not None and self._engine.adapter is not None
+        capabilities = msgspec.structs.replace(info.capabilities, embeddings=True, tool_adapter=has_adapter)
         return msgspec.structs.replace(info, provider=self._name, id=model, capabilities=capabilities)
 
     def prepared(self, request: StepRequest) -> StepRequest:
@@ -131,7 +133,10 @@ class EmbeddedProvider:
                 yield [Status(f"loaded in {engine.load_s:.1f} s")]
             inner = await self._until_ready(engine, deadline_s - time.monotonic())
             left = msgspec.structs.replace(
-                request, sampling=_steadied(request.sampling), deadline_s=max(0.0, deadline_s - time.monotonic())
+                request,
+                sampling=_steadied(request.sampling),
+                deadline_s=max(0.0, deadline_s - time.monotonic()),
+                tuning=(PICKING if request.picks_tool else CHAT) if engine.adapter else None,
             )
             async with inner.stream(left) as batches:
                 async for batch in batches:

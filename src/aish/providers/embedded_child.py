@@ -71,6 +71,11 @@ def _serve(settings: dict[str, Any]) -> Any:
     params.embedding = True  # costs a model that only chats nothing that can be measured
     if b".pooling_type" not in header:  # embedding models name theirs; without any, llama.cpp gives no embeddings
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+    if settings["adapter"]:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(settings["adapter"], 0.0)]  # off unless a request asks
+        params.n_parallel += 1  # a slot for those that do
+        params.kv_unified = True  # the slots share one window, and each may fill it
+        params.cache_idle_slots = False  # else each use of one slot throws out what the other knows
     return xllamacpp.Server(params)
 
 

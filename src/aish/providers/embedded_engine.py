@@ -21,6 +21,7 @@ import msgspec
 
 from aish.errors import AishError, ProcessError, ProviderError, ProviderRejected, ProviderUnavailable
 from aish.ports import Provider
+from aish.providers.tool_adapter import find_adapter
 from aish.wire.process import ChildProcess, ProcessSpec
 
 MakeInner = Callable[[str, str], Provider]  # from a base URL, up to and including /v1, and a key
@@ -52,6 +53,7 @@ class Engine:
     ) -> None:
         self.name = name
         self.path = path
+        self.adapter = find_adapter(path) if settings.parallel == 1 else None
         self.users = 0
         self.ended = asyncio.Event()
         self.load_s = 0.0
@@ -156,6 +158,7 @@ class Engine:
             "parallel": self._settings.parallel,
             "threads": self._settings.threads or _available_cores(),
             "key": self._key,
+            "adapter": str(self.adapter or ""),
         }
         return json.dumps(settings).encode() + b"\n"
 

@@ -23,6 +23,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     tokenize: bool = False
     vision: bool = False
     embeddings: bool = False
+    tool_adapter: bool = False  # picks tools with an adapter made for it
 
 
 class ModelInfo(msgspec.Struct, frozen=True):

@@ -82,11 +82,20 @@ class TurnRequest(msgspec.Struct, frozen=True):
     stream: bool = True
 
 
+class Tuning(msgspec.Struct, frozen=True):
+    """How a backend with an adapter is to use it: how much of it, in which slot, and with what bias of tokens."""
+
+    scale: float
+    slot: int
+    bias: dict[str, float] = {}
+
+
 class StepRequest(msgspec.Struct, frozen=True):
     """One model call. `deadline_s` bounds the whole of it, from connecting to the last byte.
 
     `session` is for what must be the same within one, such as placeholders for secrets. `stream` False: nobody waits
-    for the pieces, so the answer may come as one.
+    for the pieces, so the answer may come as one. `picks_tool`: the answer is to say which tool to call, or that none
+    fits, for which a model may have an adapter; `tuning` is what its provider makes of that.
     """
 
     model: str
@@ -100,3 +109,5 @@ class StepRequest(msgspec.Struct, frozen=True):
     deadline_s: float = 600.0
     session: str = ""
     stream: bool = True
+    picks_tool: bool = False
+    tuning: Tuning | None = None

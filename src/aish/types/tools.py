@@ -91,6 +91,10 @@ class RepairKind(StrEnum):
     ENUM = "enum"
     ARGUMENT_NAME = "argument_name"
     TOOL_NAME = "tool_name"
+    # what it said, beside what was asked
+    UNASKED = "unasked"  # an optional argument that nobody spoke of
+    PERCENT = "percent"
+    DATE = "date"
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -3,6 +3,9 @@
 Wraps any other. Which way a model goes is in `ways`; what it is told is in `prompt`; what comes back is in `reading`.
 Calls that a model writes as text are found in every way. A request without tools goes straight through.
 
+A model with an adapter for tool calls is first asked, with it, which tool to call. Where it says that none fits, what
+it says is thrown away and the question is put again as if there were no tools: the adapter picks, the model chats.
+
 It stands outside of redaction: the prompt it writes is scrubbed like all else.
 """
 
@@ -17,6 +20,7 @@ import msgspec
 from aish.calls.schema import PLAIN, TOOLS, simplified_tools
 from aish.errors import ProviderError
 from aish.ports import Provider
+from aish.providers.toolmode.aftercheck import Asked
 from aish.providers.toolmode.prompt import (
     Manner,
     has_result,
@@ -31,9 +35,10 @@ from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
 from aish.types.chunks import Batch
-from aish.types.events import Status
+from aish.types.events import Status, TextDelta
+from aish.types.messages import ToolMessage
 from aish.types.models import ModelInfo
-from aish.types.requests import Sampling, StepRequest
+from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import JsonSchema, ToolSpec
 
 _LOOKUP_S = 10.0  # to ask what a model can, where nobody has asked yet
@@ -106,19 +111,38 @@ class ToolModeProvider:
 
     async def _answer(self, request: StepRequest, way: Way) -> AsyncGenerator[Batch, None]:
         tools = _callable(request)
-        constrained = way is Way.CONSTRAINED and bool(tools)
-        knows = way in _NATIVE_WAYS and self._ways.calls_natively(request.model)
-        reading = Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
-        async with self._inner.stream(self._sent(request, way)) as batches:
+        sent, reading = self._sent(request, way), self._reading(request, way, tools)
+        may_decline = sent.picks_tool and not isinstance(request.messages[-1], ToolMessage)
+        declined, due_s = False, asyncio.get_running_loop().time() + request.deadline_s
+        async with self._inner.stream(sent) as batches:
             async for batch in batches:
                 if not tools or reading.passes(batch):
                     yield batch
                 elif read := reading.read(batch):
+                    if may_decline and any(isinstance(chunk, TextDelta) for chunk in read):
+                        declined = True
+                        break
                     yield read
+        if declined:
+            left_s = max(0.0, due_s - asyncio.get_running_loop().time())
+            async with self._inner.stream(self._sent(_without_tools(request, left_s), way)) as batches:
+                async for batch in batches:
+                    yield batch
         if reading.has_called_natively:
             self._ways.note_native_call(request.model)
         if way is Way.NATIVE and request.tool_choice.mode == "required" and not reading.has_called:
             self._note_ignored(request)
+
+    def _reading(self, request: StepRequest, way: Way, tools: Sequence[ToolSpec]) -> Reading:
+        constrained = way is Way.CONSTRAINED and bool(tools)
+        knows = way in _NATIVE_WAYS and self._ways.calls_natively(request.model)
+        checks = constrained and request.repair and is_weak(self._ways.info(request.model))
+        asked = Asked(request.messages) if checks else None
+        return Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows, asked=asked)
+
+    def _has_adapter(self, request: StepRequest) -> bool:
+        info = self._ways.info(request.model)
+        return info is not None and info.capabilities.tool_adapter
 
     def _note_ignored(self, request: StepRequest) -> None:
         """The backend takes tools and a demand to call one, and then heeds neither: next time another way is taken."""
@@ -128,7 +152,7 @@ class ToolModeProvider:
 
     async def _know(self, request: StepRequest) -> None:
         """Asks what the model can, once. If nobody can say, its own tools are tried."""
-        if request.tool_mode == "auto" and self._ways.info(request.model) is None:
+        if request.tool_mode in ("auto", "constrained") and self._ways.info(request.model) is None:
             with suppress(ProviderError, TimeoutError):
                 async with asyncio.timeout(max(0.0, min(_LOOKUP_S, request.deadline_s))):
                     await self.describe(request.model)
@@ -138,6 +162,8 @@ class ToolModeProvider:
         if not request.tools or request.tool_mode != "auto" or request.tool_choice.mode == "required":
             return request
         if self._ways.choose(request) in _NATIVE_WAYS or not is_weak(self._ways.info(request.model)):
+            return request
+        if self._has_adapter(request):
             return request
         return msgspec.structs.replace(request, tools=relevant(request.tools, request.messages))
 
@@ -163,7 +189,8 @@ class ToolModeProvider:
         choice, answer = request.tool_choice, _answer_schema(request.sampling)
         info = self._ways.info(request.model)
         # A small model that has made the same call twice makes it for ever, if it may; a weak one, any call.
-        done = repeats_itself(request.messages) or (is_weak(info) and has_result(request.messages))
+        tuned = manner == "constrained" and self._has_adapter(request)
+        done = repeats_itself(request.messages) or (is_weak(info) and not tuned and has_result(request.messages))
         offered = () if done and choice.mode == "auto" else tools
         said = instructions(
             tools,
@@ -177,12 +204,17 @@ class ToolModeProvider:
             request,
             messages=with_instructions(rendered(request.messages, manner), said),
             sampling=msgspec.structs.replace(request.sampling, json_schema=union, json_object=False),
+            picks_tool=tuned,
         )
 
 
 def _answer_schema(sampling: Sampling) -> JsonSchema | None:
     """What the asker wants an answer to be, besides the calls that lead to it."""
     return sampling.json_schema or ({"type": "object"} if sampling.json_object else None)
+
+
+def _without_tools(request: StepRequest, deadline_s: float) -> StepRequest:
+    return msgspec.structs.replace(request, tools=(), tool_choice=ToolChoice(), deadline_s=deadline_s)
 
 
 def _named(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from aish.calls.envelope import Written
 from aish.calls.ready import make_ready
 from aish.calls.recognise import Recogniser
+from aish.providers.toolmode.aftercheck import Asked, checked
 from aish.providers.toolmode.answers import ConstrainedReader
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta
@@ -19,11 +20,21 @@ _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
 
 class Reading:
     """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
-    known to make calls of its own, so that JSON in its text is JSON."""
+    known to make calls of its own, so that JSON in its text is JSON. `asked`: calls are held until they are whole, and
+    checked against what was asked."""
 
     def __init__(
-        self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool, calls_natively: bool = False
+        self,
+        tools: Sequence[ToolSpec],
+        *,
+        constrained: bool,
+        repair: bool,
+        calls_natively: bool = False,
+        asked: Asked | None = None,
     ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._asked = asked
+        self._held: dict[int | None, CallFragment] = {}
         self._reader: ConstrainedReader | FreeReader = FreeReader(
             tools, self._new_index, repair=repair, marked_only=calls_natively
         )
@@ -42,7 +53,7 @@ class Reading:
         chunks: list[Chunk] = []
         for chunk in batch:
             if isinstance(chunk, TextDelta):
-                chunks += self._reader.text(chunk.text)
+                chunks += self._kept_back(self._reader.text(chunk.text))
             elif isinstance(chunk, StepFinished):
                 chunks += self._finished(chunk)
             else:
@@ -55,11 +66,41 @@ class Reading:
         self._found += 1
         return _OWN_NUMBERS + self._found - 1
 
+    def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
+        if self._asked is None:
+            return chunks
+        passed: list[Chunk] = []
+        for chunk in chunks:
+            if isinstance(chunk, CallFragment):
+                held = self._held.get(chunk.index, CallFragment(chunk.index))
+                self._held[chunk.index] = CallFragment(
+                    chunk.index,
+                    name=held.name + chunk.name,
+                    arguments=held.arguments + chunk.arguments,
+                    repairs=(*held.repairs, *chunk.repairs),
+                )
+            else:
+                passed.append(chunk)
+        return passed
+
+    def _let_go(self) -> list[Chunk]:
+        held, self._held = self._held, {}
+        return [self._checked(fragment) for fragment in held.values()]
+
+    def _checked(self, fragment: CallFragment) -> CallFragment:
+        spec = self._tools.get(fragment.name)
+        if spec is None or self._asked is None:
+            return fragment
+        arguments, repairs = checked(spec, fragment.arguments, self._asked)
+        return CallFragment(
+            fragment.index, name=fragment.name, arguments=arguments, repairs=(*fragment.repairs, *repairs)
+        )
+
     def _finished(self, finished: StepFinished) -> list[Chunk]:
         """An answer that breaks off inside a call is cut, whatever the backend calls it."""
         whole = finished.end in _ENDED_BY_ITSELF
         within_call = self._reader.is_within_call
-        chunks = self._reader.finish(whole=whole)
+        chunks = [*self._kept_back(self._reader.finish(whole=whole)), *self._let_go()]
         self.has_called = self.has_called or self._found > 0
         end = finished.end
         if not self._found:

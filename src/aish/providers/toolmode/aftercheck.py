@@ -1,0 +1,165 @@
+"""What can be checked in a weak model's call without a model: what it says beside what was asked.
+
+An optional argument that nobody spoke of is left out; a percentage and a date get the form that the tool's own
+description asks for. Nothing is guessed: where it is not sure, the call stays as it is. What does not fit the schema is
+another's business (`calls.mend`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from typing import Any
+
+import msgspec
+
+from aish.types.messages import AssistantMessage, Message, SystemMessage
+from aish.types.tools import Repair, RepairKind, ToolSpec
+
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_STEM_CHARS = 4
+# Words that stand for numbers: in one of these a number may be meant that no digit says.
+_COUNTING = re.compile(
+    r"\b(zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|billion"
+    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|third|first|second|last|daily|weekly"
+    r"|monthly|quarterly|annual\w*|semi\w*|yearly|hour\w*|day\w*|week\w*|month\w*|year\w*)\b",
+    re.I,
+)
+_FRACTION = re.compile(r"decimal|fraction|between 0 and 1|\b0?\.\d+", re.I)
+_PERCENT = re.compile(r"percent|%", re.I)
+_DATE_FORMS = {
+    "YYYY-MM-DD": "%Y-%m-%d", "YYYY/MM/DD": "%Y/%m/%d", "MM-DD-YYYY": "%m-%d-%Y", "MM/DD/YYYY": "%m/%d/%Y",
+    "DD-MM-YYYY": "%d-%m-%Y", "DD/MM/YYYY": "%d/%m/%Y", "DD.MM.YYYY": "%d.%m.%Y",
+}  # fmt: skip
+# Forms that can be read in one way only.
+_SURE_DATES = ("%Y-%m-%d", "%Y/%m/%d", "%B %d, %Y", "%B %d %Y", "%d %B %Y", "%b %d, %Y", "%b %d %Y", "%d %b %Y")
+_MAX_SHOWN = 80
+
+
+class Asked:
+    """What has been said so far by the user and by tools."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        spoken = [m for m in messages if not isinstance(m, SystemMessage | AssistantMessage)]
+        self.text = "\n".join(message.text for message in spoken).casefold()
+        self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
+        self._numbers = {_as_number(found) for found in _NUMBER.findall(self.text)}
+
+    def speaks_of(self, value: Any) -> bool:
+        """Whether the value may come from there. What is not sure may."""
+        if isinstance(value, bool) or value is None:
+            return True
+        if isinstance(value, int | float):
+            return self._has_number(float(value))
+        if isinstance(value, str):
+            return self._has_text(value.casefold())
+        items = value.values() if isinstance(value, dict) else value
+        return not items or any(self.speaks_of(item) for item in items)
+
+    def has_percent(self, number: float) -> bool:
+        shown = re.escape(f"{number:g}")
+        return re.search(rf"(?<![\d.]){shown}\s*(%|percent|per cent|prozent|por ciento)", self.text) is not None
+
+    def _has_number(self, value: float) -> bool:
+        if _COUNTING.search(self.text) or not self.text.isascii():
+            return True
+        return not self._numbers.isdisjoint({value, -value, value * 100, round(value / 100, 6), value / 1000})
+
+    def _has_text(self, value: str) -> bool:
+        if value in self.text or not self.text.isascii():
+            return True  # other languages have other words for the same choice
+        words = _WORD.findall(value)
+        if any(word[:_STEM_CHARS] in self._stems for word in words if len(word) > 1):
+            return True
+        return any(_as_number(found) in self._numbers for found in _NUMBER.findall(value))
+
+
+def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Repair, ...]]:
+    """The arguments as they should be, and what was changed. What is no JSON object stays as it is."""
+    try:
+        given = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return arguments, ()
+    properties = spec.schema.get("properties")
+    if not isinstance(properties, dict):
+        return arguments, ()
+    required = spec.schema.get("required") or ()
+    kept: dict[str, Any] = {}
+    repairs: list[Repair] = []
+    for name, value in given.items():
+        schema = properties.get(name)
+        if not isinstance(schema, dict):
+            kept[name] = value
+        elif name not in required and value != schema.get("default", _NONE) and not asked.speaks_of(value):
+            repairs.append(Repair(RepairKind.UNASKED, f"/{name}", _shown(value), "left out"))
+        else:
+            kept[name], done = _in_form(f"/{name}", value, schema, asked)
+            repairs += done
+    return (msgspec.json.encode(kept).decode(), tuple(repairs)) if repairs else (arguments, ())
+
+
+_NONE = object()
+
+
+def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> tuple[Any, list[Repair]]:
+    said = schema.get("description")
+    if not isinstance(said, str):
+        return value, []
+    changed: Any
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        changed, kind = _percentage(value, schema.get("type"), said, asked), RepairKind.PERCENT
+    elif isinstance(value, str) and "enum" not in schema:
+        changed, kind = _date(value, said), RepairKind.DATE
+    else:
+        return value, []
+    return (value, []) if changed == value else (changed, [Repair(kind, path, _shown(value), _shown(changed))])
+
+
+def _percentage(value: float, kind: Any, said: str, asked: Asked) -> float:
+    """5 of "5 %" is 0.05 where the tool wants a fraction, and the other way round."""
+    wants_fraction, wants_percent = bool(_FRACTION.search(said)), bool(_PERCENT.search(said))
+    if wants_fraction and kind == "number" and value >= 1 and asked.has_percent(value):
+        return _plain(value / 100)
+    if wants_percent and not wants_fraction and 0 < value < 1 and asked.has_percent(round(value * 100, 6)):
+        return _plain(value * 100)
+    return value
+
+
+def _date(value: str, said: str) -> str:
+    wanted = {pattern for name, pattern in _DATE_FORMS.items() if name in said.upper()}
+    if len(wanted) != 1:
+        return value
+    (pattern,) = wanted
+    found = _read_date(value.strip(), ())
+    if found is None or _read_date(value, (pattern,)) is not None:
+        return value
+    return found.strftime(pattern)
+
+
+def _read_date(text: str, patterns: tuple[str, ...]) -> date | None:
+    plain = re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", text)
+    for pattern in patterns or _SURE_DATES:
+        try:
+            return datetime.strptime(plain, pattern).date()
+        except ValueError:
+            continue
+    return None
+
+
+def _as_number(text: str) -> float:
+    """As written in English: commas part thousands."""
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return float("nan")
+
+
+def _plain(value: float) -> float:
+    rounded = round(value, 6)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()[:_MAX_SHOWN]
