@@ -129,7 +129,8 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     assert _callers({"call_tool"}) <= {
         "tools/ide/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
-        "engine/norris.py",  # the engine's own, for `CMD:` lines
+        "engine/norris.py",  # for `CMD:` lines, through the engine
+        "engine/session.py",  # the front door to `engine/turns.py`
         "faces/admin/mcp.py",
         "faces/mcp/protocol.py",
         "faces/shell/carrying_out.py",
