@@ -31,10 +31,14 @@ COMPARE = """async ({texts, cuts}) => {
             for (const one of batch) one.stream.push(one.text.slice(one.cuts[piece], one.cuts[piece + 1]));
             await frame();
         }
-        for (const one of batch) one.stream.end();
-        await frame(); await frame();
         for (const one of batch) {
-            const whole = MarkdownStream.whole(one.text).node;
+            one.stream.end();
+            one.whole = MarkdownStream.whole(one.text);
+        }
+        // What does not fit into one frame is drawn in the next.
+        while (batch.some((one) => one.stream.frame || one.whole.frame)) await frame();
+        for (const one of batch) {
+            const whole = one.whole.node;
             const same = (node) => { node.normalize(); return node.innerHTML; };
             if (same(whole) !== same(one.stream.node)) odd.push([one.text, same(whole), same(one.stream.node)]);
             for (const node of whole.querySelectorAll("*")) {
