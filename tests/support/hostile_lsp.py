@@ -167,6 +167,16 @@ def mode_talks_after_shutdown(server: Server) -> None:
     server.on["shutdown"] = shutdown
 
 
+def mode_writes_at_start(server: Server) -> None:
+    """Somebody writes a file after it has read everything, and before it has said hello."""
+
+    def initialize(message: Message) -> None:
+        Path(os.environ["HOSTILE_WRITES"]).write_text("def name(): pass\n")
+        answer(message, {"capabilities": server.capabilities})
+
+    server.on["initialize"] = initialize
+
+
 # In the middle of a question
 
 

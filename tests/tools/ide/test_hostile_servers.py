@@ -196,6 +196,23 @@ async def test_no_diagnostics_in_time_is_pending_and_never_none(root):
     assert "total=" not in result
 
 
+async def test_where_more_changed_than_can_be_told_a_new_server_reads_everything_anew(root, monkeypatch):
+    monkeypatch.setattr("aish.tools.ide.news._MAX_KEPT", 3)
+    async with hostile_ide(root) as tools:
+        await started(tools)
+        for number in range(4):
+            (root / f"n{number}.py").write_text(TEXT)
+        assert field(await tools("references", **AT), "status") == "fresh"
+    assert len(pids(root)) == 2
+    assert "workspace/didChangeWatchedFiles" not in notes(root)
+
+
+async def test_what_changes_while_a_server_starts_is_told_to_it(root):
+    async with hostile_ide(root, "writes_at_start", env={"HOSTILE_WRITES": root / "b.py"}) as tools:
+        await tools("hover", **AT)
+        await eventually(lambda: "workspace/didChangeWatchedFiles" in notes(root))
+
+
 # Edits
 
 

@@ -122,3 +122,53 @@ def test_a_listener_that_starts_late_hears_only_what_comes_after(tmp_path):
     news.forget("late")
     assert news.take("late") == {}
     news.close()
+
+
+@pytest.mark.parametrize("folder", ["dist", "target", "build"])
+def test_what_is_built_is_imported_and_so_it_is_watched(watched, folder):
+    root, watch = watched
+    (root / folder).mkdir()
+    (root / folder / "made.py").write_text("made")
+    assert watch.changes() == {f"{folder}/made.py": MADE}
+    (root / folder / "made.py").write_text("made again")
+    assert watch.changes() == {f"{folder}/made.py": CHANGED}
+
+
+def test_a_write_is_seen_before_the_file_is_closed(watched):
+    root, watch = watched
+    with (root / "a.py").open("a") as file:
+        file.write("more")
+        file.flush()
+        assert watch.changes() == {"a.py": CHANGED}
+        file.write("and more")
+        file.flush()
+        assert watch.changes() == {"a.py": CHANGED}
+
+
+def test_more_changes_than_are_kept_are_everything_until_the_listener_starts_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("aish.tools.ide.news._MAX_KEPT", 2)
+    news = News(tmp_path, is_python)
+    news.forget("slow")
+    news.forget("quick")
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_text("x")
+        assert news.take("quick") == {name: MADE}
+    assert news.peek("slow") is None
+    assert news.take("slow") is None
+    assert news.take("slow") is None
+    news.forget("slow")
+    assert news.take("slow") == {}
+    news.close()
+
+
+def test_where_the_kernel_can_watch_no_longer_everything_may_have_changed(tmp_path, monkeypatch):
+    news = News(tmp_path, is_python)
+    news.forget("one")
+
+    def fail() -> dict[str, int]:
+        raise OSError("no watches left")
+
+    monkeypatch.setattr(news._watch, "changes", fail)
+    (tmp_path / "a.py").write_text("a")
+    assert news.take("one") is None
+    news.close()

@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import Protocol
 
 MADE, CHANGED, REMOVED = 1, 2, 3  # as the language server protocol counts them
-# Never source, often huge.
+# Never this project's source, often huge. `build`, `dist` and `target` are not here: what is made there is imported.
 SKIPPED_FOLDERS = frozenset({
     ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache",
-    ".pytest_cache", ".cache", "target", "dist", ".idea",
+    ".pytest_cache", ".cache", ".idea",
 })  # fmt: skip
 MAX_FOLDERS = 50_000
 MAX_FILES = 100_000
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 
-_CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
+# A write counts when it happens: who keeps a file open for long, a log or a generator, closes it long after.
+_MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
 _OVERFLOW, _IS_FOLDER, _IGNORED = 0x4000, 0x4000_0000, 0x8000
 _ONLY_FOLDERS, _NO_LINKS = 0x0100_0000, 0x0200_0000
-_MASK = _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NO_LINKS
+_MASK = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NO_LINKS
 
 Changes = dict[str, int]
 Stamp = tuple[int, int]

@@ -200,7 +200,7 @@ class LspBackend:
         """An edit is about the files as the server knew them; one of them may be another by the time it is made."""
         # Into an empty file anything fits. A server of TypeScript makes one by itself where it will move code to.
         edited = {edit.path for edit in answer.value if edit.base != _EMPTY}
-        changed = self._servers.changed_since_told(self.name) & edited
+        changed = self._servers.changed_since_told(self.name, edited)
         if not changed:
             return answer
         note = f"{min(changed)} changed while {self.name} worked; ask again"

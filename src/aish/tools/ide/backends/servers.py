@@ -7,11 +7,12 @@ files, not what is asked.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
 
-from aish.errors import ToolError
+from aish.errors import ToolError, WireTimeout
 from aish.tools.ide.edits.port import FileEdit
 from aish.tools.ide.languages import Choice, Found, find_program, find_server, server_spec, table
 from aish.tools.ide.lsp.server import LanguageServer, Session
@@ -22,6 +23,7 @@ from aish.tools.ide.watching import CHANGED, MADE, REMOVED
 from aish.tools.workspace import Workspace
 
 _MAX_OPENED = 32  # new files at once
+_STARTS = 2  # of a server for one question, where everything changes meanwhile
 
 
 class Servers:
@@ -32,7 +34,6 @@ class Servers:
         self._max_servers = max_servers
         self._found: dict[str, Found] = {}
         self._servers: dict[str, LanguageServer] = {}
-        self._told: dict[str, Session] = {}
         self._news: News | None = None
         self._starting = asyncio.Lock()
 
@@ -56,14 +57,20 @@ class Servers:
             if self._news is None:
                 self._news = await asyncio.to_thread(News, self.space.root, _is_watched)
             server = await self._server(language, found)
-        async with server.used() as session:
-            async with session.turn:
-                await self._tell(found.server, session)
-            yield session
+        for _ in range(_STARTS):
+            async with server.used() as session:
+                async with session.turn:
+                    is_told = await self._tell(found.server, session)
+                if is_told:
+                    yield session
+                    return
+            await server.forget(session)
+        raise WireTimeout(f"more files change than {found.server} can follow", phase="start")
 
-    def changed_since_told(self, server: str) -> set[str]:
-        """Files that changed on disk since the server was last told."""
-        return set(self._news.peek(server)) if self._news is not None else set()
+    def changed_since_told(self, server: str, paths: set[str]) -> set[str]:
+        """Those of the files that may have changed on disk since the server was last told."""
+        changes = self._news.peek(server) if self._news is not None else {}
+        return paths if changes is None else paths & changes.keys()
 
     @property
     def sees_everything(self) -> bool:
@@ -83,7 +90,9 @@ class Servers:
         server = self._servers.pop(found.server, None)
         if server is None:
             await self._make_room()
-            server = LanguageServer(server_spec(language, found, self.space.root, self._choice, self.limits))
+            assert self._news is not None
+            spec = server_spec(language, found, self.space.root, self._choice, self.limits)
+            server = LanguageServer(spec, on_start=functools.partial(self._news.forget, found.server))
         self._servers[found.server] = server  # last: the one used last
         return server
 
@@ -93,15 +102,12 @@ class Servers:
         if len(running) >= self._max_servers:
             await self._servers.pop(running[0]).aclose()
 
-    async def _tell(self, name: str, session: Session) -> None:
+    async def _tell(self, name: str, session: Session) -> bool:
+        """Whether it knows the disk now. Not where too much changed to say what: another must read everything anew."""
         assert self._news is not None
-        if self._told.get(name) is not session:  # it has just started, and reads the disk by itself
-            self._told[name] = session
-            self._news.forget(name)
-            return
         changes = await self._news.take_soon(name)
         if not changes:
-            return
+            return changes is not None
         await session.documents.tell_changes(changes.items())
         made = [path for path, kind in changes.items() if kind == MADE and session.connection.spec.wants(path)]
         session.settled = session.settled and all(kind == CHANGED for kind in changes.values())
@@ -109,6 +115,7 @@ class Servers:
             # Some take a second to find a file that is new; one that is open they know at once.
             if session.documents.find(path) is not None or path in made[:_MAX_OPENED]:
                 await self._resync(session, path)
+        return True
 
     async def _resync(self, session: Session, path: str) -> None:
         try:
@@ -127,5 +134,5 @@ def _is_watched(name: str) -> bool:
     known = table()
     suffix = PurePosixPath(name).suffix.lower()
     return any(suffix in language.documents for language in known.language.values()) or any(
-        name in server.watched for server in known.server.values()
+        name in server.watched or f"*{suffix}" in server.watched for server in known.server.values()
     )

@@ -8,7 +8,7 @@ Only the owner task opens and closes the connection; uses come from any task.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aish.errors import AishError, ToolError, WireTimeout
@@ -32,8 +32,11 @@ class Session:
 
 
 class LanguageServer:
-    def __init__(self, spec: ServerSpec) -> None:
+    """`on_start` is called before each start: what changes from then on it may not have read."""
+
+    def __init__(self, spec: ServerSpec, *, on_start: Callable[[], None] = lambda: None) -> None:
         self.spec = spec
+        self._on_start = on_start
         self.starts = 0
         self.ended = ""  # why it is not running, for a person
         self._life: asyncio.Task[None] | None = None
@@ -60,8 +63,18 @@ class LanguageServer:
             self._uses -= 1
             self._used_s = _now_s()
 
+    async def forget(self, session: Session) -> None:
+        """Ends it, so that the next use starts one that reads everything anew; unless somebody has done so already."""
+        ready = self._ready
+        if ready is not None and ready.done() and ready.exception() is None and ready.result() is session:
+            self._ending = True
+            await self._end()
+
     async def aclose(self) -> None:
         self._closed = True
+        await self._end()
+
+    async def _end(self) -> None:
         self._stop.set()
         life = self._life
         if life is None:
@@ -106,6 +119,7 @@ class LanguageServer:
         self._ready = asyncio.get_running_loop().create_future()
         self._used_s = _now_s()
         self.starts += 1
+        self._on_start()
         self._life = asyncio.create_task(self._live(self._ready), name=f"language server {self.spec.name}")
 
     async def _live(self, ready: asyncio.Future[Session]) -> None:

@@ -30,7 +30,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     root: Path
     documents: Mapping[str, str]
-    watched: tuple[str, ...] = ()  # further file names whose change the server wants to hear of
+    watched: tuple[str, ...] = ()  # further names, or `*.ending`, whose change the server wants to hear of
     settings: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
@@ -56,4 +56,5 @@ class ServerSpec(msgspec.Struct, frozen=True):
     def wants(self, path: str) -> bool:
         """Whether a change of this file is news to the server."""
         name = PurePosixPath(path)
-        return name.suffix in self.documents or name.name in self.watched
+        ending = name.suffix.lower()
+        return ending in self.documents or name.name in self.watched or f"*{ending}" in self.watched
