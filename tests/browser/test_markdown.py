@@ -6,6 +6,8 @@ import random
 
 import pytest
 
+from browser.scripts import MARKDOWN
+
 FRAGMENTS = [
     "# head", "## two ##", "plain words", "**strong", "strong**", "*em*", "_em_", "snake_case_name", "`code`",
     "``a`b``", "~~no~~", "- item", "  - nested", "1. one", "2) two", "> quote", "> - in quote", "```", "```js", "~~~",
@@ -94,3 +96,22 @@ def test_no_text_makes_the_renderer_slow(page, server, text):
         text,
     )
     assert took_ms < 2000
+
+
+EVERY_CUT = """async (text) => {
+    const {MarkdownStream} = await import("/console/markdown_stream.js");
+    const frame = () => new Promise(requestAnimationFrame);
+    const whole = MarkdownStream.whole(text);
+    const streams = [...text].map(() => new MarkdownStream());
+    streams.forEach((stream, cut) => stream.push(text.slice(0, cut)));
+    while (streams.some((stream) => stream.frame) || whole.frame) await frame();
+    streams.forEach((stream, cut) => { stream.push(text.slice(cut)); stream.end(); });
+    while (streams.some((stream) => stream.frame)) await frame();
+    const same = (node) => { node.normalize(); return node.innerHTML; };
+    return streams.map((stream, cut) => [cut, same(stream.node) === same(whole.node)]).filter(([, is]) => !is);
+}"""
+
+
+def test_an_answer_may_break_off_anywhere_and_go_on(page, server):
+    page.goto(server.url)
+    assert page.evaluate(EVERY_CUT, MARKDOWN) == []

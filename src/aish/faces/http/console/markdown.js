@@ -52,7 +52,7 @@ function shape(block) {
   if (block.kind === "code") return block.language;
   if (block.kind === "heading") return String(block.level);
   if (block.kind === "list") return `${block.ordered} ${block.first}`;
-  if (block.kind === "table") return block.head.join("|");
+  if (block.kind === "table") return `${block.head.join("|")} ${block.sides.join(" ")}`;
   return "";
 }
 
