@@ -224,6 +224,23 @@ def mode_strays(server: Server) -> None:
     server.on["textDocument/hover"] = hover
 
 
+def mode_wrong_length(server: Server) -> None:
+    """Counts badly from its first hover on: from there its messages run into one another."""
+    mark = Path(os.environ["HOSTILE_NOTES"] + ".mended") if os.environ.get("HOSTILE_MENDS") else None
+    is_broken = mark is None or not mark.exists()
+
+    def hover(message: Message) -> None:
+        if not is_broken:
+            answer(message, {"contents": "counts well"})
+            return
+        if mark is not None:
+            mark.touch()
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"contents": "x"}}).encode()
+        write(b"Content-Length: %d\r\n\r\n%s" % (len(body) + int(os.environ["HOSTILE_OFF_BY"]), body))
+
+    server.on["textDocument/hover"] = hover
+
+
 def mode_asks_unknown(server: Server) -> None:
     """Asks for what nobody knows before it answers; the answers are in the notes."""
 
@@ -316,6 +333,29 @@ def mode_push_versions(server: Server) -> None:
 
     server.on["textDocument/didOpen"] = open_
     server.on["textDocument/didChange"] = change
+
+
+def mode_push_once(server: Server) -> None:
+    """Pushes what is wrong with a file when it is opened for the first time, and then no more."""
+    opened: list[str] = []
+
+    def open_(message: Message) -> None:
+        server.did_open(message)
+        if uri_of(message) not in opened:
+            opened.append(uri_of(message))
+            push(uri_of(message), [], message["params"]["textDocument"]["version"])
+
+    server.on["textDocument/didOpen"] = open_
+
+
+def mode_push_ahead(server: Server) -> None:
+    """Pushes about a version that nobody has sent yet."""
+
+    def open_(message: Message) -> None:
+        server.did_open(message)
+        push(uri_of(message), [], message["params"]["textDocument"]["version"] + 7)
+
+    server.on["textDocument/didOpen"] = open_
 
 
 def mode_register_late(server: Server) -> None:

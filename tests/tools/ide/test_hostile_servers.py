@@ -142,6 +142,37 @@ async def test_strays_and_nonsense_between_messages_are_passed_over(root):
         assert "found between strays" in await tools("hover", **AT)
 
 
+@pytest.mark.parametrize("off_by", [-5, 5, 10_000_000, 10**12])
+async def test_a_server_whose_messages_run_into_one_another_is_started_again(root, off_by):
+    env = {"HOSTILE_OFF_BY": off_by, "HOSTILE_MENDS": 1}
+    async with hostile_ide(root, "wrong_length", answer_timeout_s=1.5, env=env) as tools:
+        await started(tools)
+
+        async def is_well() -> bool:
+            with suppress(ToolError):  # where what is left of a message says which question it answers
+                return "counts well" in await tools("hover", **AT)
+            return False
+
+        await eventually(is_well, 20)
+    assert len(pids(root)) == 2
+
+
+async def test_a_server_that_never_frames_well_is_given_up(root):
+    async with hostile_ide(root, "wrong_length", answer_timeout_s=1.5, env={"HOSTILE_OFF_BY": 7}) as tools:
+        await started(tools)
+
+        server_says = ""
+        for _ in range(12):
+            try:
+                await tools("hover", **AT)
+            except ToolError as exc:
+                server_says = exc.message
+                if "not started for" in server_says:
+                    break
+    assert "not started for" in server_says and "no message of the protocol" in server_says
+    assert len(pids(root)) <= 3
+
+
 async def test_what_we_do_not_know_is_refused_and_nobody_edits_unasked(root):
     async with hostile_ide(root, "asks_unknown") as tools:
         assert "asked" in await tools("hover", **AT)

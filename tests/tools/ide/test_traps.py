@@ -52,6 +52,23 @@ async def test_3_an_empty_push_without_a_version_is_not_the_last_word(root):
     assert field(result, "status") == "partial"
 
 
+async def test_3_a_push_about_a_version_that_was_never_sent_is_not_about_this_text(root):
+    async with hostile_ide(root, "push_ahead", wait_s=1, answer_timeout_s=30) as tools:
+        result = await tools("diagnostics", path="a.py")
+    assert field(result, "status") == "pending"
+    assert "no problems" not in result
+
+
+async def test_3_a_file_opened_again_is_not_judged_by_the_push_of_its_first_time(root):
+    (root / "b.py").write_text("def name(): pass\n")
+    async with hostile_ide(root, "push_once", wait_s=1, answer_timeout_s=30, max_open=1) as tools:
+        assert field(await tools("diagnostics", path="a.py"), "status") == "fresh"
+        await tools("diagnostics", path="b.py")
+        (root / "a.py").write_text("def broken(: pass\n")
+        result = await tools("diagnostics", path="a.py")
+    assert field(result, "status") == "pending"
+
+
 async def test_3_a_push_about_an_older_version_does_not_count(root):
     async with hostile_ide(root, "push_versions") as tools:
         assert "of version 1" in await tools("diagnostics", path="a.py")

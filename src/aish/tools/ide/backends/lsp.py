@@ -86,11 +86,15 @@ class LspBackend:
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
         async def ask(session: Session) -> Answer[tuple[Problem, ...]]:
-            uri = session.documents.uri(source.path)
-            with session.documents.held(source.path):
-                opened = await session.documents.touch(source)
-                report = await diagnose(session.connection, uri, opened, timeout_s=wait_s)
-            return self._reported(source, report.problems, fresh=report.fresh, settled=report.settled)
+            documents = session.documents
+            with documents.held(source.path):
+                opened = await documents.touch(source)
+                report = await diagnose(session.connection, documents, source.path, opened, timeout_s=wait_s)
+                now = documents.find(source.path)
+            is_same = now is not None and now.hash == source.hash  # else it may be about what was told meanwhile
+            return self._reported(
+                source, report.problems, fresh=report.fresh and is_same, settled=report.settled and is_same
+            )
 
         try:
             return await self._alive(ask)

@@ -78,8 +78,8 @@ def _range(session: Session, source: Source, line: int, end_line: int) -> Range:
 
 async def _problems(session: Session, source: Source, line: int, end_line: int) -> list[Any]:
     """Of these lines, as the server sent them: most fixes belong to one."""
-    opened = await session.documents.sync(source)
-    uri = session.documents.uri(source.path)
-    report = await diagnose(session.connection, uri, opened, timeout_s=_PROBLEMS_WAIT_S)
+    documents = session.documents
+    opened = await documents.sync(source)
+    report = await diagnose(session.connection, documents, source.path, opened, timeout_s=_PROBLEMS_WAIT_S)
     lines = range(line - 1, end_line)
     return [one.raw for one in report.problems if one.range.start.line in lines or one.range.end.line in lines]

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError
+from aish.errors import AishError, ConnectionLost, WireTimeout
 from aish.tools.ide.lsp.answers import decoded
 from aish.tools.ide.lsp.capabilities import PROVIDERS, hello
 from aish.tools.ide.lsp.inbox import Inbox
 from aish.tools.ide.lsp.positions import ENCODINGS, Encoding
 from aish.tools.ide.lsp.spec import ServerSpec
 from aish.wire.child_reading import ChildReading
-from aish.wire.framing import ContentLengthFraming
+from aish.wire.framing import ContentLengthFraming, Oversize
 from aish.wire.jsonrpc import Peer, RpcError
 from aish.wire.process import ChildProcess, ProcessSpec
 
@@ -32,6 +32,29 @@ _SERVER_CANCELLED = -32802
 _ATTEMPTS = 4
 
 
+class _Counted(ContentLengthFraming):
+    """Counts what comes, to tell a server that is slow from one that cannot be understood any more."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(max_bytes)
+        self.bytes = 0
+        self.messages = 0
+
+    def feed(self, data: bytes) -> list[bytes | Oversize]:
+        messages = super().feed(data)
+        self.bytes += len(data)
+        self.messages += len(messages)
+        return messages
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a server had sent by some time."""
+
+    bytes: int
+    messages: int  # that could be read
+    noise: int  # pieces that were none
+
+
 class Connection:
     def __init__(self, spec: ServerSpec, child: ChildProcess) -> None:
         self.spec = spec
@@ -41,9 +64,11 @@ class Connection:
         self.inbox = Inbox(self._folder, spec.settings, loaded_log=spec.loaded_log)
         self._child = child
         self._capabilities: dict[str, Any] = {}
+        self._framing = _Counted(spec.limits.max_message_bytes)
+        self._lost: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
         self._peer = Peer(
             child.write,
-            ContentLengthFraming(spec.limits.max_message_bytes),
+            self._framing,
             title=spec.name,
             handler=self.inbox,
             cancelled=lambda id, method: None if method == "initialize" else ("$/cancelRequest", {"id": id}),
@@ -70,12 +95,35 @@ class Connection:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + (timeout_s or self.spec.limits.answer_timeout_s)
         for attempt in range(1, _ATTEMPTS + 1):
+            before = self._heard()
             try:
                 return await self._peer.request(method, params, timeout_s=max(0.001, deadline_s - loop.time()))
             except RpcError as exc:
                 if exc.code not in (_CONTENT_MODIFIED, _SERVER_CANCELLED) or attempt == _ATTEMPTS:
                     raise
+            except WireTimeout:
+                self._judge(before, timed_out=True)
+                raise
+            except asyncio.CancelledError:
+                self._judge(before, timed_out=False)
+                raise
         raise AssertionError("the last attempt returns or raises")
+
+    def _heard(self) -> Heard:
+        garbage = self._peer.skipped.garbage
+        return Heard(self._framing.bytes, self._framing.messages - garbage, self._framing.garbage + garbage)
+
+    def _judge(self, before: Heard, *, timed_out: bool) -> None:
+        """A question is left unanswered. Where bytes came and not one message in them, the two of us have lost each
+        other in the stream: nothing that follows can be understood, and only another server helps."""
+        now = self._heard()
+        if now.messages > before.messages or (
+            now.noise == before.noise and not (timed_out and now.bytes > before.bytes)
+        ):
+            return
+        if not self._lost.done():
+            self._lost.set_result(ConnectionLost(f"{self.spec.name} sends what is no message of the protocol"))
+        self._peer.close(self._lost.result)
 
     async def notify(self, method: str, params: Any) -> None:
         await self._peer.notify(method, params)
@@ -85,8 +133,13 @@ class Connection:
         return self._peer.closed
 
     async def wait_gone(self) -> AishError:
-        """Returns why, once the server has gone by itself."""
-        return await self._reading.wait_gone()
+        """Returns why, once the server has gone by itself, or can no longer be understood."""
+        gone = asyncio.ensure_future(self._reading.wait_gone())
+        try:
+            await asyncio.wait({gone, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            return self._lost.result() if self._lost.done() else gone.result()
+        finally:
+            gone.cancel()
 
     def stderr_tail(self) -> str:
         return self._child.stderr_tail()

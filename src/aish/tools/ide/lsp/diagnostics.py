@@ -2,13 +2,15 @@
 
 Some push, some are asked, and some say only later that they want to be asked (up to a second after a file was opened).
 So we wait for whichever comes first. What a server answers after our text is fresh, and so is what it pushes with our
-version; a push without a version may be about an older text or half of the work, so it must settle and is marked. No
-answer in time is no answer: never an empty list.
+version. A version that we have not sent yet is about nothing we know, and does not count. A push without a version may
+be about an older text or half of the work, so it must settle and is marked. No answer in time is no answer: never an
+empty list.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,7 +18,7 @@ import msgspec
 from aish.errors import WireTimeout
 from aish.tools.ide.lsp.answers import WireProblem, decoded, problems
 from aish.tools.ide.lsp.connection import Connection
-from aish.tools.ide.lsp.documents import Opened
+from aish.tools.ide.lsp.documents import Documents, Opened
 from aish.tools.ide.lsp.inbox import PULL, Pushed
 from aish.tools.ide.lsp.tsserver import ask_compiler
 
@@ -33,17 +35,28 @@ class Report(msgspec.Struct, frozen=True):
     settled: bool = False
 
 
-async def diagnose(connection: Connection, uri: str, opened: Opened, *, timeout_s: float) -> Report:
+async def diagnose(
+    connection: Connection, documents: Documents, path: str, opened: Opened, *, timeout_s: float
+) -> Report:
     """Never raises WireTimeout: what is not there in time is a report that is not fresh."""
+    uri = documents.uri(path)
     try:
         async with asyncio.timeout(timeout_s):
-            return await _first(connection, uri, opened, timeout_s)
+            return await _first(connection, uri, lambda: _versions(documents.find(path), opened), opened, timeout_s)
     except (TimeoutError, WireTimeout):
         known = connection.inbox.pushed(uri)
         return Report(known.problems if known else ())
 
 
-async def _first(connection: Connection, uri: str, opened: Opened, timeout_s: float) -> Report:
+def _versions(now: Opened | None, opened: Opened) -> tuple[int, int]:
+    """Which are about our text: the one that we sent, and the same text if somebody else has sent it again since."""
+    again = now if now is not None and now.hash == opened.hash else opened
+    return opened.version, again.version
+
+
+async def _first(
+    connection: Connection, uri: str, versions: Callable[[], tuple[int, int]], opened: Opened, timeout_s: float
+) -> Report:
     inbox = connection.inbox
     if connection.spec.ask_compiler:
         found = await ask_compiler(connection, uri, timeout_s=timeout_s)
@@ -52,7 +65,7 @@ async def _first(connection: Connection, uri: str, opened: Opened, timeout_s: fl
         if connection.can(PULL):
             return await _pull(connection, uri, timeout_s)
         pushed = inbox.pushed(uri)
-        if pushed is not None and pushed.version is not None and pushed.version >= opened.version:
+        if pushed is not None and pushed.version in versions():
             return Report(pushed.problems, fresh=True, settled=True)
         if pushed is not None and pushed.version is None and pushed.number > opened.pushes:
             if await _is_quiet(connection, uri, pushed):

@@ -36,6 +36,7 @@ class Documents:
         self._connection = connection
         self._open: dict[str, Opened] = {}
         self._disk = 0
+        self._versions = 0  # counted on over all files: a file that is opened again is not mistaken for its first time
         self._held: Counter[str] = Counter()
         self._telling = asyncio.Lock()  # what is told of a file comes in order, whoever asks
 
@@ -68,7 +69,7 @@ class Documents:
             if known.disk == self._disk:
                 return known
             again = self._change(source, known)
-            self._open[source.path] = known = await self._tell("didChange", source, known.version + 1, {}, again)
+            self._open[source.path] = known = await self._tell("didChange", source, {}, again)
             return known
 
     def _change(self, source: Source, known: Opened) -> dict[str, Any]:
@@ -81,9 +82,9 @@ class Documents:
         if known is None:
             await self._make_room()
             document = {"languageId": self._connection.spec.language_id(source.path), "text": source.text}
-            known = await self._tell("didOpen", source, 1, document, {})
+            known = await self._tell("didOpen", source, document, {})
         elif known.hash != source.hash:
-            known = await self._tell("didChange", source, known.version + 1, {}, self._change(source, known))
+            known = await self._tell("didChange", source, {}, self._change(source, known))
         self._open[source.path] = known  # last: the one used last
         return known
 
@@ -108,9 +109,8 @@ class Documents:
             batch = {"changes": events[start : start + _MAX_EVENTS]}
             await self._connection.notify("workspace/didChangeWatchedFiles", batch)
 
-    async def _tell(
-        self, method: str, source: Source, version: int, document: dict[str, Any], rest: dict[str, Any]
-    ) -> Opened:
+    async def _tell(self, method: str, source: Source, document: dict[str, Any], rest: dict[str, Any]) -> Opened:
+        self._versions = version = self._versions + 1
         opened = Opened(version, source.hash, self._connection.inbox.pushes, self._disk)
         identity = {"uri": self.uri(source.path), "version": version, **document}
         await self._connection.notify(f"textDocument/{method}", {"textDocument": identity, **rest})
