@@ -29,6 +29,7 @@ from aish.types.events import (
     TurnEnd,
 )
 from aish.types.messages import AssistantMessage, ToolMessage
+from aish.types.models import ModelInfo
 from aish.types.plans import Plan, Planning, PlanStep
 from aish.types.requests import StepRequest
 from aish.types.runs import RunState, StepState
@@ -348,3 +349,16 @@ async def test_a_turn_with_a_plan_leaves_a_valid_history() -> None:
     answered = [message.tool_call_id for message in history if isinstance(message, ToolMessage)]
     assert sorted(calls) == sorted(answered)
     assert len(calls) == 3
+
+
+async def test_a_model_that_is_too_small_does_not_plan() -> None:
+    class Small(ScriptedProvider):
+        def _info(self, model: str) -> ModelInfo:
+            return msgspec.structs.replace(super()._info(model), parameters=135_000_000)
+
+    small = Small("scripted", {"model": lambda request: [TextDelta("Done.")]})
+    under = Bench(tools=tools(), provider=small)
+    events = await under.run("do it", tools=("x__*",), planner=Planning())
+    assert any("too small" in body.text for body in bodies(events, Status))
+    assert len(small.requests) == 1
+    assert finish(events).reason is TurnEnd.ANSWERED

@@ -56,6 +56,9 @@ class PlanWriter:
         """Raises what the provider raises, and BudgetExceeded. `failed` is the rest of a plan that did not work:
         `results` are of its steps that did, and the same again is no plan."""
         self.written = None
+        if self._route.info.is_weak:  # it would write nonsense to the letter of the schema, for minutes
+            yield Status(f"{self._route.name} is too small a model to plan; working without a plan (see planner.model)")
+            return
         text = _asked(question, results, failed, trouble)
         for attempt in range(1, self._planning.max_rewrites + 2):
             said = await self._ask(text, deadline_s)
