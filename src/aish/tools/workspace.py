@@ -29,6 +29,7 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 # A file larger than this is not for a model to read in one piece.
 MAX_FILE_BYTES = 16 * 1024 * 1024
+_MAX_ABOVE = 64  # folders of an absolute name that are looked at
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 
@@ -144,7 +145,25 @@ class Workspace:
                 return _relative_path(name, root)
             except BadPath as exc:
                 refused = refused or exc
+        if (found := self._find_through_links(name)) is not None:
+            return found
         raise _refusal(str(refused)) from refused
+
+    def _find_through_links(self, name: str) -> PurePosixPath | None:
+        """An absolute name whose folder leads inside: the working directory by the name that a shell has for it.
+
+        Only a name is made of it: what it stands for is opened below the root like any other.
+        """
+        try:
+            path = PurePosixPath("/") / _relative_path(name, PurePosixPath("/"))
+        except BadPath:
+            return None
+        root = PurePosixPath(self.root)
+        for above in list(reversed(path.parents))[:_MAX_ABOVE]:
+            real = PurePosixPath(os.path.realpath(above))
+            if real.is_relative_to(root):
+                return real.relative_to(root) / path.relative_to(above)
+        return None
 
     @contextlib.contextmanager
     def _opened(self, path: PurePosixPath, flags: int, name: str) -> Iterator[int]:

@@ -118,6 +118,34 @@ async def test_the_applier_itself_refuses_them_whoever_computed_the_edit(world, 
     assert (world / "sub" / "a.py").read_bytes() == b"inside\n"
 
 
+@pytest.mark.parametrize("form", ["{link}/sub/a.py", "file://{link}/sub/a.py", "{below}/a.py"])
+async def test_an_absolute_name_through_a_link_that_leads_inside_is_a_name_of_the_file(world, form):
+    """As a shell has it whose working directory was reached through a link; the root was given without one."""
+    link, below = world.parent / "link", world.parent / "below"
+    link.symlink_to(world)
+    below.symlink_to(world / "sub")
+    path = form.format(link=link, below=below)
+    async with ide_with(world, diagnostics_wait_s=0.2) as tools:
+        revision = field(await tools("read_file", path=path), "revision")
+        await tools("edit", edits=[{"path": path, "revision": revision, "old": "inside", "new": "edited"}])
+    assert (world / "sub" / "a.py").read_bytes() == b"edited\n"
+
+
+@pytest.mark.parametrize(
+    "form", ["{link}/../outside/a.py", "{link}/sub/../../outside/a.py", "{file}", "{away}/a.py", "{link}/away/a.py"]
+)
+async def test_no_link_makes_an_absolute_name_lead_out_again(world, form):
+    link, file, away = world.parent / "link", world.parent / "file.py", world.parent / "away"
+    link.symlink_to(world)
+    file.symlink_to(world / "sub" / "a.py")
+    away.symlink_to(world.parent / "outside")
+    (world / "away").symlink_to(away)
+    path = form.format(link=link, file=file, away=away)
+    async with ide_with(world, diagnostics_wait_s=0.2) as tools:
+        with pytest.raises(ToolError, match=r"outside|'\.\.'"):
+            await tools("read_file", path=path)
+
+
 async def test_a_hard_link_can_be_read_but_is_never_written_to(world):
     async with ide_with(world, diagnostics_wait_s=0.2) as tools:
         revision = field(await tools("read_file", path="hard.py"), "revision")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from aish.errors import ToolError
-from aish.safety.paths import BadPath, relative_path
 from aish.tools.ide.answer import Place, Symbol
 from aish.tools.ide.lsp.answers import WirePlace, WireSymbol
 from aish.tools.ide.lsp.positions import Encoding
@@ -25,7 +23,7 @@ class Files:
     def __init__(self, space: Workspace, encoding: Encoding) -> None:
         self.encoding = encoding
         self._space = space
-        self._root = PurePosixPath(space.root)
+        self._paths: dict[str, str | ToolError] = {}
         self._read: dict[str, Source | None] = {}
 
     def get(self, uri: str) -> Source:
@@ -36,12 +34,20 @@ class Files:
         return self._space.exists(self.path(uri))
 
     def path(self, uri: str) -> str:
+        if uri not in self._paths:
+            self._paths[uri] = self._path(uri)
+        found = self._paths[uri]
+        if isinstance(found, ToolError):
+            raise found
+        return found
+
+    def _path(self, uri: str) -> str | ToolError:
         if _OTHER_SCHEME.match(uri):
-            raise ToolError(f"the server names what is no file: {uri[:200]}")
+            return ToolError(f"the server names what is no file: {uri[:200]}")
         try:
-            return str(relative_path(uri, self._root))
-        except BadPath as exc:
-            raise ToolError(f"the server names a file outside the workspace: {exc}") from exc
+            return self._space.relative(uri)
+        except ToolError as exc:
+            return ToolError(f"the server names a file outside the workspace: {exc.message}")
 
     def find(self, path: str) -> Source | None:
         if path not in self._read:
