@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from aish.errors import ToolError
+from aish.tools.ide.contents import Contents
 from aish.tools.ide.edits.in_ide import apply_in_ide
 from aish.tools.ide.edits.port import FileEdit
 from aish.tools.ide.source import content_hash
@@ -173,4 +175,111 @@ async def test_where_one_write_fails_those_before_it_are_put_back(tmp_path):
     with pytest.raises(ToolError, match=r"c\.py was not written: disk full; nothing stays changed"):
         await apply_in_ide(space, ide, edits)
     assert ide.files == {"a.py": "a", "b.py": "b", "c.py": "c"}
+    space.close()
+
+
+async def test_a_change_that_is_cancelled_in_the_middle_is_put_back(tmp_path):
+    ide, space = Failing(), Workspace(tmp_path)
+    write, reached = ide.write, asyncio.Event()
+
+    async def slow(path: str, content: str) -> None:
+        await write(path, content)
+        if path == "b.py" and content == "new":
+            reached.set()
+            await asyncio.Event().wait()
+
+    ide.write, ide.writes = slow, -10
+    edits = [FileEdit(path, content_hash(text.encode()), b"new") for path, text in ide.files.items()]
+    applying = asyncio.ensure_future(apply_in_ide(space, ide, edits))
+    await asyncio.wait_for(reached.wait(), 5)
+    applying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await applying
+    assert ide.files == {"a.py": "a", "b.py": "b", "c.py": "c"}
+    space.close()
+
+
+class Swapping:
+    """An IDE on the disk: while it reads or writes one of its files, somebody leads the name elsewhere."""
+
+    def __init__(self, root: Path, *, at: str, swap) -> None:
+        self.root, self.at, self.swap = root, at, swap
+        self.written: list[str] = []
+
+    def offers_files(self) -> bool:
+        return True
+
+    async def read(self, path: str) -> str | None:
+        text = (self.root / path).read_text()
+        if self.at == f"read {path}":
+            self.swap()
+            text = (self.root / path).read_text()
+        return text
+
+    async def write(self, path: str, content: str) -> None:
+        if self.at == f"write {path}" and path not in self.written:
+            self.swap()
+        self.written.append(path)
+        (self.root / path).write_text(content)
+
+
+@pytest.fixture
+def led(tmp_path):
+    """A workspace with files, a folder outside, and what leads `sub` there."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "sub", outside):
+        folder.mkdir(parents=True)
+    for file in (root / "a.py", root / "sub" / "b.py", root / "c.py", outside / "b.py"):
+        file.write_text("x")
+
+    def swap() -> None:
+        (root / "sub").rename(root / "was")
+        (root / "sub").symlink_to(outside)
+
+    return root, outside, swap
+
+
+async def test_a_file_that_was_led_to_another_folder_inside_is_found_too(led):
+    root, _, _ = led
+    ide, space = Swapping(root, at="write sub/b.py", swap=lambda: (root / "sub").rename(root / "was")), Workspace(root)
+    (root / "other").mkdir()
+    moved = ide.swap
+    ide.swap = lambda: (moved(), (root / "sub").symlink_to("other"))
+    with pytest.raises(ToolError, match="became another one"):
+        await apply_in_ide(space, ide, [FileEdit("sub/b.py", content_hash(b"x"), b"new")])
+    space.close()
+
+
+@pytest.mark.parametrize("at", ["write a.py", "read c.py"])
+async def test_a_name_that_is_led_outside_between_the_check_and_the_write_is_not_written(led, at):
+    root, outside, swap = led
+    ide, space = Swapping(root, at=at, swap=swap), Workspace(root)
+    edits = [FileEdit(path, content_hash(b"x"), b"new") for path in ("a.py", "sub/b.py", "c.py")]
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await apply_in_ide(space, ide, edits)
+    assert "sub/b.py" not in ide.written
+    assert (outside / "b.py").read_text() == "x"
+    assert (root / "a.py").read_text() == "x"
+    space.close()
+
+
+async def test_a_name_that_is_led_outside_within_the_write_is_found_and_said(led):
+    root, _, swap = led
+    ide, space = Swapping(root, at="write sub/b.py", swap=swap), Workspace(root)
+    edits = [FileEdit(path, content_hash(b"x"), b"new") for path in ("a.py", "sub/b.py", "c.py")]
+    with pytest.raises(ToolError, match=r"sub/b\.py may be written elsewhere, look there: .*nothing stays changed"):
+        await apply_in_ide(space, ide, edits)
+    assert ide.written == ["a.py", "sub/b.py", "a.py"]
+    assert (root / "a.py").read_text() == "x"
+    space.close()
+
+
+async def test_what_the_ide_read_through_a_name_that_was_led_outside_is_not_told(led):
+    root, outside, swap = led
+    (outside / "b.py").write_text("secret")
+    space = Workspace(root)
+    ide = Swapping(root, at="read sub/b.py", swap=swap)
+    contents = Contents(space, SimpleNamespace(), lambda: ide)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await contents.read("sub/b.py")
     space.close()

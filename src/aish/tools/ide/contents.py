@@ -33,14 +33,18 @@ class Contents:
     async def read(self, path: str, max_bytes: int = MAX_SOURCE_BYTES) -> bytes:
         ide = self._find_ide()
         if ide is not None:
-            if self._space.exists(path):
-                self._space.check_readable(path)  # the IDE follows links wherever they lead
+            self._check_inside(path)  # the IDE follows links wherever they lead
             if (text := await ide.read(self._space.relative(path))) is not None:
+                self._check_inside(path)  # what was led elsewhere meanwhile is not told
                 return text.encode()
         try:
             return self._space.read(path, max_bytes=_SMALL_BYTES)
         except TooLong:
             return await asyncio.to_thread(self._space.read, path, max_bytes=max_bytes)
+
+    def _check_inside(self, path: str) -> None:
+        if self._space.exists(path):
+            self._space.check_readable(path)
 
     async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
         """Through the IDE where it has the files: behind its back, what it has not saved would be lost."""

@@ -52,6 +52,18 @@ class Placing:
                 return None
             raise
 
+    def find_folder(self, path: str) -> tuple[int, int] | None:
+        """Which folder it is in now, None if that is not there. Raises ToolError for what may not be replaced."""
+        self.find(path)
+        try:
+            with self._space.folder_of(path) as (folder, _):
+                status = os.fstat(folder)
+        except ToolError as exc:
+            if is_gone(exc):
+                return None
+            raise
+        return status.st_dev, status.st_ino
+
     def find_hash(self, path: str) -> str | None:
         """Of whatever is there, for comparing; "" for what is no plain file."""
         try:
