@@ -213,6 +213,10 @@ def mode_late(server: Server) -> None:
     server.on["textDocument/hover"] = hover
 
 
+def mode_mute_hover(server: Server) -> None:
+    server.on["textDocument/hover"] = lambda m: None
+
+
 def mode_strays(server: Server) -> None:
     def hover(message: Message) -> None:
         send({"id": 4711, "result": {"contents": "nobody asked"}})
@@ -409,6 +413,7 @@ def _create(message: Message) -> Any:
 
 mode_edit_outside = _rename_to(_outside)
 mode_edit_overlapping = _rename_to(lambda m: {"changes": {uri_of(m): [_edit(4, 8), _edit(4, 8)]}})
+mode_edit_nothing = _rename_to(lambda m: {"changes": {}})
 mode_edit_wrong_range = _rename_to(lambda m: {"changes": {uri_of(m): [_edit(400, 408)]}})
 mode_edit_wrong_line = _rename_to(lambda m: {"changes": {uri_of(m): [_edit(4, 8, line=4000)]}})
 mode_edit_backwards = _rename_to(lambda m: {"changes": {uri_of(m): [_edit(8, 4)]}})

@@ -275,6 +275,53 @@ async def test_what_cannot_be_a_name_is_not_given_to_anything(root, name):
             await tools("rename", **AT, new_name=name)
 
 
+@pytest.mark.parametrize("name", ["class", "None", "await"])
+async def test_a_word_of_the_language_is_not_given_to_anything(root, name):
+    async with hostile_ide(root) as tools:
+        with pytest.raises(ToolError, match=f"'{name}' cannot be a name: it is a word of the language python"):
+            await tools("rename", **AT, new_name=name)
+
+
+async def test_a_rename_that_comes_to_nothing_says_what_may_be_the_reason(root):
+    async with hostile_ide(root, "edit_nothing") as tools:
+        for more in ({}, {"preview": True}):
+            result = await tools("rename", **AT, new_name="other", **more)
+            assert "ty changes nothing: it may not let name be renamed, or not to other" in result
+
+
+async def test_two_things_beside_each_other_get_one_name_only_where_that_is_asked_for(root):
+    text = "def name(): pass\nclass C:\n    def other(self): pass\ndef other(): pass\n"
+    (root / "a.py").write_text(text)
+    async with hostile_ide(root) as tools:
+        with pytest.raises(ToolError, match=r"a\.py:4 declares other already, beside name"):
+            await tools("rename", **AT, new_name="other")
+        assert (root / "a.py").read_text() == text
+        assert "other stands in a.py:3 already" in await tools("rename", **AT, new_name="other", merge=True)
+    assert (root / "a.py").read_text() == text.replace("name", "other")
+
+
+async def test_a_name_that_is_taken_elsewhere_in_a_file_is_said_and_shown(root):
+    (root / "a.py").write_text("def name(): pass\nclass C:\n    def other(self): pass\n")
+    async with hostile_ide(root) as tools:
+        shown = await tools.ide.preview("rename", {**AT, "new_name": "other"}, "c")
+        assert shown.startswith("note: other stands in a.py:3 already")
+        assert "done: rename name to other" in await tools("rename", **AT, new_name="other")
+
+
+async def test_the_text_of_a_deadline_is_the_one_that_was_set(root):
+    async with hostile_ide(root, "mute_hover", answer_timeout_s=1.5) as tools:
+        await started(tools)
+        assert "textDocument/hover was not answered within 1.5 s" in await tools("hover", **AT)
+
+
+async def test_an_action_that_is_done_is_asked_for_once(root):
+    async with hostile_ide(root, "command_edits", wait_s=1) as tools:
+        key = _key(await tools("code_action", path="a.py", line=1))
+        asked = notes(root).count("textDocument/codeAction")
+        await tools("code_action", path="a.py", line=1, apply=key)
+    assert notes(root).count("textDocument/codeAction") == asked + 1
+
+
 async def test_a_file_that_somebody_writes_while_a_rename_is_computed_is_left_alone(root):
     async with hostile_ide(root, "disk_changes_meanwhile", wait_s=1) as tools:
         result = await tools("rename", **AT, new_name="other")

@@ -130,6 +130,18 @@ async def test_binary_files_and_version_control_are_passed_over(space, by):
     assert await find(space, by, "needle") == [(".hidden/h.py", 1), ("a.py", 1)]
 
 
+async def test_files_that_are_too_large_are_counted_and_the_answer_is_not_whole(space, by):
+    write(space, a_dot_py="x = needle\n", _dot_gitignore="ignored.py\n")
+    for name in ("large.py", "ignored.py", "other.txt"):
+        (space.root / name).write_text("needle " * 700_000)
+    path = str(Path(RIPGREP).parent) if by == "ripgrep" else ""
+    found = await search(space, Query("needle", glob="*.py"), search_path=path)
+    assert ([place.path for place in found.places], found.by) == (["a.py"], by)
+    assert found.note == "1 files are too large to be looked at"
+    alone = await search(space, Query("needle", below="large.py"), search_path=path)
+    assert alone.note == "1 files are too large to be looked at"
+
+
 async def test_what_a_link_leads_to_is_not_searched(space, by, tmp_path):
     (tmp_path / "secret.txt").write_text("needle\n")
     (space.root / "link.txt").symlink_to(tmp_path / "secret.txt")

@@ -211,8 +211,38 @@ async def test_a_symbol_that_is_not_there_says_what_is(tools, root):
     (root / "long.py").write_text("make\n" + "\n" * 20 + "x\n" + "make\n")
     with pytest.raises(ToolError, match=r"near line 12, which is: ; it is in lines 1, 23$"):
         await tools("hover", path="long.py", line=12, symbol="make")
-    with pytest.raises(ToolError, match="has 4 lines, not 40"):
+    with pytest.raises(ToolError, match="has lines 1 to 4, not 40"):
         await tools("hover", path="a.py", line=40, symbol="make")
+
+
+@pytest.mark.parametrize("line", [0, -3])
+@pytest.mark.parametrize("tool", ["hover", "definition", "references", "code_action", "rename"])
+async def test_a_line_before_the_first_is_none(tools, tool, line):
+    more = {"symbol": "make"} if tool != "code_action" else {}
+    more |= {"new_name": "made"} if tool == "rename" else {}
+    with pytest.raises(ToolError, match=f"has lines 1 to 4, not {line}"):
+        await tools(tool, path="a.py", line=line, **more)
+    with pytest.raises(ToolError, match=f"has lines 1 to 4, not {line} to"):
+        await tools("read_file", path="a.py", start_line=line)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"\0binary", "binary file"), (b"\xff", "not UTF-8"), (None, "not exist")]
+)
+async def test_diagnostics_of_what_is_no_text_say_that_nobody_can_tell(tools, root, content, reason):
+    if content is not None:
+        (root / "odd.py").write_bytes(content)
+    result = await tools("diagnostics", path="odd.py")
+    assert field(result, "status") == "unsupported"
+    assert reason in result and "no problems" not in result
+
+
+async def test_symbols_are_partial_where_a_file_cannot_be_read(tools, root):
+    (root / "large.py").write_text("def make_large(): pass\n" + "#" * 5_000_000)
+    (root / "latin.py").write_bytes(b"def make_latin(): pass  # \xe9\n")
+    result = await tools("symbols", query="make")
+    assert field(result, "status") == "partial"
+    assert "1 files are too large to be looked at; 1 files are no text in UTF-8" in result
 
 
 async def test_without_grammars_symbols_are_partial_and_an_outline_is_the_servers(root, monkeypatch):

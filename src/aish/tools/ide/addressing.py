@@ -24,8 +24,8 @@ def resolve(source: Source, line: int | None, symbol: str) -> Spot:
     if not symbol:
         raise _wrong("the symbol is empty; give its text as it stands in the line")
     count = len(source.lines)
-    if line is not None and line > count:
-        raise _wrong(f"{source.path} has {count} lines, not {line}")
+    if line is not None and not 1 <= line <= count:
+        raise _wrong(f"{source.path} has lines 1 to {count}, not {line}" if count else f"{source.path} is empty")
     numbers = range(1, count + 1) if line is None else _around(line, count)
     for number in numbers:
         column = find_column(source.line(number), symbol)

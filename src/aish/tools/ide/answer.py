@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 T = TypeVar("T", covariant=True)
+U = TypeVar("U")
 
 
 class Status(StrEnum):
@@ -25,6 +26,10 @@ class Answer(msgspec.Struct, Generic[T], frozen=True):
     backend: str
     status: Status = Status.FRESH
     note: str = ""
+
+    def with_value(self, value: U) -> Answer[U]:
+        """Another thing, believed as much."""
+        return Answer(value, self.backend, self.status, self.note)
 
 
 class Spot(msgspec.Struct, frozen=True):

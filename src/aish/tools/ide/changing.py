@@ -7,7 +7,6 @@ server knows so far would leave the rest behind. What a person was shown before 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -20,6 +19,7 @@ from aish.tools.ide.contents import Contents
 from aish.tools.ide.edits.diffs import diff_of
 from aish.tools.ide.edits.port import FileEdit, Outcome
 from aish.tools.ide.edits.texts import model_edits
+from aish.tools.ide.naming import check_name, find_beside, find_word
 from aish.tools.ide.rendering import envelope, joined
 from aish.tools.ide.source import REVISION_CHARS, Source, content_hash
 from aish.tools.ide.understanding import Understanding
@@ -28,7 +28,7 @@ from aish.types.tools import Arguments, ResultStatus
 
 _DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
 _FILES_NAMED = 12
-_NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # what a name is in most languages; servers do not all check
+_TAKEN_LOOKED_AT = 200  # files of a rename that are searched for the new name
 
 
 Fingerprint = frozenset[tuple[str, str | None, str | None]]
@@ -84,7 +84,8 @@ class Changing:
         self._shown[_key(name, arguments, call)] = _fingerprint(edits)
         while len(self._shown) > _MAX_SHOWN:
             del self._shown[next(iter(self._shown))]
-        return await asyncio.to_thread(diff_of, files)
+        diff = await asyncio.to_thread(diff_of, files)
+        return joined(f"note: {plan.answer.note}", diff) if plan.answer.note and diff else diff
 
     async def witness(self, name: str, arguments: Arguments) -> str:
         """The hashes of the files before and after; "" where nothing would change. Raises ToolError."""
@@ -134,12 +135,28 @@ class Changing:
         source = await self._load(arguments)
         spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
         new_name = str(arguments["new_name"]).strip()
-        if not _NAME.fullmatch(new_name):
-            raise ToolError(f"'{new_name[:80]}' cannot be a name", status=ResultStatus.BAD_ARGUMENTS)
+        check_name(source.path, spot.symbol, new_name)
         answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
+        answer = await self._unless_taken(answer, spot.symbol, new_name, merge=bool(arguments.get("merge")))
+        nothing = f"{answer.backend} changes nothing: it may not let {spot.symbol} be renamed, or not to {new_name}"
         if arguments.get("preview"):
-            return joined(envelope(answer, f"files={len(answer.value)}"), "would change:", *_named(answer.value))
-        return Plan(answer, f"rename {spot.symbol} to {new_name}", first=source.path)
+            said = ["would change:", *_named(answer.value)] if answer.value else [nothing]
+            return joined(envelope(answer, f"files={len(answer.value)}"), *said)
+        return Plan(answer, f"rename {spot.symbol} to {new_name}", first=source.path, nothing=nothing)
+
+    async def _unless_taken(self, answer: Answer[Edits], symbol: str, new_name: str, *, merge: bool) -> Answer[Edits]:
+        """Raises ToolError where two things would become one; says so where they might."""
+        said = ""
+        for edit in [edit for edit in answer.value if edit.base is not None][:_TAKEN_LOOKED_AT]:
+            source = await self._contents.load(edit.path)
+            if (word := find_word(source, new_name)) is None:
+                continue
+            said = said or f"{new_name} stands in {word.path}:{word.line} already: see that the two are not mixed up"
+            outline = (await self._backends.outline(source)).value
+            if not merge and (beside := find_beside(source, outline, symbol, new_name)) is not None:
+                text = f"nothing was changed: {beside.path}:{beside.line} declares {new_name} already, beside {symbol}"
+                raise ToolError(f"{text}. Take another name, or give `merge` if one name for both is meant.")
+        return msgspec.structs.replace(answer, note=". ".join(filter(None, (answer.note, said))))
 
     async def _format(self, arguments: Arguments) -> Plan:
         source = await self._load(arguments)
@@ -150,8 +167,9 @@ class Changing:
     async def _code_action(self, arguments: Arguments) -> Plan | str:
         source, line = await self._load(arguments), int(arguments["line"])
         end_line = max(line, int(arguments.get("end_line", line)))
-        if end_line > len(source.lines):
-            raise ToolError(f"{source.path} has {len(source.lines)} lines", status=ResultStatus.BAD_ARGUMENTS)
+        if line < 1 or end_line > len(source.lines):
+            text = f"{source.path} has lines 1 to {len(source.lines)}, not {line} to {end_line}"
+            raise ToolError(text, status=ResultStatus.BAD_ARGUMENTS)
         if key := str(arguments.get("apply", "")):
             return await self._act(source, line, end_line, key)
         return await self._offered(source, line, end_line)
@@ -172,11 +190,15 @@ class Changing:
         return joined(*blocks)
 
     async def _act(self, source: Source, line: int, end_line: int, key: str) -> Plan:
+        unsure: Answer[Edits] | None = None
         for backend in self._actors(source.path):
-            answer = await backend.fixes(source, line, end_line)
-            fix = next((fix for fix in answer.value if fix.key == key), None)
-            if fix is not None:
-                return Plan(await backend.fix(source, line, end_line, key), fix.title)
+            answer = await backend.fix(source, line, end_line, key)
+            if answer.value is not None:
+                return Plan(answer.with_value(answer.value.edits), answer.value.title)
+            if answer.status is Status.PENDING:
+                unsure = answer.with_value(())
+        if unsure is not None:
+            return Plan(unsure, f"code action {key}")
         raise ToolError(f"nothing with the id {key} is offered here now; list the actions again")
 
     def _actors(self, path: str) -> Sequence[CodeBackend]:

@@ -28,6 +28,7 @@ class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grammar: dict[str, str] = {}
     servers: tuple[str, ...] = ()
     formatter: str = ""
+    keywords: frozenset[str] = frozenset()
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ async def read_file(space: Workspace, contents: Contents, arguments: Arguments) 
         return envelope(answer, "total=0", revision=source.revision)
     count = len(source.lines)
     start, end = int(arguments.get("start_line", 1)), int(arguments.get("end_line", count))
-    if start > count or end < start:
+    if not 1 <= start <= min(count, end):
         text = f"{path} has lines 1 to {count}, not {start} to {end}"
         raise ToolError(text, status=ResultStatus.BAD_ARGUMENTS)
     shown, last = numbered(source, start, min(end, count))
@@ -52,5 +52,6 @@ async def search_files(space: Workspace, arguments: Arguments, *, search_path: s
     found = await search(space, query, search_path=search_path)
     limit, offset = int(arguments.get("limit", _SEARCH_SHOWN)), int(arguments.get("offset", 0))
     page = Page(len(found.places), offset, limit, complete=found.complete)
-    answer = Answer(None, found.by, Status.FRESH if found.complete else Status.PARTIAL)
+    is_all = found.complete and not found.note
+    answer = Answer(None, found.by, Status.FRESH if is_all else Status.PARTIAL, found.note)
     return joined(envelope(answer, page), by_file(found.places[page.start : page.end]))

@@ -88,6 +88,7 @@ SPECS: tuple[ToolSpec, ...] = (
                 **_AT,
                 "new_name": _TEXT,
                 "preview": {"type": "boolean", "description": "only say what would change"},
+                "merge": {"type": "boolean", "description": "also where another thing beside it has that name already"},
             },
             "path",
             "symbol",

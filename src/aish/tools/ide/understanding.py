@@ -91,16 +91,15 @@ class Understanding:
         try:
             source = await self._contents.load(path)
         except ToolError as exc:
-            return exc.message
+            answer: Answer[tuple[Problem, ...]] = Answer((), "aish", Status.UNSUPPORTED, exc.message)
+            return joined(envelope(answer, f"path={path}"), problem_summary(answer))
         try:
             found = await self._backends.for_file(path).diagnostics(source, self._diagnostics_wait_s)
         except ToolError as exc:
             found = Answer((), "aish", Status.PENDING, exc.message)
-        answer: Answer[tuple[Problem, ...]] = Answer(
-            tuple(one for one in found.value if one.severity != "hint"), found.backend, found.status, found.note
-        )
+        answer = found.with_value(tuple(one for one in found.value if one.severity != "hint"))
         page = Page(len(answer.value), 0, _PROBLEMS_SHOWN)
-        shown = Answer(answer.value[: page.end], answer.backend, answer.status, answer.note)
+        shown = answer.with_value(answer.value[: page.end])
         known = answer.status not in (Status.PENDING, Status.UNSUPPORTED)
         head = envelope(answer, f"path={path}", page if known else "", revision=source.revision)
         return joined(head, problem_summary(shown))

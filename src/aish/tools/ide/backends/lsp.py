@@ -18,7 +18,7 @@ from aish.tools.ide.answer import Answer, Fix, Place, Problem, Spot, Status, Sym
 from aish.tools.ide.backends.lsp_actions import list_actions, perform
 from aish.tools.ide.backends.lsp_places import Files
 from aish.tools.ide.backends.lsp_rename import rename_edits
-from aish.tools.ide.backends.port import Edits
+from aish.tools.ide.backends.port import Edits, Fixed
 from aish.tools.ide.backends.servers import Servers
 from aish.tools.ide.languages import Found
 from aish.tools.ide.lsp import answers
@@ -123,15 +123,18 @@ class LspBackend:
 
         return await self._answer("textDocument/codeAction", source, ask, (), quick=True)
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]:
-        async def ask(session: Session) -> Edits:
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+        async def ask(session: Session) -> Fixed | None:
             actions = await list_actions(session, source, line, end_line)
             action = next((action for action in actions if action.fix.key == key), None)
             if action is None:
-                raise ToolError(f"there is no action {key} here now; list them again")
-            return await perform(session, self._files(session), action)
+                return None
+            return Fixed(action.fix.title, await perform(session, self._files(session), action))
 
-        return self._unless_changed(await self._answer("textDocument/codeAction", source, ask, (), quick=True))
+        answer = await self._answer("textDocument/codeAction", source, ask, None, quick=True)
+        if answer.value is None:
+            return answer
+        return self._unless_changed(answer.with_value(answer.value.edits)).with_value(answer.value)
 
     async def aclose(self) -> None:
         """The servers are the owner's to close."""

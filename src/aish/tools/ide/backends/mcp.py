@@ -17,7 +17,7 @@ from aish.errors import BadResponse, ToolError
 from aish.tools.ide.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
 from aish.tools.ide.backends.lsp_places import Files
 from aish.tools.ide.backends.mcp_tools import Wanted, arguments_for, find_tool
-from aish.tools.ide.backends.port import CodeBackend, Edits
+from aish.tools.ide.backends.port import CodeBackend, Edits, Fixed
 from aish.tools.ide.lsp import answers
 from aish.tools.ide.lsp.edits import file_edits
 from aish.tools.ide.source import Source
@@ -106,7 +106,7 @@ class McpBackend:
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
         return await self._tree.fixes(source, line, end_line)
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]:
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
         return await self._tree.fix(source, line, end_line, key)
 
     async def aclose(self) -> None:

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from aish.tools.ide.answer import Answer, Fix, Place, Problem, Spot, Symbol
 from aish.tools.ide.edits.port import FileEdit
 from aish.tools.ide.source import Source
 
 Edits = tuple[FileEdit, ...]
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    """What one of the fixes comes to."""
+
+    title: str
+    edits: Edits
 
 
 class CodeBackend(Protocol):
@@ -38,6 +47,7 @@ class CodeBackend(Protocol):
 
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]: ...
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]: ...
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+        """None where nothing with this key is offered, or where that is not known (the status says which)."""
 
     async def aclose(self) -> None: ...

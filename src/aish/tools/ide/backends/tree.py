@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from aish.errors import ToolError
 from aish.tools.ide.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
-from aish.tools.ide.backends.port import Edits
+from aish.tools.ide.backends.port import Edits, Fixed
 from aish.tools.ide.grammars import find_grammar
 from aish.tools.ide.languages import table
 from aish.tools.ide.outlining import outline
-from aish.tools.ide.searching.walking import files
+from aish.tools.ide.searching.walking import LeftOut, files
 from aish.tools.ide.source import Source, load
-from aish.tools.workspace import Workspace
+from aish.tools.workspace import TooLong, Workspace
 
 NAME = "tree-sitter"
 _BY_NAME = "found by name alone; the same name may be something else"
@@ -66,13 +66,14 @@ class TreeBackend:
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
         unread: set[str] = set()
-        found = await self._search(lambda stop: self._matching(query, limit, stop, unread))
+        left_out = LeftOut()
+        found = await self._search(lambda stop: self._matching(query, limit, stop, unread, left_out))
         wanted = query.casefold()
         found.sort(key=lambda one: (one.name.casefold() != wanted, not one.name.casefold().startswith(wanted)))
+        note = str(left_out)
         if unread:
             note = f"there is no grammar for {', '.join(sorted(unread))} here; pip install 'aish-runtime[shell]'"
-            return Answer(tuple(found), NAME, Status.PARTIAL, note)
-        return Answer(tuple(found), NAME)
+        return Answer(tuple(found), NAME, Status.PARTIAL if note else Status.FRESH, note)
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
         return self._unsupported(())
@@ -86,8 +87,8 @@ class TreeBackend:
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
         return self._unsupported(())
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Edits]:
-        return self._unsupported(())
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+        return self._unsupported(None)
 
     async def aclose(self) -> None:
         """Nothing is held."""
@@ -121,11 +122,13 @@ class TreeBackend:
                 if word.search(line):
                     yield Place(source.path, number, number, line.strip()[:_TEXT_CHARS])
 
-    def _matching(self, query: str, limit: int, stop: threading.Event, unread: set[str]) -> Iterator[Symbol]:
-        """Notes the languages that it cannot read."""
+    def _matching(
+        self, query: str, limit: int, stop: threading.Event, unread: set[str], left_out: LeftOut
+    ) -> Iterator[Symbol]:
+        """Notes the languages that it cannot read, and the files."""
         found = 0
         wanted = query.casefold()
-        for source in self._sources("", wanted, stop):
+        for source in self._sources("", wanted, stop, left_out):
             language = find_grammar(table().grammar_of(source.path) or "?")
             if language is None:
                 unread.add(table().language_of(source.path))
@@ -137,19 +140,26 @@ class TreeBackend:
                     if found >= limit:
                         return
 
-    def _sources(self, language: str, holding: str, stop: threading.Event) -> Iterator[Source]:
+    def _sources(
+        self, language: str, holding: str, stop: threading.Event, left_out: LeftOut | None = None
+    ) -> Iterator[Source]:
         """Files of the language (any that has a grammar where none is named) that hold the text."""
-        read = 0
-        for path in files(self._space):
+        read, left_out = 0, left_out or LeftOut()
+        for path in files(self._space, left_out=left_out):
             kind = table().language_of(path)
             if stop.is_set() or read >= _MAX_FILES:
+                left_out.stopped = True
                 return
             if not kind or (language and kind != language):
                 continue
             read += 1
             try:
                 source = load(self._space, path)
+            except TooLong:
+                left_out.too_large += 1
+                continue
             except ToolError:
+                left_out.unreadable += 1
                 continue
             if holding in source.text or holding in source.text.casefold():
                 yield source

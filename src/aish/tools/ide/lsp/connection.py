@@ -93,11 +93,14 @@ class Connection:
     async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> msgspec.Raw:
         """Raises RpcError, WireTimeout, and what `wait_gone` gives."""
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + (timeout_s or self.spec.limits.answer_timeout_s)
+        limit_s = timeout_s or self.spec.limits.answer_timeout_s
+        deadline_s = loop.time() + limit_s
         for attempt in range(1, _ATTEMPTS + 1):
             before = self._heard()
             try:
-                return await self._peer.request(method, params, timeout_s=max(0.001, deadline_s - loop.time()))
+                # Rounded, because it is told: "within 10 s".
+                left_s = limit_s if attempt == 1 else round(max(0.01, deadline_s - loop.time()), 2)
+                return await self._peer.request(method, params, timeout_s=left_s)
             except RpcError as exc:
                 if exc.code not in (_CONTENT_MODIFIED, _SERVER_CANCELLED) or attempt == _ATTEMPTS:
                     raise

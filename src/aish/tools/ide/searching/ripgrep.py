@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from aish.tools.ide.searching.search import Query
 
 # Ignore files outside the workspace say nothing here, as in our own walk.
-_OPTIONS = (
-    "--no-config", "--color=never", "--no-heading", "--with-filename", "--line-number", "--null", "--hidden",
-    "--no-messages", "--sort=path", "--max-columns=200", "--max-filesize=4M", "--no-require-git", "--no-ignore-parent",
+_FILES = (
+    "--no-config", "--color=never", "--null", "--hidden", "--no-messages", "--no-require-git", "--no-ignore-parent",
     "--no-ignore-global", "--no-ignore-exclude", "--glob=!.git", "--glob=!.hg", "--glob=!.svn",
 )  # fmt: skip
+_LINES = ("--no-heading", "--with-filename", "--line-number", "--sort=path", "--max-columns=200", "--max-filesize=4M")
 _MAX_BYTES = 8 * 1024 * 1024
 # The expression made no sense to it, or it does not know an option.
 _FAILED = 2
@@ -34,7 +35,26 @@ async def run(
     program: str, root: Path, query: Query, *, max_lines: int, timeout_s: float
 ) -> tuple[list[tuple[str, int]], bool] | None:
     """Paths and lines, and whether that is all; None where it cannot answer."""
-    spec = ProcessSpec((program, *_arguments(query)), name="rg", cwd=root, close_wait_s=0.05, term_wait_s=0.5)
+    output, ended = await _output(program, _arguments(query), root, max_lines=max_lines, timeout_s=timeout_s)
+    if output is None:
+        return None
+    found = [line for raw in output.split(b"\n")[:max_lines] if (line := _line(raw)) is not None]
+    return found, ended
+
+
+async def list_files(program: str, root: Path, query: Query, *, timeout_s: float) -> tuple[list[str], bool]:
+    """All that it would look into, however large; and whether that is all."""
+    words = [*_FILES, *_glob(query), "--files", "--", f"./{query.below}"]
+    output, ended = await _output(program, words, root, max_lines=_MAX_BYTES, timeout_s=timeout_s)
+    names = (output or b"").split(b"\0")[:-1]
+    return [os.fsdecode(name).removeprefix("./") for name in names], ended
+
+
+async def _output(
+    program: str, words: Sequence[str], root: Path, *, max_lines: int, timeout_s: float
+) -> tuple[bytes | None, bool]:
+    """What it says, and whether that is all; None where it cannot answer."""
+    spec = ProcessSpec((program, *words), name="rg", cwd=root, close_wait_s=0.05, term_wait_s=0.5)
     output, ended = bytearray(), False
     try:
         async with ChildProcess.start(spec) as child:
@@ -48,25 +68,26 @@ async def run(
                     else:
                         ended = True
                         if await child.wait() >= _FAILED:
-                            return None
+                            return None, False
             except TimeoutError:
                 pass
     except ProcessError:
-        return None
-    found = [line for raw in bytes(output).split(b"\n")[:max_lines] if (line := _line(raw)) is not None]
-    return found, ended
+        return None, False
+    return bytes(output), ended
 
 
 def _arguments(query: Query) -> list[str]:
-    words = [*_OPTIONS]
+    words = [*_FILES, *_LINES, *_glob(query)]
     if not query.regex:
         words.append("--fixed-strings")
     if query.ignore_case:
         words.append("--ignore-case")
-    glob = query.glob.removeprefix("./").lstrip("/")
-    if glob and not glob.startswith("!"):  # which would mean: all others
-        words.append(f"--glob={glob}")
     return [*words, f"--regexp={query.pattern}", "--", f"./{query.below}"]
+
+
+def _glob(query: Query) -> list[str]:
+    glob = query.glob.removeprefix("./").lstrip("/")
+    return [f"--glob={glob}"] if glob and not glob.startswith("!") else []  # which would mean: all others
 
 
 def _line(raw: bytes) -> tuple[str, int] | None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
 from aish.errors import ToolError
 from aish.tools.ide.answer import Place
 from aish.tools.ide.searching import ripgrep
-from aish.tools.ide.searching.walking import Ignoring, files, matches_glob
+from aish.tools.ide.searching.walking import Ignoring, LeftOut, files, matches_glob
 from aish.tools.ide.source import is_binary, split_lines
-from aish.tools.workspace import Workspace
+from aish.tools.workspace import TooLong, Workspace
 from aish.types.tools import ResultStatus
 
 MAX_MATCHES = 5000  # counted; fewer are shown
@@ -41,6 +42,7 @@ class Found(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
     complete: bool  # False where a limit ended it
     by: str
+    note: str = ""  # what was not looked at
 
 
 async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
@@ -48,16 +50,20 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
     matches = matcher(query)
     below = await asyncio.to_thread(_folder, space, query.below)
     if below is None:
-        found_here = _in_file(space, space.relative(query.below), matches)[:MAX_MATCHES]
-        return Found(tuple(found_here), len(found_here) < MAX_MATCHES, "aish")
+        left_out = LeftOut()
+        found_here = _in_file(space, space.relative(query.below), matches, left_out)[:MAX_MATCHES]
+        return Found(tuple(found_here), len(found_here) < MAX_MATCHES, "aish", str(left_out))
     query = msgspec.structs.replace(query, below=below)
     program = ripgrep.find(search_path)
     if program:
         found = await ripgrep.run(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
         if found is not None:
             lines, complete = found
+            names, are_all = await ripgrep.list_files(program, space.root, query, timeout_s=TIMEOUT_S)
+            left_out = LeftOut(stopped=not are_all)
             places = await asyncio.to_thread(_read_again, space, query, lines, matches)
-            return Found(tuple(places), complete, "ripgrep")
+            left_out.too_large = await asyncio.to_thread(_count_large, space, query, names)
+            return Found(tuple(places), complete, "ripgrep", str(left_out))
     stop = threading.Event()
     timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
     try:
@@ -103,14 +109,28 @@ def _expression(text: str) -> Matcher:
 
 def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> Found:
     places: list[Place] = []
-    complete = True
-    for path in files(space, below=query.below):
+    complete, left_out = True, LeftOut()
+    for path in files(space, below=query.below, left_out=left_out):
         if stop.is_set() or len(places) >= MAX_MATCHES:
             complete = False
             break
         if matches_glob(path, query.glob):
-            places += _in_file(space, path, matches)
-    return Found(tuple(sorted(places)[:MAX_MATCHES]), complete and len(places) <= MAX_MATCHES, by="aish")
+            places += _in_file(space, path, matches, left_out)
+    complete = complete and len(places) <= MAX_MATCHES and not left_out.stopped
+    return Found(tuple(sorted(places)[:MAX_MATCHES]), complete, "aish", str(left_out))
+
+
+def _count_large(space: Workspace, query: Query, names: Iterable[str]) -> int:
+    large = [name for name in names if matches_glob(name, query.glob) and _size(space.root / name) > _MAX_FILE_BYTES]
+    ignoring = Ignoring(space)
+    return sum(not ignoring.ignores(name, below=query.below) for name in large)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:  # gone
+        return 0
 
 
 def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
@@ -124,13 +144,17 @@ def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]]
         for path in sorted(found)
         if matches_glob(path, query.glob) and not ignoring.ignores(path, below=query.below)
     ]
-    return [place for path in wanted for place in _in_file(space, path, matches) if place.line in found[path]]
+    read = LeftOut()
+    return [place for path in wanted for place in _in_file(space, path, matches, read) if place.line in found[path]]
 
 
-def _in_file(space: Workspace, path: str, matches: Matcher) -> list[Place]:
+def _in_file(space: Workspace, path: str, matches: Matcher, left_out: LeftOut) -> list[Place]:
     try:
         data = space.read(path, max_bytes=_MAX_FILE_BYTES)
-    except ToolError:  # too large, gone, or not for us to open
+    except TooLong:
+        left_out.too_large += 1
+        return []
+    except ToolError:  # gone, or not for us to open
         return []
     if is_binary(data):
         return []

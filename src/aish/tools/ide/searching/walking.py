@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from aish.errors import ToolError
 from aish.tools.ide.searching.ignoring import ALWAYS, FILES, Pattern, compiled, is_ignored, read_patterns, translated
 from aish.tools.workspace import Workspace
@@ -17,7 +19,23 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _MAX_BRACES, _MAX_ALTERNATIVES = 4, 64
 
 
-def files(space: Workspace, *, below: str = "") -> Iterator[str]:
+class LeftOut(msgspec.Struct):
+    """What a walk has not looked at, and why: it must not pass for a whole answer."""
+
+    too_large: int = 0
+    unreadable: int = 0
+    stopped: bool = False  # at a limit, of folders or files or time
+
+    def __str__(self) -> str:
+        said = (
+            (self.too_large, f"{self.too_large} files are too large to be looked at"),
+            (self.unreadable, f"{self.unreadable} files are no text in UTF-8"),
+            (self.stopped, "the workspace is too large for all of it to be looked at"),
+        )
+        return "; ".join(text for is_so, text in said if is_so)
+
+
+def files(space: Workspace, *, below: str = "", left_out: LeftOut | None = None) -> Iterator[str]:
     """Below a folder of the workspace, "" for all of it. Stops after MAX_FOLDERS."""
     above = Ignoring(space).patterns(below.rpartition("/")[0]) if below else ()
     waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below, above)]
@@ -36,6 +54,8 @@ def files(space: Workspace, *, below: str = "") -> Iterator[str]:
             ]
             yield from (path for path, kind in kept if kind == "file")
             waiting += [(path, patterns) for path, kind in reversed(kept) if kind == "folder"]
+    if waiting and left_out is not None:
+        left_out.stopped = True
 
 
 class Ignoring:
