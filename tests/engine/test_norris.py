@@ -321,3 +321,28 @@ async def test_effects_of_tools_and_commands_are_in_one_journal_without_secrets(
     steps = await bench.engine.runs.steps(run.id)
     assert [step.tool for step in steps] == ["files__write", "shell__run"]
     assert b"hunter2" not in steps[0].arguments
+
+
+async def test_a_second_opinion_is_had_on_a_command_that_a_rule_allows() -> None:
+    from aish.safety.rules import Rule
+    from aish.types.decisions import Verdict
+    from support.engines import policy_gate
+
+    everything = policy_gate(Rule(verdict=Verdict.ALLOW, tools=("*",)))
+    bench = Bench(text("CMD: make"), tools=tools(), others=[opinion(halt=True)], gate=everything)
+    run = await work(bench, Person(), second_opinion="second:judge")
+    assert run.state is RunState.HALTED
+    assert bench.tools.calls == []
+
+
+async def test_a_command_is_cut_off_and_the_next_not_begun_when_the_time_is_over() -> None:
+    held = tools()
+
+    async def endless(arguments: Any, context: Any) -> Any:
+        await asyncio.Event().wait()
+
+    held._bodies["shell__run"] = endless
+    bench = Bench(text("CMD: make\nCMD: make more"), tools=held)
+    run = await work(bench, Person(), max_s=0.3)
+    assert (run.state, run.reason) == (RunState.STOPPED, "the limit of 0.3 s is reached")
+    assert len(await bench.engine.runs.steps(run.id)) == 1

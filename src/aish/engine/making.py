@@ -159,6 +159,7 @@ class TurnMaker:
         ask: Ask | None,
         request: TurnRequest | None = None,
         journal: Journal | None = None,
+        ask_about: Sequence[str] = (),
     ) -> Dispatcher:
         executor = Executor(
             tools=self._tools,
@@ -175,7 +176,7 @@ class TurnMaker:
             meter=meter,
             scribe=scribe,
             ask=ask,
-            ask_about=request.ask_about if request else (),
+            ask_about=request.ask_about if request else ask_about,
             repair=request is None or request.repair,
             journal=journal,
         )

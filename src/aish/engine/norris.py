@@ -160,12 +160,15 @@ class Norris:
             await self._decide(Halt(HaltKind.PAUSE, "you stopped it"))
         if body.step >= body.max_steps:
             raise _Stopped(RunState.STOPPED, f"the limit of {body.max_steps} steps is reached")
-        if self._spent_s() >= body.max_s:
-            raise _Stopped(RunState.STOPPED, f"the limit of {body.max_s:g} s is reached")
+        self._check_time()
         if body.max_cost is not None and (cost := await self._cost()) >= body.max_cost:
             raise _Stopped(RunState.STOPPED, f"${cost:.4f} of ${body.max_cost:g} are spent")
         if body.idle >= _MAX_IDLE:
             raise _Stopped(RunState.STOPPED, f"the model did nothing in {_MAX_IDLE} steps")
+
+    def _check_time(self) -> None:
+        if self._spent_s() >= self._body.max_s:
+            raise _Stopped(RunState.STOPPED, f"the limit of {self._body.max_s:g} s is reached")
 
     async def _turn(self, text: str, show: Show) -> Heard:
         heard = Heard()
@@ -188,9 +191,7 @@ class Norris:
     async def _request(self, text: str) -> TurnRequest:
         body = self._body
         left = None if body.max_cost is None else max(0.0, body.max_cost - await self._cost())
-        limits = msgspec.structs.replace(
-            body.turn, wall_s=max(1.0, min(body.turn.wall_s, body.max_s - self._spent_s())), max_cost=left
-        )
+        limits = msgspec.structs.replace(body.turn, wall_s=self._left_s(), max_cost=left)
         system = "\n\n".join(filter(None, (system_text(self._goal, body.tasks), body.system)))
         return TurnRequest(
             (user(text),),
@@ -199,13 +200,22 @@ class Norris:
             may_be_new=True,
             system=system,
             tools=body.tools,
-            ask_about=("*",) if body.second_opinion else (),
+            ask_about=self._asked_about(),
             category=Category.NORRIS,
             limits=limits,
         )
 
+    def _asked_about(self) -> tuple[str, ...]:
+        """A second opinion is had on what the gate allows, too."""
+        return ("*",) if self._body.second_opinion else ()
+
+    def _left_s(self) -> float:
+        """For one turn or one command."""
+        return max(1.0, min(self._body.turn.wall_s, self._body.max_s - self._spent_s()))
+
     async def _command(self, command: str) -> None:
         """A `CMD:` line: the same tool, gate and journal as a call."""
+        self._check_time()
         if self._pausing:
             self._pausing = False
             await self._decide(Halt(HaltKind.PAUSE, f"you stopped it before: {command}"))
@@ -217,7 +227,13 @@ class Norris:
         """Without the model, by the same gate and journal."""
         written = msgspec.json.encode(arguments).decode()
         result = await self._engine.call_tool(
-            tool, written, tools=self._body.tools, ask=self._ask, journal=self._run.journal
+            tool,
+            written,
+            tools=self._body.tools,
+            ask=self._ask,
+            journal=self._run.journal,
+            ask_about=self._asked_about(),
+            wall_s=self._left_s(),
         )
         if self._stopped:
             raise self._stopped

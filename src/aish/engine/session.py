@@ -103,13 +103,24 @@ class Engine:
         ask: Ask | None = None,
         on_status: Callable[[str], None] = lambda text: None,
         journal: Journal | None = None,
+        ask_about: Sequence[str] = (),
+        wall_s: float | None = None,
     ) -> ToolResult:
         """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
         `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
-        session, so nothing of it is stored.
+        session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
         """
-        return await self._turns.call_tool(name, arguments, tools=tools, ask=ask, on_status=on_status, journal=journal)
+        return await self._turns.call_tool(
+            name,
+            arguments,
+            tools=tools,
+            ask=ask,
+            on_status=on_status,
+            journal=journal,
+            ask_about=ask_about,
+            wall_s=wall_s,
+        )
 
     def redacted(self, text: str) -> str:
         """As it would be stored or shown."""

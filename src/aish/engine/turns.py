@@ -142,17 +142,20 @@ class Turns:
         ask: Ask | None = None,
         on_status: Callable[[str], None] = lambda text: None,
         journal: Journal | None = None,
+        ask_about: Sequence[str] = (),
+        wall_s: float | None = None,
     ) -> ToolResult:
         """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
         `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
-        session, so nothing of it is stored.
+        session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
         """
         call = ToolCall(new_id("call"), name, arguments)
         scribe = Scribe("", new_id("turn"), self._clock)
-        limits = Limits()
+        limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
         offer = self._maker.offer(tools, interactive=ask is not None)
-        dispatcher = self._maker.dispatcher(scribe, Meter(limits, self._clock), offer, ask, journal=journal)
+        meter = Meter(limits, self._clock)
+        dispatcher = self._maker.dispatcher(scribe, meter, offer, ask, journal=journal, ask_about=ask_about)
         call = msgspec.structs.replace(call, name=offer.canonical(name))
         async with aclosing(dispatcher.run([call])) as batches:
             async for events in batches:
