@@ -70,7 +70,7 @@ async def test_nothing_is_taken_back_if_a_file_has_changed_since_and_it_is_still
     await applier.apply(edits, title="both")
     (root / "b").write_bytes(b"somebody's")
     undone = await applier.undo()
-    assert [(one.path, one.reason) for one in undone.outcome.conflicts] == [("b", "it changed since it was read")]
+    assert [(one.path, one.reason) for one in undone.outcome.conflicts] == [("b", "it changed since that edit")]
     assert (root / "a").read_bytes() == b"1" and (root / "b").read_bytes() == b"somebody's"
     (root / "b").write_bytes(b"1")
     assert (await applier.undo()).outcome.applied == ("a", "b")
@@ -82,7 +82,7 @@ async def test_one_of_several_is_taken_back_by_its_id(applier, root):
     assert [kept.title for kept in await applier.kept()] == ["the second", "the first"]
     assert (await applier.undo(first.undo)).title == "the first"
     assert not (root / "a").exists() and (root / "b").exists()
-    with pytest.raises(ToolError, match="there is no change nonsense to undo"):
+    with pytest.raises(ToolError, match="there is no edit nonsense to undo"):
         await applier.undo("nonsense")
     for id in ("../journal", "lock", ""):
         assert all(kept.id != id for kept in await applier.kept())

@@ -152,7 +152,7 @@ async def test_a_definition_by_name_is_partial_has_its_code_and_says_how_to_do_b
     assert field(result, "status") == "partial"
     assert "sub/b.py:1\n1\tdef make():\n2\t    return 1" in result
     assert "c.ts" not in result
-    assert "basedpyright is not available: not found; pipx install basedpyright" in result
+    assert "basedpyright is not available: not found; the user can install it with: pipx install basedpyright" in result
 
 
 async def test_references_by_name_are_whole_words_in_files_of_the_language(tools):

@@ -111,7 +111,7 @@ class Changing:
         undone = await self._contents.undo(id)
         outcome = undone.outcome
         if outcome.conflicts:
-            raise ToolError(f"{undone.title} was not undone: {_reasons(outcome)}")
+            raise ToolError(f"not undone, and nothing was changed: {undone.title} ({_reasons(outcome)})")
         self._note(outcome)
         self._backends.servers.tell_edits(undone.edits)
         return joined(outcome.note, f"undone: {undone.title}", *_named(undone.edits))
@@ -213,7 +213,9 @@ class Changing:
             return joined(envelope(answer, "files=0"), plan.nothing)
         outcome = await self._contents.apply(answer.value, title=title)
         if outcome.conflicts:
-            raise ToolError(f"nothing was changed: {_reasons(outcome)}. Read the file again and repeat the edit.")
+            is_other = any("changed" in conflict.reason for conflict in outcome.conflicts)
+            advice = ". Read the file again and repeat the edit." if is_other else ""
+            raise ToolError(f"nothing was changed: {_reasons(outcome)}{advice}")
         self._note(outcome)
         self._backends.servers.tell_edits(edit for edit in answer.value if edit.path in outcome.applied)
         files = sorted(outcome.applied, key=lambda path: (path != plan.first, path))

@@ -94,4 +94,7 @@ class Backends:
 def _advice(language: str, server: str, missing: str) -> str:
     if not language:
         return "no language server is known for this kind of file"
-    return f"{server} is not available: {missing}" if server else f"no language server is known for {language}"
+    hint = missing.replace(
+        "not found; ", "not found; the user can install it with: "
+    )  # a model reads this, not a person
+    return f"{server} is not available: {hint}" if server else f"no language server is known for {language}"

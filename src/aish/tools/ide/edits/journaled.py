@@ -73,10 +73,14 @@ class Journaled:
             kept = self._shelf.kept()
             record = self._shelf.find_kept(id or kept[0]) if kept else None
             if record is None:
-                raise ToolError(f"there is no change {id} to undo" if id and kept else "there is nothing to undo")
+                raise ToolError(
+                    f"there is no edit {id} to undo; `:undo list` shows them"
+                    if id and kept
+                    else "there is nothing to undo"
+                )
             edits = tuple(FileEdit(change.path, change.new, change.before) for change in record.changes)
             modes = {change.path: change.mode for change in record.changes}
-            plan = Plan(self._space, self._placing, edits, modes)
+            plan = Plan(self._space, self._placing, edits, modes, since="since that edit")
             conflicts = tuple(plan.conflicts)
             if not conflicts:
                 back = Record(

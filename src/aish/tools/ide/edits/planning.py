@@ -21,10 +21,16 @@ _NOT_CODE = ".git"
 
 
 class Plan:
-    """The modes of files that are to come back may be given."""
+    """The modes of files that are to come back may be given. `since` says when files were as the edits want them."""
 
     def __init__(
-        self, space: Workspace, placing: Placing, edits: Sequence[FileEdit], modes: dict[str, int] | None = None
+        self,
+        space: Workspace,
+        placing: Placing,
+        edits: Sequence[FileEdit],
+        modes: dict[str, int] | None = None,
+        *,
+        since: str = "since it was read",
     ) -> None:
         self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # in the order of time
         self.paths = tuple(edit.path for edit in edits)
@@ -34,6 +40,7 @@ class Plan:
         self._space = space
         self._placing = placing
         self._modes = modes or {}
+        self._since = since
         self._seen: dict[tuple[int, int] | str, str] = {}
         self._removed: dict[str, Held] = {}
         self._left_bytes = MAX_KEPT_BYTES
@@ -58,7 +65,7 @@ class Plan:
         if belongs_to_git(self._space, path):
             return "git's own files are not for editing; use git"
         held = self._placing.find(path)
-        if reason := _unfit(edit, held) or self._twice(path, held):
+        if reason := _unfit(edit, held, self._since) or self._twice(path, held):
             return reason
         self._left_bytes -= len(held.content) if held else 0
         if self._left_bytes < 0:
@@ -94,9 +101,9 @@ def belongs_to_git(space: Workspace, path: str) -> bool:
     return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
 
 
-def _unfit(edit: FileEdit, held: Held | None) -> str:
+def _unfit(edit: FileEdit, held: Held | None, since: str) -> str:
     if (held.hash if held else None) == edit.base:
         return ""
     if held is None:
         return "it is gone"
-    return "it changed since it was read" if edit.base is not None else "it is there already"
+    return f"it changed {since}" if edit.base is not None else "it is there already"
