@@ -29,17 +29,17 @@ def run_json(run: RunRecord, steps: Sequence[StepRecord] | None = None) -> dict[
         "fence": run.fence,
         "step": body.get("step", 0),
         "halt": body.get("halt"),
-        "plan": _plan(body.get("plan"), steps or ()),
+        "plan": _plan(body.get("plan"), steps),
     }
     if steps is not None:
         shown["steps"] = [step_json(step) for step in steps]
     return shown
 
 
-def _plan(plan: Any, steps: Sequence[StepRecord]) -> Any:
-    """With how each of its steps stands."""
-    if not plan:
-        return None
+def _plan(plan: Any, steps: Sequence[StepRecord] | None) -> Any:
+    """With how each of its steps stands, where the journal is at hand."""
+    if not plan or steps is None:
+        return plan
     states = {step.key: step.state.value for step in steps if step.key}
     return {"steps": [{**step, "status": states.get(step["id"], "waiting")} for step in plan["steps"]]}
 
