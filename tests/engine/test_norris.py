@@ -346,3 +346,33 @@ async def test_a_command_is_cut_off_and_the_next_not_begun_when_the_time_is_over
     run = await work(bench, Person(), max_s=0.3)
     assert (run.state, run.reason) == (RunState.STOPPED, "the limit of 0.3 s is reached")
     assert len(await bench.engine.runs.steps(run.id)) == 1
+
+
+async def test_a_run_is_kept_without_the_secrets_of_its_goal_and_its_halt_and_the_model_is_told_them() -> None:
+    from aish.safety.redact import Redactor
+
+    bench = Bench(text("CMD: rm -r hunter2secret"), tools=tools(), redactor=Redactor(["hunter2secret"]))
+    run = await work(bench, Person(), goal="log in with hunter2secret")
+    assert run.goal == "log in with [redacted]"
+    assert run.state is RunState.HALTED
+    assert "hunter2" not in run.reason
+    assert b"hunter2" not in run.body
+    assert "log in with hunter2secret" in bench.scripted.requests[0].messages[0].text
+
+
+@pytest.mark.parametrize("answer", [None, PROCEED])
+async def test_a_call_whose_secret_was_not_kept_is_not_made_in_another_form(answer: HaltAnswer | None) -> None:
+    from aish.safety.redact import Redactor
+
+    script = text("CMD: rm -r x\nCMD: login hunter2secret")
+    if answer is not None:
+        script = text("CMD: rm -r hunter2secret")
+    bench = Bench(script, text("GOAL: complete"), tools=tools(), redactor=Redactor(["hunter2secret"]))
+    run = await work(bench, Person())
+    assert run.state is RunState.HALTED
+    person = Person()
+    run = await resume(bench, run, person, answer or SKIP)
+    assert run.state is RunState.FINISHED
+    assert bench.tools.calls == []
+    assert any("held a secret" in note for note in person.notes)
+    assert "[not run]" in bench.scripted.requests[-1].messages[-1].text

@@ -18,6 +18,7 @@ from aish.engine.journal import digest_of
 from aish.engine.norris_heard import Heard
 from aish.engine.norris_state import NorrisBody, Show, Watcher
 from aish.engine.norris_words import (
+    LOST_SECRET,
     is_complete,
     next_step,
     system_text,
@@ -27,6 +28,7 @@ from aish.engine.norris_words import (
 from aish.engine.runs import OwnedRun
 from aish.engine.session import Engine
 from aish.errors import AishError, RunLost
+from aish.safety.redact import MARK
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.events import ToolResult
 from aish.types.messages import text_of, user
@@ -58,6 +60,7 @@ class Norris:
         self._watcher = watcher
         self._body = msgspec.json.decode(run.record.body, type=NorrisBody)
         self._goal = run.record.goal
+        self._kept = frozenset(self._body.commands)  # as they were stored: without secrets
         self._pausing = False
         self._stopped: _Stopped | None = None
         self._began_s = engine.clock.monotonic_s()
@@ -98,6 +101,8 @@ class Norris:
             self._tell(f"The user skipped {question.tool} {msgspec.json.encode(question.arguments).decode()}.")
             return
         arguments = question.arguments if answer.arguments is None else answer.arguments
+        if answer.arguments is None and not self._is_whole(question.tool, arguments):
+            return
         self._change(allowed=digest_of(question.tool, arguments))
         await self._save()
         result = await self._call(question.tool, arguments)
@@ -219,9 +224,19 @@ class Norris:
         if self._pausing:
             self._pausing = False
             await self._decide(Halt(HaltKind.PAUSE, f"you stopped it before: {command}"))
-        arguments = {"command": command}
+        arguments: Arguments = {"command": command}
+        if command in self._kept and not self._is_whole(SHELL, arguments):
+            return
         result = await self._call(SHELL, arguments)
         self._tell(told_of_call(SHELL, arguments, result.status.value, text_of(result.parts)))
+
+    def _is_whole(self, tool: str, arguments: Arguments) -> bool:
+        """What was stored had its secrets taken out, and would now do something else than was meant."""
+        if MARK not in msgspec.json.encode(arguments).decode():
+            return True
+        self._watcher.note(f"not run: {tool} held a secret, and secrets are not kept while work stands still")
+        self._tell(told_of_call(tool, arguments, "not run", LOST_SECRET))
+        return False
 
     async def _call(self, tool: str, arguments: Arguments) -> ToolResult:
         """Without the model, by the same gate and journal."""
@@ -310,7 +325,7 @@ class Norris:
 
     async def _save(self, *, state: RunState = RunState.RUNNING, reason: str = "") -> None:
         body = msgspec.json.encode(msgspec.structs.replace(self._body, spent_s=self._spent_s()))
-        await self._run.save(self._engine.redacted_json(body), state=state, reason=reason)
+        await self._run.save(body, state=state, reason=reason)
 
     def _spent_s(self) -> float:
         return self._body.spent_s + self._engine.clock.monotonic_s() - self._began_s

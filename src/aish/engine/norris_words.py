@@ -11,6 +11,10 @@ from aish.types.runs import StepRecord
 from aish.types.tools import Arguments
 
 COMPLETE = "GOAL: complete"
+LOST_SECRET = (
+    "[aish] it held a secret, which was not kept while the work stood still. Write it so that it reads the secret from "
+    "where that is."
+)
 _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
 _MAX_TOLD = 10
 

@@ -27,15 +27,25 @@ class OwnedRun:
     """A run that is ours. `recovered` are the effects that were under way when its last process ended, as they turned
     out to stand."""
 
-    def __init__(self, store: Store, record: RunRecord, journal: Journal, recovered: Sequence[StepRecord] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        record: RunRecord,
+        journal: Journal,
+        redact: Callable[[bytes], bytes],
+        recovered: Sequence[StepRecord] = (),
+    ) -> None:
         self._store = store
+        self._redact = redact
         self.record = record
         self.journal = journal
         self.recovered = tuple(recovered)
 
     async def save(self, body: bytes, *, state: RunState = RunState.RUNNING, reason: str = "") -> None:
         """Raises RunLost."""
-        record = self.record = msgspec.structs.replace(self.record, body=body, state=state, reason=reason)
+        record = self.record = msgspec.structs.replace(
+            self.record, body=self._redact(body), state=state, reason=_redacted(reason, self._redact)
+        )
         if not await self._store.update_run(record, lease_s=LEASE_S):
             raise RunLost(f"the run {record.id} has been taken over by another process")
 
@@ -71,10 +81,12 @@ class RunKeeper:
         """In a new session if none is named; "" is none at all."""
         if session is None:
             session = new_id("sess")  # known before its first turn, so that a crash in that one loses nothing
-        wanted = RunRecord(new_id("run"), kind, session, goal, RunState.RUNNING, body, owner=self._owners.me)
-        record = await self._store.create_run(wanted, lease_s=LEASE_S)
+        shown, kept = _redacted(goal, self._redact), self._redact(body)
+        wanted = RunRecord(new_id("run"), kind, session, shown, RunState.RUNNING, kept, owner=self._owners.me)
+        made = await self._store.create_run(wanted, lease_s=LEASE_S)
+        record = msgspec.structs.replace(made, goal=goal)  # whoever works on it now may know all of it
         journal = Journal(self._store, self._clock, record, redact=self._redact)
-        async with self._kept(OwnedRun(self._store, record, journal)) as run:
+        async with self._kept(OwnedRun(self._store, record, journal, self._redact)) as run:
             yield run
 
     @asynccontextmanager
@@ -89,7 +101,7 @@ class RunKeeper:
         steps = [settled.get(step.number, step) for step in known]
         repeated = [step for step in steps if step.state is StepState.DONE and step.started_ms >= before.updated_ms]
         journal = Journal(self._store, self._clock, record, steps, repeated, self._redact)
-        async with self._kept(OwnedRun(self._store, record, journal, list(settled.values()))) as run:
+        async with self._kept(OwnedRun(self._store, record, journal, self._redact, list(settled.values()))) as run:
             yield run
 
     async def find(self, id: str) -> RunRecord:
@@ -161,3 +173,7 @@ class RunKeeper:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_S):
                     await run.give_back()
+
+
+def _redacted(text: str, redact: Callable[[bytes], bytes]) -> str:
+    return msgspec.json.decode(redact(msgspec.json.encode(text)), type=str)
