@@ -313,6 +313,19 @@ async def test_a_plan_broken_off_is_gone_on_with_and_nothing_done_is_done_again(
     assert any("may have been done" in result.parts[0].text for result in results(events))  # type: ignore[union-attr]
 
 
+async def test_a_plan_is_kept_without_its_secrets_and_not_gone_on_with_in_another_form() -> None:
+    from aish.errors import UsageError
+    from aish.safety.redact import Redactor
+
+    under = bench(PlanningModel(written(step("a", word="hunter2secret"))), redactor=Redactor(["hunter2secret"]))
+    await run(under)
+    assert under.tools.calls == [("x__read", {"word": "hunter2secret"})]
+    [record] = await under.engine.runs.list()
+    assert b"hunter2" not in record.body
+    with pytest.raises(UsageError, match="held a secret"):
+        resumed(msgspec.json.decode(record.body, type=PlanBody), record.id, record.session)
+
+
 def test_references_are_found_and_dollars_that_are_none_stay() -> None:
     value = {"a": "$one.x[0]", "b": ["${two} and ${three.y}", "$$HOME", "costs $5", "$HOME/x"], "c": 7}
     assert list(references(value)) == ["one", "two", "three"]

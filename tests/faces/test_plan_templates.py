@@ -44,6 +44,8 @@ async def test_a_plan_with_parameters_is_filled_in_again() -> None:
         ({}, "needs file, count"),
         ({"file": "x", "count": "1", "z": "2"}, "no parameter z"),
         ({"file": "x", "count": "y"}, "is a number"),
+        ({"file": "$a", "count": "1"}, "reads as a reference"),
+        ({"file": "${b}", "count": "1"}, "reads as a reference"),
     ],
 )
 async def test_parameters_that_are_missing_unknown_or_wrong_are_named(given: dict[str, str], words: str) -> None:
@@ -80,3 +82,8 @@ def test_words_that_give_no_value_are_refused() -> None:
     for bad in (["a"], ["=1"], ["a b=1"]):
         with pytest.raises(UsageError):
             parameters_of(bad)
+
+
+async def test_a_plan_whose_secret_was_not_kept_cannot_be_kept_either() -> None:
+    with pytest.raises(UsageError, match="held a secret"):
+        await save_template(MemoryStore(), "x", run(steps=(PlanStep("a", "say", {"text": "[redacted]"}),)), {})

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from aish.engine.planning.kept import PlanBody
+from aish.engine.planning.references import references
 from aish.errors import UsageError
 from aish.ports import Store
+from aish.safety.redact import MARK
 from aish.types.plans import Plan
 from aish.types.records import Document
 from aish.types.runs import RunKind, RunRecord
@@ -47,6 +49,10 @@ class Template(msgspec.Struct, frozen=True):
             takes = ", ".join(wanted) or "no parameters"
             raise UsageError(f"{self.name} has no parameter {unknown[0]}", hint=f"it takes {takes}")
         plan = msgspec.convert(_fill(msgspec.to_builtins(self.plan), given), Plan)
+        if _referring(plan) != _referring(self.plan):
+            raise UsageError(
+                "a value reads as a reference to a step of the plan", hint="write $$ for a $ that begins a text"
+            )
         return str(_fill(self.question, given)), plan
 
 
@@ -67,6 +73,8 @@ async def save_template(store: Store, name: str, run: RunRecord, replaced: Mappi
     question, plan = shown
     template = Template(name, question, msgspec.convert(plan, Plan), body.tools)
     encoded = msgspec.json.encode(template)
+    if MARK in encoded.decode():
+        raise UsageError("the plan held a secret, which is not kept", hint="plan it so that a step reads the secret")
     if len(encoded) > _MAX_BYTES:
         raise UsageError(f"the plan is larger than {_MAX_BYTES // 1024} KB")
     await store.put(Document(KIND, name, encoded))
@@ -90,6 +98,10 @@ def parameters_of(words: Sequence[str]) -> dict[str, str]:
     if bad := [name for name, mark, _ in pairs if not mark or not name.isidentifier()]:
         raise UsageError(f"{bad[0]!r} gives no parameter a value", hint="write NAME=VALUE")
     return {name: value for name, _, value in pairs}
+
+
+def _referring(plan: Plan) -> list[str]:
+    return [id for step in plan.steps for id in references(step.args)]
 
 
 def _fill(value: Any, given: Mapping[str, str]) -> Any:

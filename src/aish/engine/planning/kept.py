@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from aish.engine.runs import OwnedRun, RunKeeper
+from aish.errors import UsageError
+from aish.safety.redact import MARK
 from aish.types.events import LIMIT_ENDS, TurnEnd
 from aish.types.messages import UserMessage, user
 from aish.types.plans import Plan, Planning
@@ -63,8 +65,13 @@ def question_of(request: TurnRequest) -> str:
 
 
 def resumed(body: PlanBody, run: str, session: str) -> TurnRequest:
-    """The request that goes on with a plan."""
+    """The request that goes on with a plan. Raises UsageError where a secret of it was not kept."""
     plan = body.plan
+    if plan is not None and MARK in msgspec.json.encode(plan).decode():
+        raise UsageError(
+            "the plan held a secret, and secrets are not kept: it cannot be gone on with as it was",
+            hint="ask again; `aish runs abandon` gives this one up",
+        )
     steps = max(body.planning.max_steps, len(plan.steps) if plan else 0)
     planning = msgspec.structs.replace(body.planning, plan=plan, max_steps=steps)
     return TurnRequest(
