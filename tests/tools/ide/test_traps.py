@@ -45,6 +45,29 @@ async def test_1_a_registration_that_comes_after_the_question_is_heard(root):
     assert "pulled" in result
 
 
+@pytest.mark.parametrize("server", ["basedpyright", "ty"])
+async def test_4_what_an_import_leads_to_is_known_wherever_it_lies_and_however_it_is_written(server, tmp_path):
+    folder = tmp_path / "root"
+    (folder / "dist").mkdir(parents=True)
+    (folder / "real").mkdir()
+    (folder / "way").symlink_to("real")
+    for path in ("dist/made.py", "real/linked.py", "written.py"):
+        (folder / path).write_text("def take(x: int) -> None: ...\n")
+    imports = "from dist import made\nfrom way import linked\nimport written\n"
+    (folder / "use.py").write_text(f"{imports}made.take(1)\nlinked.take(1)\nwritten.take(1)\n")
+    other = "def take(x: str) -> None: ...\n"
+    async with ide_with(folder, server) as tools:
+        assert "no problems" in await tools("diagnostics", path="use.py")
+        (folder / "dist" / "made.py").write_text(other)
+        assert "use.py:4: error" in await tools("diagnostics", path="use.py")
+        (folder / "real" / "linked.py").write_text(other)
+        assert "use.py:5: error" in await tools("diagnostics", path="use.py")
+        with (folder / "written.py").open("w") as file:
+            file.write(other)
+            file.flush()
+            assert "use.py:6: error" in await tools("diagnostics", path="use.py")
+
+
 async def test_3_an_empty_push_without_a_version_is_not_the_last_word(root):
     async with hostile_ide(root, "push_empty_first") as tools:
         result = await tools("diagnostics", path="a.py")

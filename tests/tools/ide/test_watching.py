@@ -82,6 +82,45 @@ def test_links_are_not_followed(watched, tmp_path_factory):
     assert watch.changes() == {}
 
 
+def test_what_has_another_name_through_a_link_changes_under_both(watched):
+    root, watch = watched
+    (root / "also.py").symlink_to("a.py")
+    (root / "sub" / "again.py").symlink_to("../also.py")
+    (root / "way").symlink_to("sub")
+    watch.changes()
+    (root / "a.py").write_text("another")
+    assert watch.changes() == dict.fromkeys(("a.py", "also.py", "sub/again.py", "way/again.py"), CHANGED)
+    (root / "sub" / "b.py").write_text("another")
+    (root / "sub" / "c.py").write_text("new")
+    changed = {"sub/b.py": CHANGED, "way/b.py": CHANGED, "sub/c.py": MADE, "way/c.py": MADE}
+    assert watch.changes() == changed
+    assert watch.changes() == {}
+
+
+def test_a_link_that_comes_goes_or_leads_elsewhere_takes_its_names_along(watched):
+    root, watch = watched
+    (root / "other").mkdir()
+    (root / "other" / "b.py").write_text("other")
+    watch.changes()
+    (root / "way").symlink_to("sub")
+    assert watch.changes() == {"way/b.py": MADE}
+    (root / "way").unlink()
+    (root / "way").symlink_to("other")
+    assert watch.changes() == {"way/b.py": CHANGED}
+    (root / "way").unlink()
+    assert watch.changes() == {"way/b.py": REMOVED}
+
+
+def test_links_in_a_circle_and_above_themselves_are_survived(watched):
+    root, watch = watched
+    (root / "up").symlink_to(".")
+    (root / "sub" / "up").symlink_to("..")
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
+    (root / "a.py").write_text("another")
+    assert watch.changes() == {"a.py": CHANGED}
+
+
 def test_made_and_then_changed_is_made_and_removed_and_made_again_is_changed(watched):
     root, watch = watched
     (root / "n.py").write_text("1")

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from aish.tools.ide.linking import Links
+
 MADE, CHANGED, REMOVED = 1, 2, 3  # as the language server protocol counts them
 # Never this project's source, often huge. `build`, `dist` and `target` are not here: what is made there is imported.
 SKIPPED_FOLDERS = frozenset({
@@ -31,6 +33,7 @@ _READ_BYTES = 64 * 1024
 _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
 _OVERFLOW, _IS_FOLDER, _IGNORED = 0x4000, 0x4000_0000, 0x8000
 _ONLY_FOLDERS, _NO_LINKS = 0x0100_0000, 0x0200_0000
+_NAMES = _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
 _MASK = _MODIFY | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NO_LINKS
 
 Changes = dict[str, int]
@@ -64,9 +67,9 @@ def watch(root: Path, wanted: Callable[[str], bool]) -> Watch:
 
 
 def walk(
-    root: Path, below: str = "", *, before: Callable[[str], None] = lambda folder: None
+    root: Path, below: str = "", *, before: Callable[[str], None] = lambda folder: None, links: Links | None = None
 ) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Folders (relative, "" is the root) with their files. Follows no links; stops at MAX_FOLDERS.
+    """Folders (relative, "" is the root) with their files. Follows no links, but notes them; stops at MAX_FOLDERS.
 
     `before` is called with each folder before it is listed.
     """
@@ -81,6 +84,9 @@ def walk(
         files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
         folders = (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         waiting += [f"{folder}/{name}" if folder else name for name in folders if name not in SKIPPED_FOLDERS]
+        for entry in entries:
+            if links is not None and entry.is_symlink():
+                links.look(f"{folder}/{entry.name}" if folder else entry.name)
         yield folder, files
 
 
@@ -118,8 +124,15 @@ class LookingWatch:
 
 
 def look(root: Path, wanted: Callable[[str], bool]) -> dict[str, Stamp]:
+    """By each of their names."""
+    links = Links(root)
+    found = _look(root, wanted, links)
+    return found | {name: stamp for path, stamp in found.items() for name in links.names(path)}
+
+
+def _look(root: Path, wanted: Callable[[str], bool], links: Links) -> dict[str, Stamp]:
     found: dict[str, Stamp] = {}
-    for folder, files in walk(root):
+    for folder, files in walk(root, links=links):
         for entry in files:
             if not wanted(entry.name):
                 continue
@@ -154,6 +167,7 @@ class KernelWatch:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         self._folders: dict[int, str] = {}
         self._known: dict[str, Stamp] = {}
+        self._links = Links(root)
         try:
             self._watch_below("")
         except OSError:
@@ -162,13 +176,16 @@ class KernelWatch:
 
     @property
     def complete(self) -> bool:
-        return len(self._folders) < MAX_FOLDERS and len(self._known) < MAX_FILES
+        return len(self._folders) < MAX_FOLDERS and len(self._known) < MAX_FILES and self._links.complete
 
     def changes(self) -> Changes:
         found: Changes = {}
         while data := self._read():
             for folder, mask, name in self._events(data):
                 self._take(folder, mask, name, found)
+        for path, kind in list(found.items()):
+            for other in self._links.names(path):
+                note(found, other, kind)
         return found
 
     def close(self) -> None:
@@ -199,8 +216,26 @@ class KernelWatch:
             path = f"{folder}/{name}" if folder else name
             if mask & _IS_FOLDER:
                 self._take_folder(path, mask, found)
-            elif self._wanted(name):
+                return
+            if mask & _NAMES:
+                self._take_link(path, found)
+            if self._wanted(name):
                 note(found, path, self._kind(path, mask))
+
+    def _take_link(self, path: str, found: Changes) -> None:
+        """Where one comes, goes or leads elsewhere, so does all that has a name through it."""
+        before = self._named_below(path)
+        if self._links.look(path):
+            for name in before:
+                note(found, name, REMOVED)
+            for name in self._named_below(path):
+                note(found, name, MADE)
+
+    def _named_below(self, link: str) -> list[str]:
+        if not self._links.leads(link):
+            return []
+        names = (name for known in self._known for name in self._links.names(known))
+        return [name for name in names if name.startswith(f"{link}/")]
 
     def _kind(self, path: str, mask: int) -> int:
         if mask & (_DELETE | _MOVED_FROM):
@@ -223,7 +258,7 @@ class KernelWatch:
     def _watch_below(self, below: str) -> Changes:
         """Watches first, then looks: what is made in between is seen twice rather than never."""
         found: Changes = {}
-        for folder, files in walk(self._root, below, before=self._watch_folder):
+        for folder, files in walk(self._root, below, before=self._watch_folder, links=self._links):
             for entry in files:
                 if self._wanted(entry.name) and len(self._known) < MAX_FILES:
                     path = f"{folder}/{entry.name}" if folder else entry.name

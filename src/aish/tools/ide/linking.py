@@ -1,0 +1,71 @@
+"""Links of a workspace that lead to other places in it: a change of one name is a change of all of them.
+
+A server knows a file by the name that an import has for it, which may lead through a link; the kernel tells of the
+folder that the file is in. Links that lead outside are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+MAX_LINKS = 2000
+_MAX_CHAIN = 4  # links within linked folders
+
+
+class Links:
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._links: set[str] = set()
+        self._known: dict[str, str] | None = {}  # where they lead; None after one has changed
+
+    @property
+    def complete(self) -> bool:
+        return len(self._links) < MAX_LINKS
+
+    def look(self, path: str) -> bool:
+        """Whether it is a link, or was one when it was last looked at. Where one changes, others may lead elsewhere."""
+        was = path in self._links
+        if (self._root / path).is_symlink() and self.complete:
+            self._links.add(path)
+        else:
+            self._links.discard(path)
+        if not was and path not in self._links:
+            return False
+        self._known = None
+        return True
+
+    def leads(self, link: str) -> bool:
+        return link in self._targets
+
+    def names(self, path: str) -> set[str]:
+        """The other names of a file, by way of links."""
+        found: set[str] = set()
+        fresh = {path}
+        for _ in range(_MAX_CHAIN):
+            fresh = {name for one in fresh for name in self._names(one)} - found - {path}
+            if not fresh or len(found) > MAX_LINKS:
+                break
+            found |= fresh
+        return found
+
+    @property
+    def _targets(self) -> dict[str, str]:
+        if self._known is None:
+            self._known = {link: target for link in self._links if (target := self._target(link)) is not None}
+        return self._known
+
+    def _names(self, path: str) -> Iterator[str]:
+        for link, target in self._targets.items():
+            if path == target:
+                yield link
+            elif path.startswith(f"{target}/"):
+                yield link + path[len(target) :]
+
+    def _target(self, link: str) -> str | None:
+        """Below the root; None for one that leads outside, nowhere, or above itself."""
+        real = Path(os.path.realpath(self._root / link))
+        if not real.is_relative_to(self._root) or (self._root / link).is_relative_to(real):
+            return None
+        return real.relative_to(self._root).as_posix()
