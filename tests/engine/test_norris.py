@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta, ToolResult
 from aish.types.messages import SystemMessage
 from aish.types.requests import StepRequest
-from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepState
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepRecord, StepState
 from aish.types.tools import Effect
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, call, said
@@ -376,3 +376,36 @@ async def test_a_call_whose_secret_was_not_kept_is_not_made_in_another_form(answ
     assert bench.tools.calls == []
     assert any("held a secret" in note for note in person.notes)
     assert "[not run]" in bench.scripted.requests[-1].messages[-1].text
+
+
+async def test_commands_of_an_answer_that_was_lost_are_said_to_be_lost() -> None:
+    class Killed(Person):
+        @asynccontextmanager
+        async def step(self, number: int, most: int, cost: float) -> AsyncIterator[Callable[[Any], None]]:
+            yield lambda events: None
+            raise RuntimeError("killed once the turn is kept, before its commands are")
+
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools())
+    with pytest.raises(RuntimeError, match="killed"):
+        await work(bench, Killed())
+    [run] = await bench.engine.runs.list()
+    assert (await resume(bench, run, Person())).state is RunState.FINISHED
+    assert bench.tools.calls == []
+    assert "No CMD: line of that answer was run" in bench.scripted.requests[-1].messages[-1].text
+
+
+@pytest.mark.parametrize("script", [text("CMD: make"), [call("files__read")]])
+async def test_a_store_that_fails_after_an_effect_ends_the_work_in_its_own_words(script: list[Item]) -> None:
+    from aish.errors import StoreError
+    from aish.store.memory import MemoryStore
+
+    class Full(MemoryStore):
+        async def put_step(self, step: StepRecord, *, fence: int) -> bool:
+            if step.state is StepState.DONE:
+                raise StoreError("the disk is full")
+            return await super().put_step(step, fence=fence)
+
+    bench = Bench(script, text("GOAL: complete"), tools=tools(), store=Full())
+    with pytest.raises(StoreError, match="the disk is full"):
+        await work(bench, Person(PROCEED))
+    assert len(bench.tools.calls) == 1

@@ -221,10 +221,14 @@ class Dispatcher:
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
 
     async def _execute(self, admitted: Sequence[Prepared]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for item in admitted:
-                self._begun.add(item.call.id)
-                group.create_task(self._run(item))
+        """Where one cannot be journalled the others end, too, and the first failure is told."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for item in admitted:
+                    self._begun.add(item.call.id)
+                    group.create_task(self._run(item))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def _run(self, item: Prepared) -> None:
         call = item.call.id

@@ -18,6 +18,7 @@ from aish.engine.journal import digest_of
 from aish.engine.norris_heard import Heard
 from aish.engine.norris_state import NorrisBody, Show, Watcher
 from aish.engine.norris_words import (
+    LOST_ANSWER,
     LOST_SECRET,
     is_complete,
     next_step,
@@ -27,7 +28,7 @@ from aish.engine.norris_words import (
 )
 from aish.engine.runs import OwnedRun
 from aish.engine.session import Engine
-from aish.errors import AishError, RunLost
+from aish.errors import AishError, RunLost, StoreError
 from aish.safety.redact import MARK
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.events import ToolResult
@@ -82,7 +83,9 @@ class Norris:
 
     async def _take_up(self, answer: HaltAnswer | None) -> None:
         halt = self._body.halt
-        self._change(halt=None, told="\n\n".join(filter(None, (self._body.told, self._recovered()))))
+        lost = LOST_ANSWER if self._body.asked else ""
+        told = "\n\n".join(filter(None, (self._body.told, lost, self._recovered())))
+        self._change(halt=None, asked=False, told=told)
         if answer is None or halt is None:
             return
         if answer.choice in (HaltChoice.ABORT, HaltChoice.LEAVE):
@@ -132,10 +135,11 @@ class Norris:
         await self._check_limits()
         number, told = self._body.step + 1, self._body.told
         text = next_step(number, self._body.max_steps, told)
-        self._change(step=number)
+        self._change(step=number, asked=True)
         await self._save()
         async with self._watcher.step(number, self._body.max_steps, await self._cost()) as show:
             heard = await self._turn(text, show)
+        self._change(asked=False)
         if heard.trouble:  # it was not heard, or not answered: the same again
             self._change(step=number - 1)
             await self._check_limits()
@@ -187,7 +191,7 @@ class Norris:
                     heard.see(batch)
                     if self._stopped or (self._pausing and heard.is_between_actions):
                         break
-        except RunLost:
+        except (RunLost, StoreError):  # what was done may not be in the journal: it is not tried again from here
             raise
         except AishError as exc:
             heard.trouble = exc.message

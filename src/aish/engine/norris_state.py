@@ -33,6 +33,7 @@ class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
     skips: int = 0  # in a row
     idle: int = 0
     commands: tuple[str, ...] = ()  # of the last step, still to be run
+    asked: bool = False  # the model was; what it answered is not in here yet
     complete: bool = False  # the last step said so; it holds once its commands have run
     halt: Halt | None = None
     allowed: str = ""  # the digest of the call that a person said yes to while it stood halted

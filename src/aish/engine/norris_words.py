@@ -15,6 +15,10 @@ LOST_SECRET = (
     "[aish] it held a secret, which was not kept while the work stood still. Write it so that it reads the secret from "
     "where that is."
 )
+LOST_ANSWER = (
+    "aish was ended while you answered. No CMD: line of that answer was run, and a word that the goal is complete was "
+    "not heard: write again what is still to be done."
+)
 _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
 _MAX_TOLD = 10
 
