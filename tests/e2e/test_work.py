@@ -122,7 +122,8 @@ def test_limits_of_the_command_line_hold(aish: Command) -> None:
     ran = aish.run("norris", "-m", model, "--max-steps", "3", "go on")
     assert ran.code == 5
     assert "limit of 3 steps" in ran.err
-    for bad in (("--max-steps", "0"), ("--minutes", "0"), ("--budget", "-1")):
+    bad_values = [("--max-steps", "0"), ("--minutes", "0"), ("--budget", "-1")]
+    for bad in (*bad_values, ("--minutes", "nan"), ("--minutes", "1e308"), ("--budget", "nan"), ("--budget", "inf")):
         assert aish.run("norris", "-m", model, *bad, "go on").code == 2
 
 
@@ -163,3 +164,12 @@ def test_work_that_is_interrupted_by_a_signal_can_be_gone_on_with(aish: Command)
     assert (the_run(aish)["state"], the_run(aish)["owner"]) == ("running", "")
     aish.write_script("s", [cmd(f"touch {started}"), DONE])
     assert aish.run("runs", "resume", "latest").code == 0
+
+
+def test_a_run_whose_model_could_not_be_asked_is_tried_again_by_resuming_it(aish: Command) -> None:
+    model = aish.write_script("s", [[{"error": {"status": 500, "message": "out of order"}}]])
+    ran = aish.run("norris", "-m", model, "try")
+    assert ran.code == 4, ran.err
+    aish.write_script("s", [DONE])
+    resumed = aish.run("runs", "resume", "latest")
+    assert resumed.code == 0, resumed.err

@@ -7,6 +7,7 @@ Exit codes of work: 0 the goal is reached, 3 it was given up, 4 the model could 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from contextlib import AbstractAsyncContextManager
 
@@ -34,6 +35,7 @@ from aish.faces.terminal import Output
 from aish.types.runs import OPEN_STATES, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState
 
 HALTED = 6
+_GONE_ON_WITH = (HaltKind.TROUBLE, HaltKind.PAUSE)  # there is nothing to decide: to resume is the answer
 _CODES = {RunState.FINISHED: 0, RunState.ABANDONED: 3, RunState.FAILED: 4, RunState.STOPPED: 5, RunState.HALTED: HALTED}
 
 
@@ -83,10 +85,10 @@ def runs(arguments: argparse.Namespace, runtime: Runtime) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     if arguments.max_steps is not None and arguments.max_steps < 1:
         raise UsageError("--max-steps must be at least 1")
-    if arguments.budget is not None and arguments.budget < 0:
-        raise UsageError("--budget cannot be negative")
-    if arguments.minutes is not None and arguments.minutes <= 0:
-        raise UsageError("--minutes must be more than 0")
+    if arguments.budget is not None and not 0 <= arguments.budget < math.inf:
+        raise UsageError("--budget must be a number of dollars, 0 or more")
+    if arguments.minutes is not None and not 0 < arguments.minutes * 60 < math.inf:
+        raise UsageError("--minutes must be a number of minutes, more than 0")
 
 
 async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
@@ -171,7 +173,7 @@ async def resume(engine: Engine, record: RunRecord, watcher: TerminalWatcher, an
     if record.kind is not RunKind.NORRIS:
         raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: aish runs resume {record.id}")
     body = msgspec.json.decode(record.body, type=NorrisBody)
-    if body.halt is not None and answer is None:
+    if body.halt is not None and answer is None and body.halt.kind not in _GONE_ON_WITH:
         answer = await watcher.halt(body.halt)
         if answer.choice is HaltChoice.LEAVE:
             return HALTED
