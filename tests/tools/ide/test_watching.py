@@ -68,10 +68,40 @@ def test_a_folder_that_is_moved_away_takes_its_files_along(watched, tmp_path_fac
 
 def test_folders_that_are_never_source_are_not_watched(watched):
     root, watch = watched
-    (root / "node_modules").mkdir()
-    (root / "node_modules" / "x.py").write_text("x")
+    (root / ".mypy_cache").mkdir()
+    (root / ".mypy_cache" / "x.py").write_text("x")
     (root / "notes.txt").write_text("not wanted")
     assert watch.changes() == {}
+
+
+@pytest.mark.parametrize("listing", ["node_modules", "node_modules/@types", ".venv/lib/python3.11/site-packages"])
+def test_after_a_package_was_installed_everything_may_have_changed(watched, listing):
+    root, made = watched
+    (root / listing).mkdir(parents=True)
+    assert made.changes() is None
+    assert made.changes() == {}
+    (root / listing / "package").mkdir()
+    (root / listing / "package" / "x.py").write_text("x")
+    assert made.changes() is None
+    (root / listing / "package" / "x.py").write_text("by hand, which is not seen")
+    assert made.changes() == {}
+    (root / listing / "package").rename(root / listing / "other")
+    assert made.changes() is None
+
+
+def test_an_environment_that_is_made_bit_by_bit_is_watched_in_the_end(watched):
+    root, made = watched
+    site = root / ".venv" / "lib" / "python3.11" / "site-packages"
+    (root / ".venv").mkdir()
+    made.changes()
+    site.mkdir(parents=True)
+    assert made.changes() is None
+    assert made.changes() == {}
+    (site / "package").mkdir()
+    assert made.changes() is None
+    shutil.rmtree(root / ".venv")
+    made.changes()
+    assert made.changes() == {}
 
 
 def test_links_are_not_followed(watched, tmp_path_factory):

@@ -59,9 +59,10 @@ class News:
         except OSError:  # no watches left, and what happened meanwhile nobody saw
             self._watch.close()
             self._watch = LookingWatch(self._root, self._wanted)
+            changes = None
+        if changes is None:
             self._kept = dict.fromkeys(self._kept)
-            return
-        if changes:
+        elif changes:
             self.tell(changes)
 
 

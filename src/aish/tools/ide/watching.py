@@ -7,6 +7,7 @@ read and misses nothing. Elsewhere, and where the kernel has no watches left, ev
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aish.tools.ide.linking import Links
+from aish.tools.ide.packages import FOLDERS, is_package, listings
 
 MADE, CHANGED, REMOVED = 1, 2, 3  # as the language server protocol counts them
 # Never this project's source, often huge. `build`, `dist` and `target` are not here: what is made there is imported.
@@ -49,8 +51,9 @@ class Watch(Protocol):
     def complete(self) -> bool:
         """Whether the workspace is small enough for all of it to be watched."""
 
-    def changes(self) -> Changes:
-        """What changed since the last call, by relative path; of several changes of one file the last.
+    def changes(self) -> Changes | None:
+        """What changed since the last call, by relative path; of several changes of one file the last. None: everything
+        may have, because packages were installed.
 
         Raises OSError where it can watch no longer: begin with another one, and take everything as changed.
         """
@@ -67,11 +70,16 @@ def watch(root: Path, wanted: Callable[[str], bool]) -> Watch:
 
 
 def walk(
-    root: Path, below: str = "", *, before: Callable[[str], None] = lambda folder: None, links: Links | None = None
+    root: Path,
+    below: str = "",
+    *,
+    before: Callable[[str], None] = lambda folder: None,
+    links: Links | None = None,
+    packages: Callable[[str], None] = lambda folder: None,
 ) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
     """Folders (relative, "" is the root) with their files. Follows no links, but notes them; stops at MAX_FOLDERS.
 
-    `before` is called with each folder before it is listed.
+    `before` is called with each folder before it is listed, `packages` with those that hold packages.
     """
     waiting, seen = [below], 0
     while waiting and seen < MAX_FOLDERS:
@@ -82,8 +90,10 @@ def walk(
         except OSError:
             continue
         files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
-        folders = (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         waiting += [f"{folder}/{name}" if folder else name for name in folders if name not in SKIPPED_FOLDERS]
+        for name in FOLDERS.intersection(folders):
+            packages(f"{folder}/{name}" if folder else name)
         for entry in entries:
             if links is not None and entry.is_symlink():
                 links.look(f"{folder}/{entry.name}" if folder else entry.name)
@@ -106,33 +116,43 @@ class LookingWatch:
     def __init__(self, root: Path, wanted: Callable[[str], bool]) -> None:
         self._root = root
         self._wanted = wanted
+        self._listed: dict[str, int] = {}
         self._known = self._look()
 
     @property
     def complete(self) -> bool:
         return len(self._known) < MAX_FILES
 
-    def changes(self) -> Changes:
-        before, self._known = self._known, self._look()
-        return compare(before, self._known)
+    def changes(self) -> Changes | None:
+        before, listed = self._known, self._listed
+        self._known = self._look()
+        return compare(before, self._known) if listed == self._listed else None
 
     def close(self) -> None:
         """Nothing is held."""
 
     def _look(self) -> dict[str, Stamp]:
-        return look(self._root, self._wanted)
+        self._listed = {}
+        return look(self._root, self._wanted, self._note_packages)
+
+    def _note_packages(self, folder: str) -> None:
+        for listing in listings(self._root, folder):
+            with contextlib.suppress(OSError):
+                self._listed[listing] = (self._root / listing).stat().st_mtime_ns
 
 
-def look(root: Path, wanted: Callable[[str], bool]) -> dict[str, Stamp]:
+def look(
+    root: Path, wanted: Callable[[str], bool], packages: Callable[[str], None] = lambda folder: None
+) -> dict[str, Stamp]:
     """By each of their names."""
     links = Links(root)
-    found = _look(root, wanted, links)
+    found = _look(root, wanted, links, packages)
     return found | {name: stamp for path, stamp in found.items() for name in links.names(path)}
 
 
-def _look(root: Path, wanted: Callable[[str], bool], links: Links) -> dict[str, Stamp]:
+def _look(root: Path, wanted: Callable[[str], bool], links: Links, packages: Callable[[str], None]) -> dict[str, Stamp]:
     found: dict[str, Stamp] = {}
-    for folder, files in walk(root, links=links):
+    for folder, files in walk(root, links=links, packages=packages):
         for entry in files:
             if not wanted(entry.name):
                 continue
@@ -168,6 +188,9 @@ class KernelWatch:
         self._folders: dict[int, str] = {}
         self._known: dict[str, Stamp] = {}
         self._links = Links(root)
+        self._listings: set[int] = set()
+        self._packages: dict[str, bool] = {}  # folders of packages, and whether they list any yet
+        self._installed = False
         try:
             self._watch_below("")
         except OSError:
@@ -178,15 +201,18 @@ class KernelWatch:
     def complete(self) -> bool:
         return len(self._folders) < MAX_FOLDERS and len(self._known) < MAX_FILES and self._links.complete
 
-    def changes(self) -> Changes:
+    def changes(self) -> Changes | None:
         found: Changes = {}
+        self._installed = False
         while data := self._read():
             for folder, mask, name in self._events(data):
                 self._take(folder, mask, name, found)
         for path, kind in list(found.items()):
             for other in self._links.names(path):
                 note(found, other, kind)
-        return found
+        if self._installed or not all(self._packages.values()):
+            self._watch_new_listings()
+        return None if self._installed else found
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -205,6 +231,8 @@ class KernelWatch:
             number, mask, _, size = _EVENT.unpack_from(data, at)
             name = os.fsdecode(data[at + _EVENT.size : at + _EVENT.size + size].rstrip(b"\0"))
             at += _EVENT.size + size
+            if number in self._listings:
+                self._installed = self._installed or is_package(name)
             yield self._folders.get(number), mask, name
             if mask & _IGNORED:
                 self._folders.pop(number, None)
@@ -246,6 +274,9 @@ class KernelWatch:
         return kind
 
     def _take_folder(self, path: str, mask: int, found: Changes) -> None:
+        if path.rpartition("/")[2] in FOLDERS:
+            self._installed = True
+            self._watch_packages(path)
         if mask & (_CREATE | _MOVED_TO):
             if path.rpartition("/")[2] not in SKIPPED_FOLDERS:
                 for made, kind in self._watch_below(path).items():
@@ -258,7 +289,7 @@ class KernelWatch:
     def _watch_below(self, below: str) -> Changes:
         """Watches first, then looks: what is made in between is seen twice rather than never."""
         found: Changes = {}
-        for folder, files in walk(self._root, below, before=self._watch_folder, links=self._links):
+        for folder, files in self._walk(below):
             for entry in files:
                 if self._wanted(entry.name) and len(self._known) < MAX_FILES:
                     path = f"{folder}/{entry.name}" if folder else entry.name
@@ -266,12 +297,36 @@ class KernelWatch:
                     self._known[path] = (0, 0)
         return found
 
+    def _walk(self, below: str) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
+        return walk(self._root, below, before=self._watch_folder, links=self._links, packages=self._watch_packages)
+
     def _watch_folder(self, folder: str) -> None:
-        number = self._libc.inotify_add_watch(self._fd, os.fsencode(self._root / folder), _MASK)
+        if (number := self._add_watch(folder, _MASK)) >= 0:
+            self._folders[number] = folder
+
+    def _watch_packages(self, folder: str) -> None:
+        found = listings(self._root, folder)
+        if len(self._packages) < MAX_FOLDERS:
+            self._packages[folder] = bool(found)
+        for listing in found:
+            if (number := self._add_watch(listing, _NAMES | _ONLY_FOLDERS | _NO_LINKS)) >= 0:
+                self._listings.add(number)
+
+    def _watch_new_listings(self) -> None:
+        """An environment that is being made has its folders one after the other."""
+        for folder, had in list(self._packages.items()):
+            if not (self._root / folder).is_dir():
+                del self._packages[folder]
+                continue
+            self._watch_packages(folder)
+            self._installed = self._installed or self._packages[folder] != had
+
+    def _add_watch(self, folder: str, mask: int) -> int:
+        """Below 0 for what is no folder any more."""
+        number: int = self._libc.inotify_add_watch(self._fd, os.fsencode(self._root / folder), mask)
         if number < 0 and ctypes.get_errno() in (errno.ENOSPC, errno.ENOMEM):
             raise OSError(ctypes.get_errno(), "no watches left")
-        if number >= 0:
-            self._folders[number] = folder
+        return number
 
     def _start_over(self, found: Changes) -> None:
         """The kernel gave up counting; everything may have changed."""
