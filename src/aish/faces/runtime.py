@@ -17,6 +17,7 @@ from aish.errors import AishError
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement
+from aish.types.command_hints import CommandHint
 from aish.types.live_shell import Completions, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
@@ -235,6 +236,9 @@ class Runtime(Protocol):
 
         `on_output` hears what jobs print while no line runs.
         """
+
+    async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
+        """Programs that may do what is asked for: those of this machine that fit best, then what could be installed."""
 
     def load_for_turns(self) -> None:
         """Load what the first turn needs, in whatever thread, while nobody waits for it."""

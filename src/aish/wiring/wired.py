@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import os
@@ -36,6 +37,7 @@ from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.builtin.sandbox import Sandbox, make_sandbox
 from aish.tools.builtin.shell import QUIET_ENVIRONMENT, ShellTools
 from aish.tools.registry import Registry
+from aish.types.command_hints import CommandHint
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
@@ -339,6 +341,13 @@ class Wired:
 
     def reloaded(self) -> Wired:
         return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
+
+    async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
+        from aish.tools.recall.index import CommandIndex
+
+        env = self.surroundings.env
+        index = CommandIndex(paths.cache_dir(env) / "commands.db", env.get("PATH", ""))
+        return await asyncio.to_thread(index.search, question, limit)
 
     def load_for_turns(self) -> None:
         for module in _FOR_TURNS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from aish.faces.shell.attached import Attached
 from aish.faces.shell.carrying_out import carry_out
 from aish.faces.shell.delegating import carry_out_delegations, contract, delegations
 from aish.faces.shell.heard import Heard
+from aish.faces.shell.hints import asks_for_command, runnable, shown, sorted_out, told_to_model
 from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.lines import unechoed
 from aish.faces.shell.meta import run_meta
@@ -33,6 +34,7 @@ from aish.faces.shell.routing import Goal, Routed, route
 from aish.faces.shell.state import Shell, nothing
 from aish.faces.terminal import Output
 from aish.ports import Ask
+from aish.types.command_hints import CommandHint
 from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart, UserMessage
 from aish.types.requests import TurnRequest
@@ -120,6 +122,7 @@ class _Repl:
         self._prompt = Prompt(shell, _history_file(shell.runtime), plain=plain)
         self._typed = ""
         self._warned_of_jobs = False
+        self._is_weak = False
         shell.ask = self._prompt.ask
         shell.talk = self.talk
         shell.run = self.run
@@ -228,14 +231,37 @@ class _Repl:
     async def talk(self, text: str) -> None:
         """Ask, show the answer, and offer what it proposes; again while the person wants to go on."""
         shell = self._shell
+        hints = await self._hints(text)
         while True:
-            said = await self._ask(text)
-            commands, others = proposals(said), delegations(said)
+            said = await self._ask(text, hints)
+            commands, others = self._offered(proposals(said), hints), delegations(said)
+            hints = ()
             ran = await carry_out(shell, commands) if commands else False
             answered = await carry_out_delegations(shell, others) if others else False
             if not (answered or (ran and await self._goes_on())):
                 return
             text = "Go on."
+
+    async def _hints(self, text: str) -> Sequence[CommandHint]:
+        """What this machine has for a question that asks for a command; shown, where the model is small."""
+        if not asks_for_command(text):
+            return ()
+        shell = self._shell
+        hints = await shell.runtime.find_commands(text)
+        self._is_weak = (await shell.engine.router.resolve(shell.request.model)).info.is_weak
+        if self._is_weak:
+            for line in shown(hints):
+                shell.output.note(line)
+        return hints
+
+    def _offered(self, commands: list[str], hints: Sequence[CommandHint]) -> list[str]:
+        """Of what the model proposes, what can be run here; of a small model's question, a line that surely can."""
+        live = self._shell.live
+        if live is not None and commands:
+            commands, missing = sorted_out(commands, lambda word: live.resolve(word) is not None)
+            for program in missing:
+                self._shell.output.note(f"· {program} is not on this machine")
+        return commands or (runnable(hints) if hints and self._is_weak else [])
 
     async def _goes_on(self) -> bool:
         match self._shell.runtime.config.shell.continue_after_commands:
@@ -247,7 +273,7 @@ class _Repl:
                 answer_ = await self._prompt.ask("tell the model what came out? [y/N] ")
                 return answer_ is not None and answer_.strip().lower() in ("y", "yes")
 
-    async def _ask(self, text: str) -> str:
+    async def _ask(self, text: str, hints: Sequence[CommandHint] = ()) -> str:
         """What the model said, "" if it was stopped: Ctrl-C does, and what was said so far is kept, but half a command
         is no proposal."""
         shell = self._shell
@@ -255,6 +281,8 @@ class _Repl:
         heard = Heard()
         # Its first line names the session, so what was run comes last.
         attached = tuple(TextPart(f"\n\n{ran}") for ran in [shell.attached.peek()] if ran)
+        if told := told_to_model(hints):
+            attached = (*attached, TextPart(told))
         request = msgspec.structs.replace(shell.request, input=(UserMessage((*question.parts, *attached)),))
         stopped = await self._show(request, heard)
         self._keep(heard)

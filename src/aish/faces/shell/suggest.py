@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
+from collections.abc import Sequence
 
 from aish.errors import UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.shell.answer import answer
 from aish.faces.shell.heard import Heard
+from aish.faces.shell.hints import program_of, told_to_model
 from aish.faces.shell.narrate import PROVIDER_FAILED, Narrator
 from aish.faces.shell.verdicts import verdict_lines
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, visible
+from aish.types.command_hints import CommandHint
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
 
@@ -24,6 +28,11 @@ _SUGGEST = (
     "explanation, no code fence, no prompt sign. If it already is a command, mend it."
 )
 _EXPLAIN = "Explain in a few short lines what this command line does, part by part, and what could go wrong:\n\n{}"
+# What bash knows without a program of that name.
+BASH_WORDS = frozenset(
+    ("alias", "bg", "cd", "declare", "exec", "exit", "export", "fg", "for", "history", "if", "jobs", "kill", "local",
+     "read", "set", "shopt", "source", "test", "time", "type", "ulimit", "umask", "unset", "wait", "while")
+)  # fmt: skip
 _FENCE = re.compile(r"^```\w*\n(.*?)\n?```$", re.DOTALL)
 
 _BASH = r"""# aish: Ctrl-X Ctrl-A turns the current line into a suggestion
@@ -69,11 +78,13 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
     heard = Heard()
     output = Output()
     limits = runtime.config.limits.limits()
-    request = TurnRequest(input=(user(text),), model=model, kept=False, system=_SUGGEST, limits=limits)
+    hints = await runtime.find_commands(text)
+    asked = user(text + told_to_model(hints))
+    request = TurnRequest(input=(asked,), model=model, kept=False, system=_SUGGEST, limits=limits)
     async with runtime.engine(mcp=()) as engine, engine.turn(request) as batches:
         async for events in batches:
             heard.see(events)
-    line = bare_command(heard.said)
+    line = runnable_line(heard.said, hints)
     if not line:
         output.note(f"aish: {heard.trouble or 'the model suggested nothing'}")
         return PROVIDER_FAILED
@@ -91,6 +102,16 @@ async def _explain(command: str, model: str, runtime: Runtime) -> int:
         request = TurnRequest(input=(question,), model=model, kept=False, limits=runtime.config.limits.limits())
         await answer(engine, request, narrator, None)
     return narrator.exit_code
+
+
+def runnable_line(said: str, hints: Sequence[CommandHint]) -> str:
+    """What the model wrote, if it begins with a program that is here; else what is known to be."""
+    line = bare_command(said)
+    program = program_of(line)
+    if program and (program in BASH_WORDS or shutil.which(program)):
+        return line
+    ready = [hint.example for hint in hints if hint.here and hint.example]
+    return ready[0] if ready else line
 
 
 def bare_command(reply: str) -> str:

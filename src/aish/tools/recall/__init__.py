@@ -1,0 +1,1 @@
+"""Which program does what: an index of what this machine has, asked in everyday words."""
