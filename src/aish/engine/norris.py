@@ -62,13 +62,13 @@ class Norris:
         self._body = msgspec.json.decode(run.record.body, type=NorrisBody)
         self._goal = run.record.goal
         self._kept = frozenset(self._body.commands)  # as they were stored: without secrets
-        self._pausing = False
+        self._pausing = ""  # why
         self._stopped: _Stopped | None = None
         self._began_s = engine.clock.monotonic_s()
 
-    def pause(self) -> None:
+    def pause(self, why: str = "you stopped it") -> None:
         """Halt before the next action."""
-        self._pausing = True
+        self._pausing = why
 
     async def work(self, answer: HaltAnswer | None = None) -> RunState:
         """`answer` is what a person said to the halt it was left at. The run's record says why it ended."""
@@ -164,9 +164,9 @@ class Norris:
 
     async def _check_limits(self) -> None:
         body = self._body
-        if self._pausing:
-            self._pausing = False
-            await self._decide(Halt(HaltKind.PAUSE, "you stopped it"))
+        if why := self._pausing:
+            self._pausing = ""
+            await self._decide(Halt(HaltKind.PAUSE, why))
         if body.step >= body.max_steps:
             raise _Stopped(RunState.STOPPED, f"the limit of {body.max_steps} steps is reached")
         self._check_time()
@@ -225,9 +225,9 @@ class Norris:
     async def _command(self, command: str) -> None:
         """A `CMD:` line: the same tool, gate and journal as a call."""
         self._check_time()
-        if self._pausing:
-            self._pausing = False
-            await self._decide(Halt(HaltKind.PAUSE, f"you stopped it before: {command}"))
+        if why := self._pausing:
+            self._pausing = ""
+            await self._decide(Halt(HaltKind.PAUSE, f"{why} before: {command}"))
         arguments: Arguments = {"command": command}
         if command in self._kept and not self._is_whole(SHELL, arguments):
             return

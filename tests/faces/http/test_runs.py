@@ -10,9 +10,11 @@ import pytest
 
 from aish.engine.norris_state import NorrisBody
 from aish.store.memory import MemoryStore
+from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.runs import RunKind, RunRecord, RunState
 from aish.types.tools import Effect
+from aish.types.usage import Usage
 from support.engines import Bench, Tools, policy_gate
 from support.eventually import eventually
 from support.http_face import Face, sse
@@ -136,6 +138,43 @@ async def test_a_server_that_stops_gives_its_runs_back() -> None:
     kept = await store.find_run(run["id"])
     assert kept is not None
     assert (kept.state, kept.owner) == (RunState.RUNNING, "")
+
+
+async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() -> None:
+    from aish.faces.http.keys import create_key
+
+    spent = UsageChunk(Usage(60, 60))
+    under = Bench([TextDelta("CMD: make"), spent], tools=tools())
+    poor, _ = await create_key(under.store, "d", tokens_per_day=100)
+    admin, _ = await create_key(under.store, "a", admin=True)
+    async with opened(under) as face:
+        goal = {"goal": "tidy up", "model": "scripted:model"}
+        run = json.loads((await face.ask("POST", "/v1/runs", goal, authorization=f"Bearer {poor}")).body)
+
+        async def is_over() -> bool:
+            shown = await face.ask("GET", f"/v1/runs/{run['id']}", authorization=f"Bearer {admin}")
+            run.update(json.loads(shown.body))
+            return bool(run["state"] != "running")
+
+        await eventually(is_over)
+        assert run["state"] == "halted"
+        assert "the budget of this key is used up for today: 120 of 100 tokens" in run["reason"]
+        assert under.tools.calls == []
+        refused = await face.ask("GET", "/v1/runs", authorization=f"Bearer {poor}")
+        assert refused.status == 402
+
+
+async def test_a_key_finds_its_runs_behind_many_of_others() -> None:
+    from aish.faces.http.keys import create_key
+
+    store = MemoryStore()
+    key, record = await create_key(store, "ann")
+    for number, session in enumerate([f"{record.id}/sess_1", *["key_other/sess_2"] * 60]):
+        left = RunRecord(f"run_{number:03}", RunKind.NORRIS, session, "g", RunState.FINISHED, b"{}")
+        await store.create_run(left, lease_s=0)
+    async with opened(bench("x", store=store)) as face:
+        listed = json.loads((await face.ask("GET", "/v1/runs", authorization=f"Bearer {key}")).body)["data"]
+        assert [one["id"] for one in listed] == ["run_000"]
 
 
 PLAN = '{"direct": false, "steps": [{"id": "a", "tool": "x__read", "args": {"n": 1}}]}'

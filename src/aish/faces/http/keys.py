@@ -127,6 +127,12 @@ class KeyRing:
             return
         await self._spending.add(caller.key, usage)
 
+    async def check_budget(self, caller: Caller) -> None:
+        """For work that goes on without being asked for. Problem 402."""
+        for record in await list_keys(self._store):
+            if record.id == caller.key:
+                await self._check_budget(record)
+
     async def day_of(self, caller: Caller) -> tuple[Spent, float | None]:
         """What a key came to today, and the dollars it may."""
         if not caller.key or caller.key == "given":

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +22,7 @@ from aish.errors import AishError, RunBusy, RunNotFound, StoreError, UsageError
 from aish.faces.asgi import Exchange
 from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
+from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, bad_field, refuse_model
 from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.runs_view import run_json
@@ -80,8 +81,9 @@ class Runs:
         given = exchange.query.get("limit", "50")
         if not (given.isascii() and given.isdecimal()) or not 1 <= int(given[:6]) <= _MOST_LISTED:
             raise bad_field("limit", f"must be a number from 1 to {_MOST_LISTED}")
-        found = await self._service.engine.runs.list(int(given[:6]))
-        data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)]
+        limit = int(given[:6])
+        found = await self._service.engine.runs.list(limit if caller.admin else _MOST_LISTED)
+        data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)][:limit]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
@@ -167,7 +169,10 @@ class Runs:
             async with owning as run:
                 records.append(run.record)
                 begun(run.record.id)
-                await Norris(engine, run, _Watcher()).work(answer)
+                watcher = _Watcher(self._service, _owner_of(run.record))
+                worker = Norris(engine, run, watcher)
+                watcher.used_up = worker.pause
+                await worker.work(answer)
 
         await self._in_background(work)
         return records[0]
@@ -175,14 +180,18 @@ class Runs:
     async def _begin_plan(self, run: RunRecord) -> None:
         """Gone on with as a turn of its session; what the gate asks about waits at `/v1/approvals`."""
         body = msgspec.json.decode(run.body, type=PlanBody)
-        caller = Caller(run.session.partition("/")[0] if "/" in run.session else "")
+        caller = _owner_of(run)
+        meter = TurnMeter(self._service.metrics)
 
         async def work(begun: Callable[[str], None]) -> None:
             request = resumed(body, run.id, run.session)
             async with self._service.engine.turn(request, ask=self._service.ask(caller)) as batches:
                 begun(run.id)
-                async for _ in batches:
-                    pass
+                try:
+                    async for events in batches:
+                        meter.see(events)
+                finally:
+                    await self._service.keys.spend(caller, meter.usage)
 
         await self._in_background(work)
 
@@ -221,15 +230,28 @@ class Runs:
 
 
 class _Watcher:
-    """Nobody looks on: what happens is in the events, and a halt stays until somebody answers it."""
+    """Nobody looks on: what happens is in the events, and a halt stays until somebody answers it. What a step costs is
+    its key's, and a key that is used up halts the work."""
+
+    def __init__(self, service: Service, owner: Caller) -> None:
+        self._service = service
+        self._owner = owner
+        self.used_up: Callable[[str], None] = log.info
 
     def note(self, text: str) -> None:
         log.info("%s", text)
 
-    def step(
-        self, number: int, most: int, cost: float
-    ) -> AbstractAsyncContextManager[Callable[[Sequence[Event]], None]]:
-        return nullcontext(lambda events: None)
+    @asynccontextmanager
+    async def step(self, number: int, most: int, cost: float) -> AsyncIterator[Callable[[Sequence[Event]], None]]:
+        keys, meter = self._service.keys, TurnMeter(self._service.metrics)
+        try:
+            yield meter.see
+        finally:
+            await keys.spend(self._owner, meter.usage)
+        try:
+            await keys.check_budget(self._owner)
+        except Problem as problem:
+            self.used_up(problem.message)
 
     def ran(self, command: str, result: ToolResult) -> None:
         pass
@@ -246,6 +268,10 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 def _is_servers(run: RunRecord) -> bool:
     return run.kind is RunKind.NORRIS and msgspec.json.decode(run.body, type=NorrisBody).where == SERVER
+
+
+def _owner_of(run: RunRecord) -> Caller:
+    return Caller(run.session.partition("/")[0] if "/" in run.session else "")
 
 
 def _is_visible(caller: Caller, run: RunRecord) -> bool:
