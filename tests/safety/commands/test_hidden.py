@@ -38,3 +38,17 @@ def test_what_the_grammar_reads_as_quoted_is_read_again_as_bash_does():
 @pytest.mark.parametrize("line", ["[[ 3 -eq 3 ]]", "[[ $# -gt 0 ]]", "[ $x -eq 1 ]", "echo $((1+2))", "echo $'a\\tb'"])
 def test_plain_numbers_and_plain_escapes_stay_provable(line):
     assert classify(line, CONTEXT).level is Level.SAFE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{rm,-rf,build}",
+        "true; {rm,-r,build}",
+        "ls &&{git,clean,-fdx}",
+        "for i in 1; do {rm,-rf,b}; done",
+        "{r{m,},-r,b}",
+    ],
+)
+def test_a_command_made_of_braces_is_read_as_the_words_it_becomes(line: str) -> None:
+    assert classify(line, CONTEXT).level is Level.DESTRUCTIVE

@@ -22,6 +22,8 @@ _DECEPTIVE = re.compile(
 )
 # A word that goes on in the next line: the shell joins it, the parser cuts it.
 _JOIN = re.compile(r"(?<![ \t\n])\\\n")
+# `{rm,-rf,x}` as a whole command: the shell makes words of it, the grammar expects a group and gives up.
+_LEADING_BRACE = re.compile(r"(^|[;&|(\n!]|\b(?:then|do|else)\s)([ \t]*)(?=\{[^\s}])")
 _MAX_REASONS = 12
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _BACKSLASHED = re.compile(r"\$'[^']*\\\\")
@@ -48,6 +50,8 @@ def classify(line: str, context: ShellContext) -> Verdict:
                 Reason("holds quoting that cannot be read for certain", (0, len(line)), "quoting", "unproved")
             )
             Loose(findings).text(_ANSI.sub("''", text), Scope(context), (0, len(text.encode())))
+        if not parsed.sound and _LEADING_BRACE.search(text):
+            Loose(findings).text(_LEADING_BRACE.sub(r"\1\2command ", text), Scope(context), (0, len(text.encode())))
         if findings.level is Level.SAFE and not doubts:
             doubts = prove(parsed.script, context)
     except (TooBig, RecursionError) as exc:
