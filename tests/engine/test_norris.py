@@ -409,3 +409,25 @@ async def test_a_store_that_fails_after_an_effect_ends_the_work_in_its_own_words
     with pytest.raises(StoreError, match="the disk is full"):
         await work(bench, Person(PROCEED))
     assert len(bench.tools.calls) == 1
+
+
+@pytest.mark.parametrize("command", ["rm notes.txt", "if true; then (", "rm -rf build && make"])
+async def test_removing_anything_and_lines_that_cannot_be_read_halt_even_where_a_rule_names_them(command: str) -> None:
+    from aish.safety.rules import Rule
+    from aish.types.decisions import Verdict
+    from support.engines import policy_gate
+
+    allowed = Rule(verdict=Verdict.ALLOW, commands=("rm", "make"), tools=("shell__run",))
+    bench = Bench(text(f"CMD: {command}"), tools=tools(), gate=policy_gate(allowed, exec="allow"))
+    run = await work(bench, Person())
+    assert run.state is RunState.HALTED
+    assert bench.tools.calls == []
+
+
+async def test_a_command_that_a_rule_allows_and_that_destroys_nothing_runs() -> None:
+    from support.engines import policy_gate
+
+    bench = Bench(text("CMD: make"), text("CMD: ls\nGOAL: complete"), tools=tools(), gate=policy_gate(exec="allow"))
+    person = Person()
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert person.commands == ["make", "ls"]

@@ -14,6 +14,7 @@ import msgspec
 from aish.calls.proposals import proposals
 from aish.engine.advice import objection_to, write_tasks
 from aish.engine.consent import ASKED_FOR
+from aish.engine.hazards import hazard_in
 from aish.engine.journal import digest_of
 from aish.engine.norris_heard import Heard
 from aish.engine.norris_state import NorrisBody, Show, Watcher
@@ -215,8 +216,8 @@ class Norris:
         )
 
     def _asked_about(self) -> tuple[str, ...]:
-        """A second opinion is had on what the gate allows, too."""
-        return ("*",) if self._body.second_opinion else ()
+        """Commands, also where a rule allows them; with a second opinion everything."""
+        return ("*",) if self._body.second_opinion else (SHELL,)
 
     def _left_s(self) -> float:
         """For one turn or one command."""
@@ -263,8 +264,9 @@ class Norris:
         if digest_of(question.tool, question.arguments) == self._body.allowed:
             self._change(skips=0)
             return Answer(Choice.YES)
-        reason = question.reason
-        if self._may_run(question):
+        hazard = hazard_in(question) if question.tool == SHELL else ""
+        reason = hazard or question.reason
+        if not hazard and self._may_run(question):
             objection = await self._objection(question)
             if not objection:
                 self._change(skips=0)
