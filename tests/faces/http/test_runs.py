@@ -120,6 +120,13 @@ async def test_a_bad_goal_is_refused_and_named(body: dict[str, Any], field: str)
         assert field in json.loads(reply.body)["error"]["message"]
 
 
+async def test_an_unknown_model_is_told_before_anything_begins() -> None:
+    async with opened(bench("x")) as face:
+        reply = await face.ask("POST", "/v1/runs", {"goal": "g", "model": "scripted:nothing"})
+        assert reply.status == 404
+        assert json.loads((await face.ask("GET", "/v1/runs")).body)["data"] == []
+
+
 async def test_an_unknown_run_is_not_found() -> None:
     async with opened(bench("x")) as face:
         for method, path in (

@@ -100,6 +100,7 @@ class Runs:
         if not tools:
             raise bad_field("tools", "none of them is there, or none is allowed to this key")
         refuse_model(caller, given.model or config.model)
+        await engine.router.resolve(given.model or config.norris.executor)  # or it is said now that there is none
         body = first_state(
             config,
             model=given.model,
