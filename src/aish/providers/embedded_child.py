@@ -73,8 +73,8 @@ def _serve(settings: dict[str, Any]) -> Any:
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     if settings["adapter"]:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(settings["adapter"], 0.0)]  # off unless a request asks
-        params.n_parallel += 1  # a slot for those that do
-        params.kv_unified = True  # the slots share one window, and each may fill it
+        params.n_ctx += params.n_ctx // params.n_parallel  # a slot for those that do, as large as the others
+        params.n_parallel += 1
         params.cache_idle_slots = False  # else each use of one slot throws out what the other knows
     return xllamacpp.Server(params)
 

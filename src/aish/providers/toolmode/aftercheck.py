@@ -27,6 +27,7 @@ _COUNTING = re.compile(
     r"|monthly|quarterly|annual\w*|semi\w*|yearly|hour\w*|day\w*|week\w*|month\w*|year\w*)\b",
     re.I,
 )
+_PERCENTAGE = re.compile(r"(\d+(?:[.,]\d+)*)\s*(?:%|percent|per cent|prozent|por ciento|pour cent)")
 _FRACTION = re.compile(r"decimal|fraction|between 0 and 1|\b0?\.\d+", re.I)
 _PERCENT = re.compile(r"percent|%", re.I)
 _DATE_FORMS = {
@@ -46,6 +47,7 @@ class Asked:
         self.text = "\n".join(message.text for message in spoken).casefold()
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
         self._numbers = {_as_number(found) for found in _NUMBER.findall(self.text)}
+        self.percentages = {_as_number(found) for found in _PERCENTAGE.findall(self.text)}
 
     def speaks_of(self, value: Any) -> bool:
         """Whether the value may come from there. What is not sure may."""
@@ -57,10 +59,6 @@ class Asked:
             return self._has_text(value.casefold())
         items = value.values() if isinstance(value, dict) else value
         return not items or any(self.speaks_of(item) for item in items)
-
-    def has_percent(self, number: float) -> bool:
-        shown = re.escape(f"{number:g}")
-        return re.search(rf"(?<![\d.]){shown}\s*(%|percent|per cent|prozent|por ciento)", self.text) is not None
 
     def _has_number(self, value: float) -> bool:
         if _COUNTING.search(self.text) or not self.text.isascii():
@@ -118,13 +116,14 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
 
 
 def _percentage(value: float, kind: Any, said: str, asked: Asked) -> float:
-    """5 of "5 %" is 0.05 where the tool wants a fraction, and the other way round."""
-    wants_fraction, wants_percent = bool(_FRACTION.search(said)), bool(_PERCENT.search(said))
-    if wants_fraction and kind == "number" and value >= 1 and asked.has_percent(value):
-        return _plain(value / 100)
-    if wants_percent and not wants_fraction and 0 < value < 1 and asked.has_percent(round(value * 100, 6)):
-        return _plain(value * 100)
-    return value
+    """5 of "5 %" is 0.05 where the tool wants a fraction, and 5 where it wants a percentage. The digits have to be
+    those of one percentage in the request; where they are, only their place can be wrong."""
+    meant = [number for number in asked.percentages if _digits(number) == _digits(value)]
+    if len(meant) != 1:
+        return value
+    if _FRACTION.search(said):
+        return _plain(meant[0] / 100) if kind == "number" else value
+    return _plain(meant[0]) if _PERCENT.search(said) else value
 
 
 def _date(value: str, said: str) -> str:
@@ -154,6 +153,11 @@ def _as_number(text: str) -> float:
         return float(text.replace(",", ""))
     except ValueError:
         return float("nan")
+
+
+def _digits(number: float) -> str:
+    """Those that count, wherever the point stands."""
+    return f"{number:.6f}".replace(".", "").strip("0-")
 
 
 def _plain(value: float) -> float:

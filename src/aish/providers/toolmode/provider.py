@@ -34,15 +34,17 @@ from aish.providers.toolmode.reading import Reading
 from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
-from aish.types.chunks import Batch
-from aish.types.events import Status, TextDelta
+from aish.types.chunks import Batch, Chunk, UsageChunk
+from aish.types.events import Status
 from aish.types.messages import ToolMessage
 from aish.types.models import ModelInfo
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import JsonSchema, ToolSpec
+from aish.types.usage import Usage
 
 _LOOKUP_S = 10.0  # to ask what a model can, where nobody has asked yet
 _MAX_TRIES = 5  # more than there are ways
+_NO_WORDS: JsonSchema = {"type": "string", "const": ""}  # of an adapter that only picks: they would be thrown away
 _NATIVE_WAYS = (Way.NATIVE, Way.PLAIN)
 
 
@@ -112,26 +114,43 @@ class ToolModeProvider:
     async def _answer(self, request: StepRequest, way: Way) -> AsyncGenerator[Batch, None]:
         tools = _callable(request)
         sent, reading = self._sent(request, way), self._reading(request, way, tools)
-        may_decline = sent.picks_tool and not isinstance(request.messages[-1], ToolMessage)
-        declined, due_s = False, asyncio.get_running_loop().time() + request.deadline_s
+        if sent.picks_tool and not _has_heard_back(request):
+            async with aclosing(self._picked(request, sent, reading)) as batches:
+                async for batch in batches:
+                    yield batch
+            return
         async with self._inner.stream(sent) as batches:
             async for batch in batches:
                 if not tools or reading.passes(batch):
                     yield batch
                 elif read := reading.read(batch):
-                    if may_decline and any(isinstance(chunk, TextDelta) for chunk in read):
-                        declined = True
-                        break
                     yield read
-        if declined:
-            left_s = max(0.0, due_s - asyncio.get_running_loop().time())
-            async with self._inner.stream(self._sent(_without_tools(request, left_s), way)) as batches:
-                async for batch in batches:
-                    yield batch
         if reading.has_called_natively:
             self._ways.note_native_call(request.model)
         if way is Way.NATIVE and request.tool_choice.mode == "required" and not reading.has_called:
             self._note_ignored(request)
+
+    async def _picked(
+        self, request: StepRequest, sent: StepRequest, reading: Reading
+    ) -> AsyncGenerator[Sequence[Chunk], None]:
+        """Asks with the adapter, to the end. Where it calls nothing the model itself is asked, and what both took is
+        counted."""
+        due_s = asyncio.get_running_loop().time() + request.deadline_s
+        held: list[Chunk] = []
+        async with self._inner.stream(sent) as batches:
+            async for batch in batches:
+                read = reading.read(batch)
+                held += [chunk for chunk in read if not isinstance(chunk, Status)]
+                if said := [chunk for chunk in read if isinstance(chunk, Status)]:
+                    yield said
+        if reading.has_called:
+            yield held
+            return
+        spent = sum((chunk.usage for chunk in held if isinstance(chunk, UsageChunk)), Usage())
+        left_s = max(0.0, due_s - asyncio.get_running_loop().time())
+        async with self._inner.stream(self._sent(_without_tools(request, left_s), Way.CONSTRAINED)) as batches:
+            async for batch in batches:
+                yield [UsageChunk(c.usage + spent) if isinstance(c, UsageChunk) else c for c in batch]
 
     def _reading(self, request: StepRequest, way: Way, tools: Sequence[ToolSpec]) -> Reading:
         constrained = way is Way.CONSTRAINED and bool(tools)
@@ -188,8 +207,10 @@ class ToolModeProvider:
         it is not, the asker's own schema would keep the model from calling: it is told in words instead."""
         choice, answer = request.tool_choice, _answer_schema(request.sampling)
         info = self._ways.info(request.model)
-        # A small model that has made the same call twice makes it for ever, if it may; a weak one, any call.
         tuned = manner == "constrained" and self._has_adapter(request)
+        if tuned and not _has_heard_back(request):
+            answer = _NO_WORDS
+        # A small model that has made the same call twice makes it for ever, if it may; a weak one, any call.
         done = repeats_itself(request.messages) or (is_weak(info) and not tuned and has_result(request.messages))
         offered = () if done and choice.mode == "auto" else tools
         said = instructions(
@@ -211,6 +232,11 @@ class ToolModeProvider:
 def _answer_schema(sampling: Sampling) -> JsonSchema | None:
     """What the asker wants an answer to be, besides the calls that lead to it."""
     return sampling.json_schema or ({"type": "object"} if sampling.json_object else None)
+
+
+def _has_heard_back(request: StepRequest) -> bool:
+    """Whether a tool has said something that is to be told of."""
+    return isinstance(request.messages[-1], ToolMessage)
 
 
 def _without_tools(request: StepRequest, deadline_s: float) -> StepRequest:
