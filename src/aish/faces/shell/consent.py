@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from aish.faces.shell.calls_shown import arguments_shown, edited_arguments, what_would_run
 from aish.faces.shell.lines import Lines, drop_typed_ahead
 from aish.faces.terminal import Output, visible
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
@@ -30,7 +29,7 @@ class TerminalConsent:
         """Anything but a clear yes is a no; so is the end of input."""
         drop_typed_ahead()  # what was typed before the question was seen is no answer to it
         self._output.note(f"{question.tool} wants to run: {question.reason}")
-        self._output.note(_what(question))
+        self._output.note(what_would_run(question))
         while True:
             line = await self._lines.read(_prompt(question))
             word = "" if line is None else line.strip().lower()
@@ -43,8 +42,9 @@ class TerminalConsent:
                 continue
             choice = _WORDS.get(word)
             if choice is Choice.EDIT:
-                if answer := await self._edited(question):
-                    return answer
+                arguments = await edited_arguments(question, self._lines, self._output)
+                if arguments is not None:
+                    return Answer(Choice.EDIT, arguments=arguments)
             elif choice is Choice.TURN and not question.like:
                 self._output.note("this is asked about each time")
             elif choice is Choice.ALWAYS and not question.always:
@@ -59,44 +59,11 @@ class TerminalConsent:
 
     def _explain(self, question: Question) -> None:
         if question.preview:
-            self._output.note(_arguments(question))
+            self._output.note(arguments_shown(question))
         for reason in question.reasons or (question.reason,):
             self._output.note(f"- {reason}")
         if question.always:
             self._output.note(f"[a]lways adds the rule: {question.always}")
-
-    async def _edited(self, question: Question) -> Answer | None:
-        """A command is edited as it is, anything else as JSON."""
-        command = question.arguments.get("command")
-        if isinstance(command, str):
-            line = await self._lines.read("new command: ", command)
-        else:
-            line = await self._lines.read("new arguments (JSON): ", json.dumps(question.arguments, ensure_ascii=False))
-        if not line or not line.strip():
-            return None
-        if isinstance(command, str):
-            return Answer(Choice.EDIT, arguments={**question.arguments, "command": line})
-        try:
-            arguments = json.loads(line)
-        except ValueError as exc:
-            self._output.note(f"that is not JSON: {exc}")
-            return None
-        return Answer(Choice.EDIT, arguments=arguments) if isinstance(arguments, dict) else None
-
-
-def _what(question: Question) -> str:
-    """The diff, where there is one, says more than the arguments it comes from."""
-    if question.preview.startswith("--- "):
-        return question.preview
-    arguments = _arguments(question)
-    return f"{arguments}\n{question.preview}" if question.preview else arguments
-
-
-def _arguments(question: Question) -> str:
-    command = question.arguments.get("command")
-    if isinstance(command, str) and len(question.arguments) == 1:
-        return f"$ {command}"
-    return json.dumps(question.arguments, ensure_ascii=False, indent=2)
 
 
 def _prompt(question: Question) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aish.engine.norris_state import Show
+from aish.faces.shell.calls_shown import edited_arguments, what_would_run
 from aish.faces.shell.lines import Lines, drop_typed_ahead
 from aish.faces.shell.narrate import Narrator
 from aish.faces.terminal import Output
-from aish.types.decisions import Question
 from aish.types.events import ToolResult
 from aish.types.messages import text_of
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunRecord, RunState, StepRecord, StepState
@@ -53,7 +52,8 @@ class TerminalWatcher:
     async def halt(self, halt: Halt) -> HaltAnswer:
         self._output.note(f"■ halted: {halt.reason}")
         if halt.question is not None:
-            self._output.note(_what(halt.question))
+            self._output.note(f"{halt.question.tool} would run:")
+            self._output.note(what_would_run(halt.question))
         if self._lines is None:
             return HaltAnswer(HaltChoice.LEAVE)
         drop_typed_ahead()  # what was typed before the halt was seen is no answer to it
@@ -75,26 +75,10 @@ class TerminalWatcher:
         if choice is None or (halt.question is None and choice in (HaltChoice.SKIP, HaltChoice.EDIT)):
             return None
         if choice is HaltChoice.EDIT:
-            assert halt.question is not None
-            return await self._edited(halt.question)
+            assert halt.question is not None and self._lines is not None
+            arguments = await edited_arguments(halt.question, self._lines, self._output)
+            return HaltAnswer(choice, arguments=arguments) if arguments is not None else None
         return HaltAnswer(choice)
-
-    async def _edited(self, question: Question) -> HaltAnswer | None:
-        """A command is edited as it is, anything else as JSON."""
-        assert self._lines is not None
-        command = question.arguments.get("command")
-        before = command if isinstance(command, str) else json.dumps(question.arguments, ensure_ascii=False)
-        line = await self._lines.read("instead: ", before)
-        if not line or not line.strip():
-            return None
-        if isinstance(command, str):
-            return HaltAnswer(HaltChoice.EDIT, arguments={**question.arguments, "command": line})
-        try:
-            arguments = json.loads(line)
-        except ValueError as exc:
-            self._output.note(f"that is not JSON: {exc}")
-            return None
-        return HaltAnswer(HaltChoice.EDIT, arguments=arguments) if isinstance(arguments, dict) else None
 
 
 def report(run: RunRecord, steps: list[StepRecord]) -> list[str]:
@@ -115,10 +99,3 @@ def report(run: RunRecord, steps: list[StepRecord]) -> list[str]:
 def _call(step: StepRecord) -> str:
     arguments = step.arguments.decode("utf-8", "replace")
     return f"{step.tool} {arguments if len(arguments) <= 200 else f'{arguments[:199]}…'}"
-
-
-def _what(question: Question) -> str:
-    command = question.arguments.get("command")
-    if isinstance(command, str) and len(question.arguments) == 1:
-        return f"$ {command}"
-    return question.preview or f"{question.tool} {json.dumps(question.arguments, ensure_ascii=False, indent=2)}"

@@ -1,0 +1,44 @@
+"""A call that a person is asked about: shown in full, and changed by them."""
+
+from __future__ import annotations
+
+import json
+
+from aish.faces.shell.lines import Lines
+from aish.faces.terminal import Output
+from aish.types.decisions import Question
+from aish.types.tools import Arguments
+
+
+def what_would_run(question: Question) -> str:
+    """The diff, where there is one, says more than the arguments it comes from."""
+    if question.preview.startswith("--- "):
+        return question.preview
+    arguments = arguments_shown(question)
+    return f"{arguments}\n{question.preview}" if question.preview else arguments
+
+
+def arguments_shown(question: Question) -> str:
+    command = question.arguments.get("command")
+    if isinstance(command, str) and len(question.arguments) == 1:
+        return f"$ {command}"
+    return json.dumps(question.arguments, ensure_ascii=False, indent=2)
+
+
+async def edited_arguments(question: Question, lines: Lines, output: Output) -> Arguments | None:
+    """A command is edited as it is, anything else as JSON; None if nothing came of it."""
+    command = question.arguments.get("command")
+    if isinstance(command, str):
+        line = await lines.read("new command: ", command)
+    else:
+        line = await lines.read("new arguments (JSON): ", json.dumps(question.arguments, ensure_ascii=False))
+    if not line or not line.strip():
+        return None
+    if isinstance(command, str):
+        return {**question.arguments, "command": line}
+    try:
+        arguments = json.loads(line)
+    except ValueError as exc:
+        output.note(f"that is not JSON: {exc}")
+        return None
+    return arguments if isinstance(arguments, dict) else None

@@ -1,0 +1,78 @@
+"""Halts of work towards a goal, on a terminal: what is shown, and what may be answered."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from aish.faces.shell.narrate import Narrator
+from aish.faces.shell.working import TerminalWatcher
+from aish.faces.terminal import Output
+from aish.types.decisions import Question, QuestionKind
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind
+
+
+class Typed:
+    def __init__(self, *lines: str | None) -> None:
+        self._lines = list(lines)
+
+    async def read(self, prompt: str, typed: str = "") -> str | None:
+        return self._lines.pop(0)
+
+
+def question(tool: str = "files__write", preview: str = "", **arguments: Any) -> Question:
+    return Question("call_1", QuestionKind.EFFECT, tool, "write", arguments, "it can change things", preview=preview)
+
+
+async def answered(halt: Halt, *lines: str | None) -> tuple[HaltAnswer, str]:
+    shown = io.StringIO()
+    output = Output(shown, shown, color=False)
+    watcher = TerminalWatcher(output, lambda: Narrator(output), Typed(*lines))
+    return await watcher.halt(halt), shown.getvalue()
+
+
+EFFECT = Halt(HaltKind.EFFECT, "it can change things", question(path="a.txt"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [
+        ("p", HaltChoice.PROCEED),
+        ("skip", HaltChoice.SKIP),
+        ("a", HaltChoice.ABORT),
+        ("leave", HaltChoice.LEAVE),
+        (None, HaltChoice.LEAVE),
+    ],
+)
+async def test_each_answer_is_understood(typed: str | None, choice: HaltChoice) -> None:
+    assert (await answered(EFFECT, typed))[0].choice is choice
+
+
+async def test_anything_else_is_asked_again() -> None:
+    answer, _ = await answered(EFFECT, "yes please", "", "perhaps", "s")
+    assert answer.choice is HaltChoice.SKIP
+
+
+async def test_the_arguments_are_shown_beside_a_preview_that_is_no_diff() -> None:
+    halt = Halt(HaltKind.EFFECT, "why", question(preview="it cannot be done as things are: gone", path="secret.txt"))
+    _, shown = await answered(halt, "s")
+    assert "files__write would run" in shown
+    assert "secret.txt" in shown and "it cannot be done" in shown
+
+
+async def test_edited_arguments_are_taken_and_bad_json_is_asked_again() -> None:
+    answer, shown = await answered(EFFECT, "e", "not json", "e", '{"path": "b.txt"}')
+    assert answer == HaltAnswer(HaltChoice.EDIT, arguments={"path": "b.txt"})
+    assert "that is not JSON" in shown
+
+
+async def test_where_there_is_no_call_there_is_nothing_to_skip_or_edit() -> None:
+    answer, _ = await answered(Halt(HaltKind.PAUSE, "you stopped it"), "s", "e", "p")
+    assert answer.choice is HaltChoice.PROCEED
+
+
+async def test_directions_after_many_skips_are_told_to_the_model() -> None:
+    answer, _ = await answered(Halt(HaltKind.SKIPS, "3 skips"), "keep the folders")
+    assert answer == HaltAnswer(HaltChoice.PROCEED, note="keep the folders")
