@@ -56,6 +56,16 @@ async def test_a_note_of_the_dead_counts_for_nothing(stores):
     await hold_session(one, "s", Mine(), 1)
 
 
+async def test_a_note_of_one_who_has_lost_the_session_counts_for_nothing_though_it_lives(stores):
+    one, two = stores
+    await hold_session(one, "s", Mine(), 5)
+    await hold_session(two, "s", Other(), 1, Mine.me)
+    await leave_session(one, "s", Mine())  # late: it is no longer its to leave
+    held = await two.find(KIND, "s")
+    assert held is not None
+    assert held.body == Other.me.encode()
+
+
 async def test_many_at_once_never_overlap(stores):
     one, two = stores
     inside = 0

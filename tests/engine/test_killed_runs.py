@@ -64,8 +64,8 @@ async def test_a_killed_run_is_gone_on_with_and_does_nothing_twice(
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_same_over_postgresql(kind: str, point: str, tmp_path: Path, database: Database) -> None:
-    step = 1 + POINTS.index(point)
+async def test_the_same_over_postgresql(kind: str, step: int, point: str, tmp_path: Path, database: Database) -> None:
     await run_and_kill(database.url, tmp_path, kind, step, point)
     await check_resumption(database.url, tmp_path, kind, step, point)

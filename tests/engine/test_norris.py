@@ -12,10 +12,12 @@ import pytest
 
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
+from aish.errors import RunBusy
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.types.chunks import UsageChunk
-from aish.types.events import TextDelta, ToolResult
-from aish.types.messages import SystemMessage
+from aish.types.events import TextDelta, ToolResult, TurnEnd
+from aish.types.messages import SystemMessage, user
+from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepRecord, StepState
 from aish.types.tools import Effect
@@ -431,3 +433,28 @@ async def test_a_command_that_a_rule_allows_and_that_destroys_nothing_runs() -> 
     person = Person()
     assert (await work(bench, person)).state is RunState.FINISHED
     assert person.commands == ["make", "ls"]
+
+
+async def test_a_run_whose_owner_is_frozen_past_its_lease_goes_on_and_its_open_turn_is_closed() -> None:
+    """The owner lives, so nothing but its lease says that it has lost the run."""
+    bench = Bench(text("GOAL: complete"), tools=tools())
+    frozen = "host/alive/1"
+    store = bench.store
+    await store.create_session(SessionRecord("sess_1", 1, 1))
+    await store.start_turn(TurnRecord("turn_1", "sess_1", 0, "m", 1, (user("step one"),), owner=frozen))
+    body = msgspec.json.encode(NorrisBody(model="scripted:model", step=1))
+    left = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.RUNNING, body, owner=frozen)
+    await store.create_run(left, lease_s=0)
+    run = await resume(bench, left, Person())
+    assert run.state is RunState.FINISHED
+    closed = await store.find_turn("turn_1")
+    assert closed is not None
+    assert closed.end is TurnEnd.INTERRUPTED
+
+
+async def test_a_run_whose_owner_holds_its_lease_is_not_taken() -> None:
+    bench = Bench(text("GOAL: complete"), tools=tools())
+    held = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.RUNNING, b"{}", owner="host/alive/1")
+    await bench.store.create_run(held, lease_s=60)
+    with pytest.raises(RunBusy):
+        await resume(bench, held, Person())

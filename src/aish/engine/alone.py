@@ -15,14 +15,15 @@ KIND = "answering"
 _LOOK_S = 0.05
 
 
-async def hold_session(store: Store, session: str, owners: Owners, wait_s: float) -> None:
-    """Waits for others, but not longer than a turn may last. Raises SessionBusy."""
+async def hold_session(store: Store, session: str, owners: Owners, wait_s: float, gone: str = "") -> None:
+    """Waits for others, but not longer than a turn may last. `gone` has lost the session though it may live. Raises
+    SessionBusy."""
     mine = Document(KIND, session, owners.me.encode())
     loop = asyncio.get_running_loop()
     due_s = loop.time() + wait_s
     while not await store.put_new(mine):
         other = await store.find(KIND, session)
-        if other is not None and not owners.is_alive(other.body.decode()):
+        if other is not None and ((holder := other.body.decode()) == gone or not owners.is_alive(holder)):
             await store.swap(mine, old=other.body)
             if (now := await store.find(KIND, session)) is not None and now.body == mine.body:
                 return

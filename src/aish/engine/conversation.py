@@ -74,6 +74,12 @@ class Conversations:
         await self._store.create_session(SessionRecord(session, now_ms, now_ms, title, route.name))
         return _of(request.context or (), bounded=request.context is None)
 
+    async def take_over(self, session: str, left_by: str) -> None:
+        """Closes the turn that a process has left open which lost its run, though it may still live."""
+        for turn in await self._store.list_turns(session, limit=1):
+            if turn.end is None and turn.owner == left_by:
+                await close_interrupted(turn, self._store, self._clock, self._redact_messages)
+
     async def preview(self, session: str, route: Route) -> Conversation:
         """As a turn would find it; a session that is not there has no past."""
         record = await self._store.find_session(session) if session else None

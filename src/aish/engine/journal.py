@@ -38,7 +38,10 @@ class Journal:
         known: Sequence[StepRecord] = (),
         repeated: Sequence[StepRecord] = (),
         redact: Callable[[bytes], bytes] = bytes,
+        left_by: str = "",
     ) -> None:
+        """`left_by` is the process the run was taken from: it may live, frozen, but has no say in the session."""
+        self.left_by = left_by
         self._store = store
         self._clock = clock
         self._run = run

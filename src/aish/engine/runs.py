@@ -100,7 +100,8 @@ class RunKeeper:
         settled = {step.number: await self._settled(step, record) for step in known if step.state is StepState.INTENT}
         steps = [settled.get(step.number, step) for step in known]
         repeated = [step for step in steps if step.state is StepState.DONE and step.started_ms >= before.updated_ms]
-        journal = Journal(self._store, self._clock, record, steps, repeated, self._redact)
+        left_by = before.owner if before.owner != self._owners.me else ""
+        journal = Journal(self._store, self._clock, record, steps, repeated, self._redact, left_by)
         async with self._kept(OwnedRun(self._store, record, journal, self._redact, list(settled.values()))) as run:
             yield run
 

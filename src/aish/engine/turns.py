@@ -102,11 +102,15 @@ class Turns:
             request = await use_answers(self._store, request, self._clock.now_ms())
         session = (request.session or new_id("sess")) if request.kept else ""
         async with (
-            self._alone_in(session, wait_s=request.limits.wall_s) if session else _NOBODY_ELSE,
+            self._alone_in(session, request.limits.wall_s, journal.left_by if journal else "")
+            if session
+            else _NOBODY_ELSE,
             plan_run(self._runs, request, session) if request.planner else _NO_PLAN as plan,
         ):
-            conversation = await self._conversations.open(session, request, chosen.route)
             journal = plan.journal if plan else journal
+            if journal is not None and journal.left_by:
+                await self._conversations.take_over(session, journal.left_by)
+            conversation = await self._conversations.open(session, request, chosen.route)
             turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
             self._running.add(turn.id)
             try:
@@ -167,7 +171,7 @@ class Turns:
         raise AssertionError("dispatch gives every call a result")
 
     @asynccontextmanager
-    async def _alone_in(self, session: str, *, wait_s: float) -> AsyncIterator[None]:
+    async def _alone_in(self, session: str, wait_s: float, gone: str) -> AsyncIterator[None]:
         """One turn at a time in a session; the next waits, but not longer than a turn may last."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:
@@ -179,7 +183,7 @@ class Turns:
             ) from None
         try:
             if self._shared:
-                await hold_session(self._store, session, self._owners, wait_s)
+                await hold_session(self._store, session, self._owners, wait_s, gone)
             yield
         finally:
             if self._shared:
