@@ -13,7 +13,7 @@ from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import Event, TextDelta, ToolCallReady, TurnEnd, TurnFinished, decode_event
 from aish.types.messages import ToolMessage
 from aish.types.tools import RepairKind, ResultStatus
-from support.engines import Bench, Tools, results
+from support.engines import Bench, Tools, call, results
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 CALL = '<tool_call>{"name": "t__x", "arguments": {"n": 3}}</tool_call>'
@@ -108,3 +108,18 @@ async def test_two_hundred_tools_and_odd_schemas_do_not_keep_the_good_one_from_b
     made = bench(letters(CALL), DONE, tools=tools)
     await made.run(tool_mode="constrained")
     assert tools.calls == [("t__x", {"n": 3})]
+
+
+@pytest.mark.parametrize("first", ["text", "native"])
+async def test_a_call_that_is_written_and_made_natively_is_run_once(first: str):
+    native = [call("t__x", '{"n":', id="c1"), call("", " 3}", id="")]
+    written = letters(CALL)
+    made = bench([*written, *native] if first == "text" else [*native, *written], DONE)
+    await made.run(tool_mode="native")
+    assert made.tools.calls == [("t__x", {"n": 3})]
+
+
+async def test_calls_that_differ_are_both_run():
+    made = bench([*letters(CALL), call("t__x", '{"n": 4}', id="c1")], DONE)
+    await made.run(tool_mode="native")
+    assert sorted(arguments["n"] for _, arguments in made.tools.calls) == [3, 4]

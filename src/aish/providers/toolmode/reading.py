@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from aish.calls.envelope import Written
 from aish.calls.ready import make_ready
 from aish.calls.recognise import Recogniser
@@ -21,7 +23,7 @@ _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
 class Reading:
     """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
     known to make calls of its own, so that JSON in its text is JSON. `asked`: calls are held until they are whole, and
-    checked against what was asked."""
+    checked against what was asked. Calls found in text are held to the end: one that the backend makes, too, is one."""
 
     def __init__(
         self,
@@ -34,7 +36,9 @@ class Reading:
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._asked = asked
+        self._is_held = asked is not None or not constrained
         self._held: dict[int | None, CallFragment] = {}
+        self._native: dict[int | None, list[CallFragment]] = {}
         self._reader: ConstrainedReader | FreeReader = FreeReader(
             tools, self._new_index, repair=repair, marked_only=calls_natively
         )
@@ -59,6 +63,7 @@ class Reading:
             else:
                 if isinstance(chunk, CallFragment):
                     self.has_called = self.has_called_natively = True
+                    self._native.setdefault(chunk.index, []).append(chunk)
                 chunks.append(chunk)
         return chunks
 
@@ -67,25 +72,22 @@ class Reading:
         return _OWN_NUMBERS + self._found - 1
 
     def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
-        if self._asked is None:
+        if not self._is_held:
             return chunks
         passed: list[Chunk] = []
         for chunk in chunks:
             if isinstance(chunk, CallFragment):
-                held = self._held.get(chunk.index, CallFragment(chunk.index))
-                self._held[chunk.index] = CallFragment(
-                    chunk.index,
-                    name=held.name + chunk.name,
-                    arguments=held.arguments + chunk.arguments,
-                    repairs=(*held.repairs, *chunk.repairs),
-                )
+                self._held[chunk.index] = _joined(self._held.get(chunk.index), chunk)
             else:
                 passed.append(chunk)
         return passed
 
     def _let_go(self) -> list[Chunk]:
         held, self._held = self._held, {}
-        return [self._checked(fragment) for fragment in held.values()]
+        if not held:
+            return []
+        native = [_meaning(pieces) for pieces in self._native.values()]
+        return [self._checked(fragment) for fragment in held.values() if _meaning([fragment]) not in native]
 
     def _checked(self, fragment: CallFragment) -> CallFragment:
         spec = self._tools.get(fragment.name)
@@ -110,6 +112,27 @@ class Reading:
         elif end is StepEnd.UNKNOWN:
             end = StepEnd.LENGTH if within_call else StepEnd.TOOL_CALLS
         return [*chunks, StepFinished(end)]
+
+
+def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:
+    if before is None:
+        return more
+    return CallFragment(
+        before.index,
+        name=before.name + more.name,
+        arguments=before.arguments + more.arguments,
+        repairs=(*before.repairs, *more.repairs),
+    )
+
+
+def _meaning(pieces: Sequence[CallFragment]) -> tuple[str, object]:
+    """Equal for calls that do the same, however they are written."""
+    name = "".join([piece.name for piece in pieces])
+    arguments = "".join([piece.arguments for piece in pieces])
+    try:
+        return name, msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        return name, arguments
 
 
 class FreeReader:
