@@ -43,7 +43,7 @@ class Checker:
 
     def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What is right of the values; the rest is in `problems`."""
-        return self._table(values, root(), ())
+        return self._table(values, root(), ()) if values else {}
 
     def _node(self, value: Any, node: Node, path: KeyPath) -> Any:
         if isinstance(node, Leaf):

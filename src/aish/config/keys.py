@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -35,9 +35,18 @@ class Leaf(msgspec.Struct, frozen=True):
         return self.kind is Secret
 
 
-class Table(msgspec.Struct, frozen=True):
-    children: dict[str, Node]
-    description: str
+class Table(msgspec.Struct, frozen=True, dict=True):
+    """What is in it is worked out when it is first asked for: most runs set few keys, in few tables."""
+
+    section: type[Section]
+
+    @cached_property
+    def children(self) -> dict[str, Node]:
+        return {field.name: _node(field) for field in msgspec.structs.fields(self.section)}
+
+    @property
+    def description(self) -> str:
+        return (self.section.__doc__ or "").strip()
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -52,7 +61,7 @@ Node = Leaf | Table | Named
 
 @cache
 def root() -> Table:
-    return _table(Config)
+    return Table(Config)
 
 
 def leaves(node: Node | None = None, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Leaf]]:
@@ -79,21 +88,16 @@ def find_node(path: KeyPath) -> Node | None:
     return node
 
 
-def _table(section: type[Section]) -> Table:
-    children = {field.name: _node(field) for field in msgspec.structs.fields(section)}
-    return Table(children, (section.__doc__ or "").strip())
-
-
 def _node(field: msgspec.structs.FieldInfo) -> Node:
     bare, metas = _unwrap(field.type)
     if isinstance(bare, type) and issubclass(bare, Section):
-        return _table(bare)
+        return Table(bare)
     description = next((meta.description for meta in metas if meta.description), "")
     if get_origin(bare) is dict:
         item = get_args(bare)[1]
         if item is Secret:
             return Named(Leaf(Secret, Secret, "text", None, description, hide=True), description)
-        return Named(_table(item), (item.__doc__ or "").strip())
+        return Named(Table(item), (item.__doc__ or "").strip())
     return _leaf(field, bare, description, {key: value for meta in metas for key, value in (meta.extra or {}).items()})
 
 

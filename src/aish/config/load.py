@@ -109,7 +109,12 @@ class _Loading:
         self.files: list[ConfigFile] = []
 
     def config(self) -> Config:
-        return msgspec.convert(self.values, Config, dec_hook=decode_secret)
+        """Only what some layer set is converted: to learn what each type of the whole schema takes costs more than all
+        the rest of loading."""
+        kinds = {field.name: field.type for field in msgspec.structs.fields(Config)}
+        return Config(
+            **{name: msgspec.convert(value, kinds[name], dec_hook=decode_secret) for name, value in self.values.items()}
+        )
 
     def loaded(self) -> Loaded:
         return Loaded(self.config(), self.origins, tuple(self.notices), tuple(self.files))
