@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.safety.redact import MARK, MIN_SECRET_CHARS, Redactor, Restorer, Vault
-from aish.safety.secret_formats import FORMATS, looks_secret
+from aish.safety.secret_formats import groups, looks_secret
 
 # Assembled here so that no scanner takes this file for a leak.
 KEYS = {
@@ -151,7 +151,9 @@ def test_plain_text_is_never_held_back():
     assert restorer.feed("1 < 2") == "1 < 2"
 
 
-@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.marker)
+@pytest.mark.parametrize(
+    "format", [format for _, formats in groups() for format in formats], ids=lambda format: format.marker
+)
 def test_no_format_runs_away_on_hostile_text(format):
     """Bounded repetition only: a long run of almost-matches is linear work."""
     hostile = (format.marker + "A" * 50) * 2000 + format.marker * 5000

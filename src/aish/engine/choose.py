@@ -4,14 +4,17 @@ back on. Decided once for a turn, and said."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.engine.classify import Classified, classify
 from aish.engine.route import Route, Router
 from aish.errors import AishError, ModelNotFound, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.types.messages import Message, UserMessage
 from aish.types.requests import TurnRequest
+
+if TYPE_CHECKING:
+    from aish.engine.classify import Classified
 
 AUTO = "auto"
 
@@ -43,6 +46,8 @@ class Chooser:
         self._routing = routing
 
     def explain(self, text: str) -> Explained:
+        from aish.engine.classify import classify
+
         classified = classify(text)
         return Explained(classified, self._routing.classes.get(classified.kind, ""))
 

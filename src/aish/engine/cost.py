@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import msgspec
 
@@ -40,12 +41,24 @@ class Caps(msgspec.Struct, frozen=True):
 
 
 class Prices:
-    """By `provider:model`, or by the model's name alone; the longest pattern that matches counts."""
+    """By `provider:model`, or by the model's name alone; the longest pattern that matches counts.
 
-    def __init__(self, table: Mapping[str, Price], free: Callable[[str], bool] = lambda provider: False) -> None:
-        self._table = dict(sorted(table.items(), key=lambda entry: -len(entry[0])))
+    `table` may also be what reads the table: it is, when a price is first asked for.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[str, Price] | Callable[[], Mapping[str, Price]],
+        free: Callable[[str], bool] = lambda provider: False,
+    ) -> None:
+        self._given = table
         self._free = free
         self._found: dict[str, Price | None] = {}
+
+    @cached_property
+    def _table(self) -> dict[str, Price]:
+        table = self._given() if callable(self._given) else self._given
+        return dict(sorted(table.items(), key=lambda entry: -len(entry[0])))
 
     def find(self, name: str) -> Price | None:
         if name not in self._found:

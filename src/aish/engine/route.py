@@ -7,7 +7,6 @@ name is looked for in what each provider lists; no name at all means the configu
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
@@ -155,6 +154,8 @@ class Router:
         return self._candidates
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
+        import difflib  # only for those who mistype
+
         known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
         bare = {info.id: info.name for infos in listings.values() for info in infos}
         near = difflib.get_close_matches(name, [*known, *bare], n=3)

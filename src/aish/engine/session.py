@@ -48,7 +48,7 @@ class Engine:
         router: Router,
         tools: Toolset,
         gate: Gate,
-        store: Store,
+        store: Store | Callable[[], Store],
         clock: Clock,
         owners: Owners,
         redactor: Redactor,
@@ -62,15 +62,15 @@ class Engine:
         shared: bool = False,
     ) -> None:
         """`shared`: other processes answer in the same sessions at the same time, and are waited for. `background`
-        finds what is known of the user and the project."""
+        finds what is known of the user and the project. `store` may also be what makes one, when it is first needed."""
         self.router = router
-        self.store = store
+        self._given_store = store
         self.tools = tools
         self.clock = clock
         self.owners = owners
         self.chooser = Chooser(router, routing or Routing())
-        self.ledger = Ledger(store, clock, prices or Prices({}), caps or Caps())
-        self.aside = Aside(self.ledger)
+        self._prices = prices or Prices({})
+        self._caps = caps or Caps()
         self._gate = gate
         self._redactor = redactor
         self._system = system
@@ -140,11 +140,24 @@ class Engine:
 
     async def aclose(self) -> None:
         """Ends tools, providers and the store, in that order. One that fails does not keep the others open."""
-        for aclose in (self.tools.aclose, self.router.aclose, self.store.aclose):
+        is_made = "store" in self.__dict__ or not callable(self._given_store)
+        for aclose in (self.tools.aclose, self.router.aclose, *([self.store.aclose] if is_made else [])):
             try:
                 await aclose()
             except Exception:
                 continue
+
+    @cached_property
+    def store(self) -> Store:
+        return self._given_store() if callable(self._given_store) else self._given_store
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.store, self.clock, self._prices, self._caps)
+
+    @cached_property
+    def aside(self) -> Aside:
+        return Aside(self.ledger)
 
     @cached_property
     def runs(self) -> RunKeeper:

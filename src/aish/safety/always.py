@@ -6,9 +6,7 @@ How many words tell one use of a program from another, and which programs get no
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib import resources
 
 import msgspec
 
@@ -75,6 +73,9 @@ def _is_plain(prefix: tuple[str, ...]) -> bool:
 
 @cache
 def _table() -> _Table:
+    import tomllib  # with the first question, not with the first prompt
+    from importlib import resources
+
     raw = tomllib.loads(resources.files("aish.safety").joinpath("always.toml").read_text("utf-8"))
     never = tuple(tuple(line.split()) for line in raw["never"]["begins"].split("\n") if line.strip())
     return _Table(raw["arity"], never)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import re
 from collections.abc import Callable, Iterable
 
-from aish.safety.secret_formats import GROUPS
+from aish.safety.secret_formats import groups
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would black out ordinary text.
@@ -52,7 +51,7 @@ class Redactor:
         for value in values:
             if value in text:
                 text = text.replace(value, stand_in(value))
-        for rare, formats in GROUPS:
+        for rare, formats in groups():
             if rare in text:
                 for marker, pattern in formats:
                     if marker in text:
@@ -64,6 +63,8 @@ class Redactor:
 
 
 def _escaped(value: str) -> str:
+    import json  # only for those who have secrets
+
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 

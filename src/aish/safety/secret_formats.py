@@ -8,6 +8,7 @@ character that is rare in ordinary text, so nearly all text is passed over quick
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 
@@ -16,38 +17,35 @@ class Format(NamedTuple):
     pattern: re.Pattern[str]
 
 
+Groups = tuple[tuple[str, tuple[Format, ...]], ...]
+
+
 # Where a key may begin: after no letter or digit, or, inside JSON, after the letter of an escaped line end or tab.
 _BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"
 
 
-def _format(marker: str, pattern: str) -> Format:
-    return Format(marker, re.compile(pattern.replace(r"\b", _BEGIN, 1)))
-
-
 # Bounded on both ends, so that a match cannot run away; the looks are those the issuers document.
-FORMATS: tuple[Format, ...] = (
-    _format("sk-", r"\bsk-(?:ant-|proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,200}"),
-    _format("AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
-    _format("ASIA", r"\bASIA[0-9A-Z]{16}\b"),
-    _format("ghp_", r"\bghp_[A-Za-z0-9]{36,255}"),
-    _format("gho_", r"\bgho_[A-Za-z0-9]{36,255}"),
-    _format("ghu_", r"\bghu_[A-Za-z0-9]{36,255}"),
-    _format("ghs_", r"\bghs_[A-Za-z0-9]{36,255}"),
-    _format("ghr_", r"\bghr_[A-Za-z0-9]{36,255}"),
-    _format("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,255}"),
-    _format("glpat-", r"\bglpat-[A-Za-z0-9_-]{20,100}"),
-    _format("xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,250}"),
-    _format("AIza", r"\bAIza[0-9A-Za-z_-]{35}"),
-    _format("k_live_", r"\b[rs]k_live_[0-9A-Za-z]{20,250}"),
-    _format("hf_", r"\bhf_[A-Za-z0-9]{30,100}"),
-    _format("npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
-    _format("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,400}"),
-    _format("eyJ", r"\beyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,1000}"),
-    _format(
-        "PRIVATE KEY", r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,20000}-----END [A-Z ]{0,30}PRIVATE KEY-----"
-    ),
-    _format("earer ", r"(?<=[Bb]earer )[A-Za-z0-9._~+/-]{20,2000}=*"),
-    _format("://", r"(?<=://)[^\s/@:\"']{1,100}:[^\s/@\"']{1,200}(?=@)"),
+_LOOKS: tuple[tuple[str, str], ...] = (
+    ("sk-", r"\bsk-(?:ant-|proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,200}"),
+    ("AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
+    ("ASIA", r"\bASIA[0-9A-Z]{16}\b"),
+    ("ghp_", r"\bghp_[A-Za-z0-9]{36,255}"),
+    ("gho_", r"\bgho_[A-Za-z0-9]{36,255}"),
+    ("ghu_", r"\bghu_[A-Za-z0-9]{36,255}"),
+    ("ghs_", r"\bghs_[A-Za-z0-9]{36,255}"),
+    ("ghr_", r"\bghr_[A-Za-z0-9]{36,255}"),
+    ("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,255}"),
+    ("glpat-", r"\bglpat-[A-Za-z0-9_-]{20,100}"),
+    ("xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,250}"),
+    ("AIza", r"\bAIza[0-9A-Za-z_-]{35}"),
+    ("k_live_", r"\b[rs]k_live_[0-9A-Za-z]{20,250}"),
+    ("hf_", r"\bhf_[A-Za-z0-9]{30,100}"),
+    ("npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
+    ("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,400}"),
+    ("eyJ", r"\beyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]{8,1000}"),
+    ("PRIVATE KEY", r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,20000}-----END [A-Z ]{0,30}PRIVATE KEY-----"),
+    ("earer ", r"(?<=[Bb]earer )[A-Za-z0-9._~+/-]{20,2000}=*"),
+    ("://", r"(?<=://)[^\s/@:\"']{1,100}:[^\s/@\"']{1,200}(?=@)"),
 )
 
 _RARE = "_-KSzxJ:"  # the first of these that a marker has stands for it
@@ -57,10 +55,15 @@ def _rare_in(marker: str) -> str:
     return next((char for char in _RARE if char in marker), marker)
 
 
-GROUPS: tuple[tuple[str, tuple[Format, ...]], ...] = tuple(
-    (rare, tuple(format for format in FORMATS if _rare_in(format.marker) == rare))
-    for rare in dict.fromkeys(_rare_in(format.marker) for format in FORMATS)
-)
+@cache
+def groups() -> Groups:
+    """By the character to look for first. Compiled when first asked for: no prompt has to wait for it."""
+    formats = [Format(marker, re.compile(look.replace(r"\b", _BEGIN, 1))) for marker, look in _LOOKS]
+    return tuple(
+        (rare, tuple(format for format in formats if _rare_in(format.marker) == rare))
+        for rare in dict.fromkeys(_rare_in(format.marker) for format in formats)
+    )
+
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|AUTH)(?:_|$)|PASSWORD|PASSWD|_PWD$|_PASS$"

@@ -1,57 +1,20 @@
-"""From configuration to what the engine's parts take: rules, presets, secrets, MCP servers. Opens nothing."""
+"""From configuration to what the engine's parts take: presets, limits, secrets. Opens nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from aish.config.schema import Config
+from aish.config.schema import Config, NetworkConfig
 from aish.engine.choose import Routing
 from aish.engine.cost import Caps
-from aish.errors import ConfigError, UsageError
-from aish.safety.rules import Rule, example_errors
+from aish.errors import UsageError
 from aish.safety.secret_formats import looks_secret
 from aish.types.context import ContextRules
-from aish.types.decisions import Verdict
 from aish.types.models import Preset
 
 if TYPE_CHECKING:
-    from aish.config.schema_tools import McpServerConfig
-    from aish.tools.mcp.server import Exposure
-    from aish.tools.mcp.types import ServerSpec
-
-
-def rules_of(config: Config) -> list[Rule]:
-    """The short forms first; a rule whose examples do not hold is an error."""
-    gate = config.gate
-    approved = [Rule(Verdict.ALLOW, f"auto_approve {g}", (g,)) for g in (*gate.auto_approve, *config.mcp.auto_approve)]
-    denied = [Rule(Verdict.DENY, f"gate.deny {glob}", (glob,)) for glob in gate.deny]
-    given = [Rule(**msgspec.structs.asdict(rule)) for rule in gate.rules]
-    if errors := example_errors(given):
-        raise ConfigError("; ".join(errors), hint="mend gate.rules in the config")
-    return [*approved, *denied, *given]
-
-
-def mcp_server_of(name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
-    from aish.tools.mcp.server import Exposure
-    from aish.tools.mcp.types import ServerSpec
-
-    spec = ServerSpec(
-        name=name,
-        command=(settings.command, *settings.args) if settings.command else (),
-        env={variable: value.reveal() for variable, value in settings.env.items()},
-        cwd=Path(settings.cwd) if settings.cwd else None,
-        url=settings.url,
-        token=settings.auth_token.reveal() if settings.auth_token else "",
-        protocol=settings.protocol,
-        start_timeout_s=settings.start_timeout_s,
-        call_timeout_s=settings.timeout_s,
-        max_in_flight=settings.max_in_flight,
-    )
-    return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
+    from aish.wire.http import ProxySettings
 
 
 def presets_of(config: Config) -> dict[str, Preset]:
@@ -100,6 +63,16 @@ def routing_of(config: Config) -> Routing:
 def caps_of(config: Config) -> Caps:
     cost = config.cost
     return Caps(cost.cap_per_session, cost.cap_per_day, cost.warn_at_dollars, cost.warn_at_tokens)
+
+
+def proxies_of(network: NetworkConfig) -> ProxySettings:
+    from aish.wire.http import ProxySettings
+
+    return ProxySettings(
+        http=network.http_proxy.reveal() if network.http_proxy else "",
+        https=network.https_proxy.reveal() if network.https_proxy else "",
+        no_proxy=network.no_proxy,
+    )
 
 
 def secrets_of(config: Config) -> list[str]:

@@ -1,4 +1,5 @@
-"""Everything a face may use, each part made when first asked for."""
+"""Everything a face may use, each part made when first asked for. Where a part has choices of its own to make (engines,
+stores, providers, MCP servers, where commands run), a module beside this one makes it."""
 
 from __future__ import annotations
 
@@ -6,8 +7,6 @@ import asyncio
 import importlib
 import importlib.util
 import os
-import shlex
-import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cached_property
@@ -17,13 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.config import paths
-from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.load import Loaded, load_config
-from aish.config.prices import price_table
 from aish.config.schema import Config
-from aish.engine.context import BASE, compose_system
-from aish.engine.cost import Prices
-from aish.engine.route import Router
 from aish.engine.session import Background, Engine
 from aish.errors import UsageError
 from aish.faces.runtime import CachedModel, KeptEdit, Progress, Surroundings
@@ -31,11 +25,7 @@ from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement, PolicyGate
 from aish.safety.redact import Redactor
-from aish.safety.rules import Rule
-from aish.safety.secret_formats import looks_secret
 from aish.tools.builtin.runtime import RuntimeTools
-from aish.tools.builtin.sandbox import Sandbox, make_sandbox
-from aish.tools.builtin.shell import QUIET_ENVIRONMENT, ShellTools
 from aish.tools.registry import Registry
 from aish.types.command_hints import CommandHint
 from aish.types.requests import TurnRequest
@@ -43,19 +33,14 @@ from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.owners import ProcessOwners
 from aish.wire.presence import Presence
+from aish.wiring.commands import Commands
+from aish.wiring.engines import Engines
+from aish.wiring.gate import make_gate
 from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
+from aish.wiring.mcp import McpLinks
 from aish.wiring.providers import Providers
-from aish.wiring.settings import (
-    caps_of,
-    context_rules,
-    endpoint_flags,
-    mcp_server_of,
-    presets_of,
-    routing_of,
-    rules_of,
-    secret_variables,
-    secrets_of,
-)
+from aish.wiring.settings import endpoint_flags, proxies_of, secret_variables, secrets_of
+from aish.wiring.stores import make_store
 from aish.wiring.telemetry import observed
 
 if TYPE_CHECKING:
@@ -63,7 +48,6 @@ if TYPE_CHECKING:
     from aish.tools.ide.toolset import IdeTools
     from aish.tools.livebash.shell import LiveBash
     from aish.tools.mcp.server import McpServer
-    from aish.tools.mcp.servers import McpServers
     from aish.wire.http import HttpClient
 
 
@@ -71,7 +55,7 @@ if TYPE_CHECKING:
 _FOR_TURNS = (
     "aish.engine.turns", "aish.engine.making", "aish.providers.toolmode.provider", "aish.providers.embedded",
     "aish.providers.model_cache", "aish.providers.openai", "aish.providers.scripted", "aish.faces.shell.reply",
-    "aish.faces.shell.meta_talk",
+    "aish.faces.shell.meta_talk", "aish.store.sqlite",
 )  # fmt: skip
 
 
@@ -115,9 +99,9 @@ class Wired:
         self._endpoints = tuple(endpoints)
         self._only = [flag.partition("=")[0] for flag in endpoints]  # those given for this run go first
         self._clock = SystemClock()
-        self._mcp: McpServers | None = None
         self._tools = Registry()
-        self._live: LiveBash | None = None
+        self._mcp = self._links()
+        self._commands = Commands(here, self.config.safety)
         self._ide: IdeTools | None = None
 
     @property
@@ -134,32 +118,13 @@ class Wired:
 
     @cached_property
     def http(self) -> HttpClient:
-        from aish.wire.http import HttpClient, ProxySettings
+        from aish.wire.http import HttpClient
 
-        network = self.config.network
-        proxies = ProxySettings(
-            http=network.http_proxy.reveal() if network.http_proxy else "",
-            https=network.https_proxy.reveal() if network.https_proxy else "",
-            no_proxy=network.no_proxy,
-        )
-        return HttpClient(proxies=proxies)
+        return HttpClient(proxies=proxies_of(self.config.network))
 
     @cached_property
     def store(self) -> Store:
-        return observed(self._make_store(), self.config.telemetry, self.redacted)
-
-    def _make_store(self) -> Store:
-        if not self.config.store.enabled:
-            from aish.store.memory import MemoryStore
-
-            return MemoryStore()
-        if self.config.store.url:
-            from aish.store.postgres.store import PostgresStore
-
-            return PostgresStore(self.config.store.url.reveal())
-        from aish.store.sqlite import SqliteStore
-
-        return SqliteStore(Path(self.config.store.path))
+        return observed(make_store(self.config.store), self.config.telemetry, self.redacted)
 
     @cached_property
     def shelf(self) -> ModelCache:
@@ -174,13 +139,25 @@ class Wired:
     async def engine(
         self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
     ) -> AsyncIterator[Engine]:
-        tools = self._tools = Registry()
-        engine = self._make_engine(tools, serving=serving, shared=shared or bool(self.config.store.url))
+        tools = self._tools = self._local_tools()
+        self._mcp = self._links()
+        engine = self._engines.make(
+            tools,
+            self._gate,
+            lambda: self.store,
+            self._background,
+            serving=serving,
+            shared=shared or bool(self.config.store.url),
+        )
         try:
+            if serving or self.config.telemetry.otlp_endpoint:
+                _ = self.store  # what is wrong with it is said at once; a first prompt does not wait for it
             self._add_tools(tools, mcp)
             async with self._presence():
                 yield engine
         finally:
+            if "store" in self.__dict__:
+                _ = engine.store  # a face may have used it past the engine, which closes what it knows of
             await engine.aclose()
             if "http" in self.__dict__:
                 await self.http.aclose()
@@ -198,95 +175,50 @@ class Wired:
         tools = there._local_tools()
         for alias, source in more.items():
             tools.add(alias, source)
-        return Engine(
-            router=base.router,
-            tools=tools,
-            gate=there._gate,
-            store=base.store,
+        return self._engines.beside(base, tools, there._gate)
+
+    @cached_property
+    def _engines(self) -> Engines:
+        return Engines(
+            self.config,
+            self._providers,
             clock=self._clock,
             owners=self._owners,
             redactor=self._redactor,
-            system=self.config.system,
-            rules=context_rules(self.config),
-            prices=Prices(price_table(self.config.prices), self._providers.is_free),
-            caps=caps_of(self.config),
+            only=self._only,
         )
 
     @property
     def mcp_servers(self) -> Mapping[str, McpServer]:
-        return self._mcp.servers if self._mcp else {}
+        return self._mcp.servers
+
+    def _links(self) -> McpLinks:
+        return McpLinks(self.config.mcp, self._tools, lambda: self.http)
 
     async def connect_mcp(self, name: str, target: str) -> str:
-        from aish.tools.mcp.servers import McpServers
-        from aish.tools.mcp.types import ServerSpec
-
-        if not target:
-            raise UsageError("connect to what?", hint="a URL, or a command line")
-        name = name or self._tools.next_alias()
-        is_url = target.startswith(("http://", "https://"))
-        spec = (
-            ServerSpec(name=name, url=target) if is_url else ServerSpec(name=name, command=tuple(shlex.split(target)))
-        )
-        self._mcp = self._mcp or McpServers(self._tools, self.http)
-        self._mcp.connect(spec)
-        await self._mcp.settled(spec.start_timeout_s, [name])
-        return name
+        return await self._mcp.connect(name, target)
 
     async def disconnect_mcp(self, name: str) -> None:
-        if self._mcp is None:
-            raise UsageError(f"no MCP server named {name}")
         await self._mcp.disconnect(name)
 
     async def reconnect_mcp(self, name: str) -> None:
-        from aish.tools.mcp.servers import McpServers
-
-        self._mcp = self._mcp or McpServers(self._tools, self.http)
-        if name in self._mcp.servers:
-            server = await self._mcp.reconnect(name)
-        elif name in self.config.mcp.servers:
-            server = self._mcp.connect(*mcp_server_of(name, self.config.mcp.servers[name]))
-        else:
-            raise UsageError(f"no MCP server named {name}", hint="name it under [mcp.servers]")
-        await self._mcp.settled(2 * server.spec.start_timeout_s, [name])
+        await self._mcp.reconnect(name)
 
     async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        return await self._mcp.settled(timeout_s, names) if self._mcp else ()
+        return await self._mcp.settled(timeout_s, names)
 
     @cached_property
     def shell_context(self) -> ShellContext:
         home = paths.home_dir(self.surroundings.env)
         return ShellContext(cwd=str(self.surroundings.cwd), home=str(home), roots=(str(self.surroundings.cwd),))
 
-    @cached_property
-    def _sandbox(self) -> Sandbox:
-        safety = self.config.safety
-        return make_sandbox(safety.sandbox, self.surroundings.cwd, network=safety.network)
-
-    @asynccontextmanager
-    async def live_shell(
+    def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
-    ) -> AsyncIterator[LiveBash]:
-        from aish.tools.livebash.shell import LiveBash, LiveBashSpec
-
-        env = self.surroundings.env
-        secret = {name: "" for name in env if looks_secret(name)} if not self.config.safety.secrets_in_env else {}
-        spec = LiveBashSpec(
-            cwd=self.surroundings.cwd,
-            rc_file=str(paths.home_dir(env) / ".bashrc"),
-            model_env={**secret, **QUIET_ENVIRONMENT},
-        )
-        async with LiveBash.open(spec, on_output=on_output, on_notice=on_notice) as shell:
-            self._live = shell
-            try:
-                yield shell
-            finally:
-                self._live = None
-
-    def _where(self) -> str:
-        return self._live.cwd if self._live else str(self.surroundings.cwd)
+    ) -> AbstractAsyncContextManager[LiveBash]:
+        return self._commands.live_shell(on_output=on_output, on_notice=on_notice)
 
     async def describe_sandbox(self) -> str:
-        return await self._sandbox.describe()
+        return await self._commands.sandbox.describe()
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
         return language_lines(self.config.ide, self.surroundings) if self.config.ide.enabled != "never" else ()
@@ -313,20 +245,12 @@ class Wired:
 
     @cached_property
     def _gate(self) -> PolicyGate:
-        approvals = approvals_file(self.surroundings.env)
-        gate = self.config.gate
-        return PolicyGate(
-            [*rules_of(self.config), *msgspec.convert(load_approvals(approvals), list[Rule])],
-            verdicts={effect: getattr(gate, effect.value) for effect in Effect},
-            shell=self.shell_context,
-            where=self._where,
-            remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
-        )
+        return make_gate(self.config, self.surroundings.env, self.shell_context, self._commands.where)
 
     async def _background(self, request: TurnRequest) -> Background:
         from aish.wiring.background import find_background
 
-        return await find_background(request, self.store, self.config, Path(self._where()))
+        return await find_background(request, self.store, self.config, Path(self._commands.where()))
 
     @cached_property
     def _providers(self) -> Providers:
@@ -357,71 +281,17 @@ class Wired:
         return await self._providers.discover()
 
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
-        for alias, source in self._local_sources().items():
-            tools.add(alias, source)
         self._ide = ide = self._ide_tools()
         if ide is not None:
             tools.add("ide", ide)
             tools.hide(lambda alias, name: is_hidden(self.config.ide, lambda: self.mcp_servers, alias, name))
-        configured = self.config.mcp.servers.items()
-        servers = {name: server for name, server in configured if (server.enabled if mcp is None else name in mcp)}
-        if servers:
-            from aish.tools.mcp.servers import McpServers
-
-            self._mcp = McpServers(tools, self.http)
-            for name, server in servers.items():
-                self._mcp.connect(*mcp_server_of(name, server))
+        self._mcp.begin(mcp)
 
     def _ide_tools(self) -> IdeTools | None:
         return find_ide_tools(self.config.ide, self.surroundings, lambda: self.mcp_servers)
 
     def _local_tools(self) -> Registry:
         tools = Registry()
-        for alias, source in self._local_sources().items():
-            tools.add(alias, source)
+        tools.add("runtime", RuntimeTools(self._clock))
+        tools.add("shell", self._commands.tools())
         return tools
-
-    def _local_sources(self) -> dict[str, Toolset]:
-        shell = shutil.which("bash") or shutil.which("sh") or "sh"
-        return {
-            "runtime": RuntimeTools(self._clock),
-            "shell": ShellTools(
-                cwd=self.surroundings.cwd,
-                shell=shell,
-                sandbox=self._sandbox,
-                env=self._command_environment(),
-                live=lambda: self._live,
-            ),
-        }
-
-    def _command_environment(self) -> dict[str, str]:
-        """For commands of a model: without the variables that hold secrets, unless the config says otherwise."""
-        env = self.surroundings.env
-        return dict(env) if self.config.safety.secrets_in_env else {k: v for k, v in env.items() if not looks_secret(k)}
-
-    def _make_engine(self, tools: Registry, *, serving: bool, shared: bool) -> Engine:
-        router = Router(
-            self._providers.all,
-            presets=presets_of(self.config),
-            default=self.config.model,
-            strict={name for name, settings in self.config.providers.items() if not settings.use_tool_role},
-            catch_all=self._only[0] if len(self._only) == 1 else "",
-            candidates=lambda: self._providers.candidates(router.providers),
-        )
-        return Engine(
-            router=router,
-            tools=tools,
-            gate=self._gate,
-            store=self.store,
-            clock=self._clock,
-            owners=self._owners,
-            redactor=self._redactor,
-            system=self.config.system if serving else compose_system(BASE, self.config.system),
-            rules=context_rules(self.config),
-            routing=routing_of(self.config),
-            prices=Prices(price_table(self.config.prices), self._providers.is_free),
-            caps=caps_of(self.config),
-            background=self._background,
-            write_through=not serving,
-            shared=shared,
-        )

@@ -1,0 +1,45 @@
+"""The gate out of the configuration: its rules, those a person added by answering "always", and where these are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from aish.config.approvals import add_approval, approvals_file, load_approvals
+from aish.config.schema import Config
+from aish.errors import ConfigError
+from aish.safety.commands import ShellContext
+from aish.safety.policy import PolicyGate
+from aish.safety.rules import Rule, example_errors
+from aish.types.decisions import Verdict
+from aish.types.tools import Effect
+
+
+def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where: Callable[[], str]) -> PolicyGate:
+    """`where` is the directory that commands run in now."""
+    approvals = approvals_file(env)
+    return PolicyGate(
+        [*rules_of(config), *_approved(approvals)],
+        verdicts={effect: getattr(config.gate, effect.value) for effect in Effect},
+        shell=shell,
+        where=where,
+        remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
+    )
+
+
+def rules_of(config: Config) -> list[Rule]:
+    """The short forms first; a rule whose examples do not hold is an error."""
+    gate = config.gate
+    approved = [Rule(Verdict.ALLOW, f"auto_approve {g}", (g,)) for g in (*gate.auto_approve, *config.mcp.auto_approve)]
+    denied = [Rule(Verdict.DENY, f"gate.deny {glob}", (glob,)) for glob in gate.deny]
+    given = [Rule(**msgspec.structs.asdict(rule)) for rule in gate.rules]
+    if errors := example_errors(given):
+        raise ConfigError("; ".join(errors), hint="mend gate.rules in the config")
+    return [*approved, *denied, *given]
+
+
+def _approved(file: Path) -> list[Rule]:
+    approvals = load_approvals(file)
+    return msgspec.convert(approvals, list[Rule]) if approvals else []

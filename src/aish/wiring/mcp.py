@@ -1,0 +1,101 @@
+"""The MCP servers of one engine: those that are configured, and those that a person connects while it runs.
+
+What speaks to them is imported with the first of them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aish.config.schema_tools import McpConfig, McpServerConfig
+from aish.errors import UsageError
+from aish.tools.registry import Registry
+
+if TYPE_CHECKING:
+    from aish.tools.mcp.server import Exposure, McpServer
+    from aish.tools.mcp.servers import McpServers
+    from aish.tools.mcp.types import ServerSpec
+    from aish.wire.http import HttpClient
+
+
+class McpLinks:
+    """`tools` is where what they offer goes."""
+
+    def __init__(self, config: McpConfig, tools: Registry, http: Callable[[], HttpClient]) -> None:
+        self._config = config
+        self._tools = tools
+        self._http = http
+        self._opened: McpServers | None = None
+
+    @property
+    def servers(self) -> Mapping[str, McpServer]:
+        return self._opened.servers if self._opened else {}
+
+    def begin(self, names: Sequence[str] | None) -> None:
+        """Connect the configured ones in the background: those named, or all that are enabled."""
+        for name, server in self._config.servers.items():
+            if server.enabled if names is None else name in names:
+                self._owner().connect(*server_of(name, server))
+
+    async def connect(self, name: str, target: str) -> str:
+        """By URL or by command line; "" makes a name."""
+        from aish.tools.mcp.types import ServerSpec
+
+        if not target:
+            raise UsageError("connect to what?", hint="a URL, or a command line")
+        name = name or self._tools.next_alias()
+        is_url = target.startswith(("http://", "https://"))
+        spec = (
+            ServerSpec(name=name, url=target) if is_url else ServerSpec(name=name, command=tuple(shlex.split(target)))
+        )
+        self._owner().connect(spec)
+        await self.settled(spec.start_timeout_s, [name])
+        return name
+
+    async def disconnect(self, name: str) -> None:
+        if self._opened is None:
+            raise UsageError(f"no MCP server named {name}")
+        await self._opened.disconnect(name)
+
+    async def reconnect(self, name: str) -> None:
+        owner = self._owner()
+        if name in owner.servers:
+            server = await owner.reconnect(name)
+        elif name in self._config.servers:
+            server = owner.connect(*server_of(name, self._config.servers[name]))
+        else:
+            raise UsageError(f"no MCP server named {name}", hint="name it under [mcp.servers]")
+        await self.settled(2 * server.spec.start_timeout_s, [name])
+
+    async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        """Waits until each can be used or is known not to be; those still connecting."""
+        return await self._opened.settled(timeout_s, names) if self._opened else ()
+
+    def _owner(self) -> McpServers:
+        if self._opened is None:
+            from aish.tools.mcp.servers import McpServers
+
+            self._opened = McpServers(self._tools, self._http())
+        return self._opened
+
+
+def server_of(name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
+    from aish.tools.mcp.server import Exposure
+    from aish.tools.mcp.types import ServerSpec
+
+    spec = ServerSpec(
+        name=name,
+        command=(settings.command, *settings.args) if settings.command else (),
+        env={variable: value.reveal() for variable, value in settings.env.items()},
+        cwd=Path(settings.cwd) if settings.cwd else None,
+        url=settings.url,
+        token=settings.auth_token.reveal() if settings.auth_token else "",
+        protocol=settings.protocol,
+        start_timeout_s=settings.start_timeout_s,
+        call_timeout_s=settings.timeout_s,
+        max_in_flight=settings.max_in_flight,
+    )
+    return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
