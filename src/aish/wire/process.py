@@ -24,8 +24,9 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, WireTimeout
 from aish.wire import process_guard
@@ -246,8 +247,7 @@ def _platform_options(*, on_terminal: bool) -> dict[str, Any]:
     return {"start_new_session": True, "preexec_fn": process_guard.before_exec(on_terminal=on_terminal)}
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     returncode: int
     stdout: bytes
     stderr_tail: str

@@ -6,9 +6,10 @@ import errno
 import fnmatch
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Literal
+
+import msgspec
 
 from aish.errors import SpawnFailed
 
@@ -20,13 +21,12 @@ _INHERITED_ON_WINDOWS = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class ProcessSpec:
+class ProcessSpec(msgspec.Struct, frozen=True):
     """What to start. Neither arguments nor values of the environment are ever shown: both may hold secrets."""
 
     argv: tuple[str, ...]
     name: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     inherit: tuple[str, ...] = ()  # patterns of further variables to take over from our own environment
     cwd: Path | None = None
     stdout: Literal["pipe", "devnull", "inherit"] = "pipe"

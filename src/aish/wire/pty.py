@@ -12,10 +12,11 @@ be mended, and what nobody read of its input can be taken back.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+
+import msgspec
 
 from aish.errors import ProcessError
 from aish.wire import process_guard
@@ -55,7 +56,7 @@ class Pty:
         try:
             os.set_blocking(master, False)
             set_window_size(master, size)
-            async with ChildProcess.start(dataclasses.replace(spec, terminal=slave)) as child:
+            async with ChildProcess.start(msgspec.structs.replace(spec, terminal=slave)) as child:
                 pty = cls(master, ours, child, take)
                 yield pty
         finally:

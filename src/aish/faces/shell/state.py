@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -41,8 +40,7 @@ async def _unshown(request: TurnRequest, heard: Heard) -> None:
     raise AssertionError("the shell is not open yet")
 
 
-@dataclass
-class Shell:
+class Shell(msgspec.Struct, eq=False):
     """`talk` asks the model, `show` shows a turn as it comes, `view` makes what shows one, `run` runs a line of the
     person's: set by whoever drives it."""
 
@@ -56,7 +54,7 @@ class Shell:
     model: str = ""  # its full name, once it is known
     window: int | None = None
     context_tokens: int = 0  # of the last request
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     cost_since_ms: int = 0  # what `:cost` counts from
     highlight: bool = True
     reasoning: Reasoning = "fold"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from aish.tools.livebash.words import Split, quoted
 from aish.types.live_shell import Candidate, Completions
@@ -15,8 +16,7 @@ _MAX_CANDIDATES = 1000
 _ANSWER_MAX_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     number: str
     candidates: tuple[str, ...]
     words: str

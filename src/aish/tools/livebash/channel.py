@@ -17,9 +17,10 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 Mode = Literal["user", "model"]
 
@@ -40,8 +41,7 @@ QUIET = {
 }
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     nonce: str
     code: int
     cwd: str

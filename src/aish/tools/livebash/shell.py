@@ -17,8 +17,9 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from aish.errors import ProcessError, SpawnFailed, UsageError
 from aish.tools.livebash.channel import Channel
@@ -40,13 +41,12 @@ _LOST_WITH_SH = (
 )
 
 
-@dataclass(frozen=True)
-class LiveBashSpec:
+class LiveBashSpec(msgspec.Struct, frozen=True):
     cwd: Path
     rc_file: str | None = None  # None: ~/.bashrc is not read
     shell: str | None = None  # None: bash, else sh
-    env: Mapping[str, str] = field(default_factory=dict)
-    model_env: Mapping[str, str] = field(default_factory=dict)  # for the model's lines; empty values hide what is set
+    env: Mapping[str, str] = {}
+    model_env: Mapping[str, str] = {}  # for the model's lines; empty values hide what is set
     size: WindowSize = _USUAL_SIZE
     ready_s: float = 20.0  # an rc file that takes longer is given up, unless somebody talks to it
     close_wait_s: float = 0.5

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 _SEPARATORS = "|&;()\n"
 _BLANK = " \t"
@@ -12,8 +13,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _SPECIAL = re.compile(r"([\s\"'\\$`!&|;()<>*?\[\]{}#~])")
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(msgspec.Struct, frozen=True):
     """`words` of the command at the cursor, the last being the one to complete; `plain` is that without its quotes."""
 
     words: tuple[str, ...]
@@ -28,8 +28,7 @@ class Split:
         return "" if word and word[-1] in _BREAKS and len(word) == 1 else word
 
 
-@dataclass
-class _Word:
+class _Word(msgspec.Struct):
     start: int
     raw: str = ""
     plain: str = ""
