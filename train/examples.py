@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPa
 from aish.types.tools import ToolSpec
 from train.forms import reformed
 from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
-from train.open_data import Pair, made_request, seal_requests, seal_tools, tldr_requests
+from train.measured import is_measured, measured_requests
+from train.open_data import Pair, made_request, restyled, seal_requests, seal_tools, tldr_requests
 from train.render import Example, answer, call
 from train.replies import after_result, no_tool
 from train.voices import authored, spoken
@@ -63,7 +65,8 @@ _UNSEEN_EVERY = 40  # of the open tools, one in so many is only measured
 class Maker:
     def __init__(self, source: Path, rng: random.Random) -> None:
         self._rng = rng
-        self._tools = read_tools()
+        measured = measured_requests()
+        self._tools = [_unmeasured(written, measured) for written in read_tools()]
         self._talk = read_small_talk()
         seal = seal_tools(source)
         self._unseen = list(seal.values())[::_UNSEEN_EVERY]
@@ -76,9 +79,9 @@ class Maker:
     def examples(self, size: int) -> Iterator[Example]:
         """In the order of chance, each kind with its share."""
         kinds = (
-            (self._by_hand, 0.42), (self._from_seal, 0.12), (self._from_seal_requests, 0.02), (self._from_tldr, 0.02),
-            (self._other_tools, 0.18), (self._talked, 0.07), (self._near_miss, 0.08), (self._result, 0.04),
-            (self._two_calls, 0.05),
+            (self._by_hand, 0.40), (self._from_seal, 0.15), (self._from_seal_requests, 0.03), (self._from_tldr, 0.02),
+            (self._other_tools, 0.11), (self._talked, 0.06), (self._near_miss, 0.07), (self._result, 0.04),
+            (self._two_calls, 0.05), (self._sibling, 0.09),
         )  # fmt: skip
         makers, weights = zip(*kinds, strict=True)
         made = 0
@@ -112,6 +115,7 @@ class Maker:
 
     def _of_open(self, pair: Pair) -> Example:
         spec, said, given = pair
+        spec, given = restyled(spec, given, self._rng)
         others = [other for other in self._strangers(self._size() - 1) if other.name != spec.name]
         return self._example("call", said, (spec, *others), call(spec, given))
 
@@ -126,6 +130,24 @@ class Maker:
         offered = self._unlike(f"{written.name} {written.about} {ask}", written.domain, self._size())
         language = found.language
         return self._example("refusal", spoken(found, self._rng), offered, answer(no_tool(language, self._rng)))
+
+    def _sibling(self) -> Example | None:
+        """A good request, and another tool of its field: the request names something that this tool lacks, and the
+        tool is about something that the request lacks."""
+        written, ask = self._draw()
+        own, said = _stems(f"{written.name} {written.about}".replace("_", " ")), _stems(ask)
+        field = [w for w in self._tools if w.domain == written.domain and w.name not in _GENERAL]
+        for other in self._rng.sample(field, min(8, len(field))):
+            names_lacking = (own & said) - _words_of(other.spec)
+            if names_lacking and _stems(other.name.replace("_", " ")) - said - own:
+                break
+        else:
+            return None
+        found = asked(written, ask, self._rng)
+        offered = [authored(other, self._rng)[0].spec]
+        if self._rng.random() < 0.35:
+            offered += self._unlike(f"{written.name} {written.about} {ask}", written.domain, self._rng.randint(1, 3))
+        return self._example("refusal", spoken(found, self._rng), offered, answer(no_tool(found.language, self._rng)))
 
     def _talked(self) -> Example:
         _, said, reply = self._rng.choice(self._talk)
@@ -203,7 +225,7 @@ class Maker:
         return [authored(w, self._rng)[0].spec for w in chosen if w.name != written.name]
 
     def _strangers(self, count: int) -> list[ToolSpec]:
-        return [self._rng.choice(self._open) for _ in range(count)]
+        return [restyled(self._rng.choice(self._open), {}, self._rng)[0] for _ in range(count)]
 
     def _unlike(self, text: str, domain: str, count: int) -> tuple[ToolSpec, ...]:
         """Tools that share no word with the request's own tool; some of the same domain."""
@@ -213,7 +235,7 @@ class Maker:
             if len(offered) == count:
                 break
             if self._rng.random() < 0.3:
-                spec = self._rng.choice(self._open)
+                spec = self._strangers(1)[0]
                 if not words & _words_of(spec):
                     offered.append(spec)
                 continue
@@ -251,6 +273,12 @@ class Maker:
         found = asked(written, ask, self._rng)
         result, reply = after_result(written.name, found.arguments, self._rng)
         return user(found.text), *self._made(written.spec, found.arguments, result), AssistantMessage(reply)
+
+
+def _unmeasured(written: Written, measured: frozenset[str]) -> Written:
+    """Without the requests that one of the measured ones could have come from."""
+    asks = tuple(ask for ask in written.asks if not is_measured(ask, measured))
+    return replace(written, asks=asks)
 
 
 def _distinct(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aish.types.tools import ToolSpec
+from train.invented import company, german_person, german_place, person, place, title
 from train.render import tool
 from train.slots import SLOTS
 
@@ -25,6 +26,7 @@ _LANGUAGE = re.compile(r"(de|zh|es|fr): ")
 _TYPES = {"num": "number", "int": "integer", "str": "string", "bool": "boolean", "obj": "object"}
 _LISTS = {"nums": "number", "ints": "integer", "strs": "string", "list_of_obj": "object"}
 _MAX_DRAWS = 40
+_KEPT = 0.35  # of the names that a request holds, this share stays as written
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,23 @@ def asked(written: Written, ask: str, rng: random.Random) -> Asked:
     for pair in filter(None, fixed.split(";")):
         name, _, value = pair.partition("=")
         result.arguments[name] = _fixed(_argument(written, name), value)
+    _rename(written, result, rng)
     return result
+
+
+def _rename(written: Written, asked: Asked, rng: random.Random) -> None:
+    """A name that stands in the request as it is wanted may as well be another one."""
+    for argument in written.arguments:
+        value = asked.arguments.get(argument.name)
+        if argument.slot or "enum" in argument.schema or not isinstance(value, str) or not value[:1].isupper():
+            continue
+        places = [index for index, text in enumerate(asked.texts) if re.search(rf"\b{re.escape(value)}\b", text)]
+        if len(places) != 1 or len(value) < 3 or value.isupper() or rng.random() < _KEPT or asked.language == "zh":
+            continue
+        other = rng.choice((title, person, place, company) if asked.language == "en" else (german_person, german_place))
+        asked.arguments[argument.name] = said = other(rng)
+        before, _, after = asked.texts[places[0]].partition(value)
+        asked.texts[places[0]] = before + said + after
 
 
 def renamed(written: Written, names: dict[str, str]) -> Written:
@@ -169,7 +187,8 @@ def _drawn(argument: Argument, so_far: Asked, rng: random.Random) -> tuple[str, 
             continue
         if value in so_far.arguments.values() and not isinstance(value, int):
             continue
-        return (_plain(said, value, argument.slot) if so_far.language != "en" else said), value
+        is_own = so_far.language == "en" or f"{so_far.language} {argument.slot}" in SLOTS
+        return (said if is_own else _plain(said, value, argument.slot)), value
     raise ValueError(f"slot {argument.slot} has nothing for {argument.name}")
 
 

@@ -7,6 +7,7 @@ the first of the values that are right is known to it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from train.render import Example, answer, call, tool
 from train.replies import NO_TOOL
 
 HELD_OUT = Path(__file__).parent / "held_out"
+_SHORT = 13
 _SUITES = Path(__file__).parents[1] / "src/aish/faces/eval/suites"
 
 
@@ -25,6 +27,22 @@ def measured_requests() -> frozenset[str]:
     paths = [*HELD_OUT.glob("*.jsonl"), *_SUITES.glob("*.jsonl")]
     cases = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     return frozenset(plain(message["content"]) for case in cases for message in case["messages"])
+
+
+def is_measured(ask: str, measured: frozenset[str]) -> bool:
+    """Whether a request that is measured is one of those that a written one stands for, whatever fills its slots.
+    What is as short as `call {name}` is everybody's, and stays."""
+    body = plain(re.sub(r"^\w\w: ", "", ask).partition(" ::")[0])
+    texts = re.split(r"\{\w+\}", body)
+    if sum(_weight(char) for text in texts for char in text) < _SHORT:
+        return False
+    pattern = re.compile(".+".join(re.escape(text) for text in texts))
+    return any(pattern.fullmatch(request) for request in measured)
+
+
+def _weight(char: str) -> int:
+    """A Chinese character says as much as two or three letters."""
+    return 0 if not char.isalnum() else 1 if ord(char) < 0x2E80 else 3
 
 
 def plain(text: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aish.types.tools import ToolSpec
+from train.invented import coined, message, person, single, thing, title
 from train.render import tool
 from train.slots import SLOTS
 
@@ -65,9 +66,9 @@ def seal_tools(folder: Path) -> dict[str, ToolSpec]:
 
 
 def seal_requests(folder: Path, tools: dict[str, ToolSpec]) -> Iterator[Pair]:
-    """Those with one call whose every value is said in the request."""
+    """The first call of each, where its every value is said in the request."""
     for row in read(folder, "requests.jsonl.gz"):
-        if len(row["calling"]) != 1 or row["calling"][0]["api"] not in tools:
+        if row["calling"][0]["api"] not in tools:
             continue
         spec, given = tools[row["calling"][0]["api"]], row["calling"][0]["parameters"]
         properties, required = spec.schema["properties"], spec.schema["required"]
@@ -81,7 +82,7 @@ def made_request(spec: ToolSpec, rng: random.Random) -> tuple[str, dict[str, Any
     """A request for any tool, from its own words."""
     required = spec.schema["required"]
     chosen = [n for n in spec.schema["properties"] if n in required or rng.random() < 0.3]
-    if not chosen or len(chosen) > 4:
+    if not chosen or len(chosen) > 5:
         return None
     said: dict[str, str] = {}
     given: dict[str, Any] = {}
@@ -137,22 +138,70 @@ def _shell_value(name: str, rng: random.Random) -> str:
 def _sentence(spec: ToolSpec, said: dict[str, str], rng: random.Random, about: str = "") -> str:
     about = (about or spec.description).strip().rstrip(".")
     about = about[:1].lower() + about[1:]
-    parts = [f"{_words(name)} {value}" for name, value in said.items()]
+    upper = about[:1].upper() + about[1:]
+    parts = [_part(_words(name), value, rng) for name, value in said.items()]
     rng.shuffle(parts)
     joined = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     values = ", ".join(said.values())
     ways = (
         f"{about} with {joined}",
-        f"I'd like to {about}. {joined.capitalize()}.",
-        f"{about[:1].upper()}{about[1:]}: {joined}",
+        f"I'd like to {about}, {joined}.",
+        f"{upper}: {joined}",
         f"can you {about}? {joined}",
         f"Please {about} for {joined}.",
         f"{about}, {joined}",
         f"help me {about} ({joined})",
         f"{about} for {values}" if len(said) == 1 else f"{about} using {joined}",
         f"For {joined}, {about}.",
+        f"{joined}. {upper}, please.",
+        f"I need to {about}: {joined}.",
+        f"Could you {about}, with {joined}?",
+        f"What do you get if you {about} with {joined}?",
+        f"{values}: {about}" if len(said) == 1 else f"{upper} given {joined}.",
+        f"My {joined}. Please {about}.",
+        f"{upper} where {joined}.",
+        f"we want to {about}; {joined}",
     )
     return rng.choice(ways)
+
+
+def _part(words: str, value: str, rng: random.Random) -> str:
+    ways = (
+        f"{words} {value}",
+        f"{words} {value}",
+        f"{words} {value}",
+        f"the {words} {value}",
+        f"{words} of {value}",
+        f"{value} as the {words}",
+        f"{words} is {value}",
+        f"{value} for {words}",
+        f"{words} = {value}",
+        f"{words} '{value}'",
+        f'{words} "{value}"',
+        f"{words}: {value}",
+    )
+    return rng.choice(ways)
+
+
+def restyled(spec: ToolSpec, given: dict[str, Any], rng: random.Random) -> tuple[ToolSpec, dict[str, Any]]:
+    """The same tool in the hand of another author: names in another style, some descriptions left out."""
+    name, names = spec.name, {key: key for key in spec.schema["properties"]}
+    if rng.random() < 0.5:
+        name = re.sub(r"\W+", "_", _words(name))
+        if rng.random() < 0.4:
+            name = name.removeprefix("get_")
+    if rng.random() < 0.25:
+        names = {key: key.split("_")[0] + "".join(map(str.capitalize, key.split("_")[1:])) for key in names}
+    keeps = rng.random()
+    properties = {
+        names[key]: {k: v for k, v in inner.items() if k != "description" or rng.random() > keeps / 2}
+        for key, inner in spec.schema["properties"].items()
+    }
+    if len(properties) < len(names):
+        return spec, given
+    required = [names[key] for key in spec.schema["required"]]
+    schema = {"type": "object", "properties": properties, "required": required}
+    return tool(name, spec.description, schema), {names[key]: value for key, value in given.items()}
 
 
 def _words(name: str) -> str:
@@ -201,9 +250,11 @@ def _value(name: str, schema: dict[str, Any], rng: random.Random) -> tuple[str, 
         examples = [
             example for example in examples if 1 < len(example) < 40 and "etc" not in example and "HH" not in example
         ]
-        if examples:
+        if examples and rng.random() < 0.7:
             return (chosen := rng.choice(examples)), chosen
     for key, slot in _NAME_SLOTS.items():
         if key in _words(name).split():
             return SLOTS[slot](rng)
-    return None
+    if re.search(r"format|url|json|code|HH|list of|array", said, re.I):
+        return None
+    return (value := rng.choice((thing, thing, title, person, message, single, coined))(rng)), value

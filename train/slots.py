@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from train.invented import INVENTED
+from train.tongues import TONGUES
+
 Said = tuple[str, Any]
 Slot = Callable[[random.Random], Said]
 
@@ -129,8 +132,19 @@ def clock(rng: random.Random) -> Said:
     hour, minute = rng.randint(0, 23), rng.choice([0, 0, 15, 30, 45, 5, 20])
     value = f"{hour:02}:{minute:02}"
     half, twelve = ("am" if hour < 12 else "pm"), hour % 12 or 12
+    if rng.random() < 0.25 and minute in (0, 15, 30, 45):
+        return _in_clock_words(hour, minute), value
     short = f"{twelve}{half}" if minute == 0 else f"{twelve}:{minute:02}{half}"
     return rng.choice([value, short, short.replace(half, f" {half}"), short.replace(half, f" {half}").upper()]), value
+
+
+def _in_clock_words(hour: int, minute: int) -> str:
+    if (hour, minute) in ((12, 0), (0, 0)):
+        return "noon" if hour else "midnight"
+    part = "in the morning" if hour < 12 else "in the afternoon" if hour < 18 else "in the evening"
+    now, following = in_words(hour % 12 or 12), in_words((hour + 1) % 12 or 12)
+    said = {0: f"{now} o'clock", 15: f"quarter past {now}", 30: f"half past {now}", 45: f"quarter to {following}"}
+    return f"{said[minute]} {part}"
 
 
 def several(inner: Slot, low: int = 2, high: int = 5) -> Slot:
@@ -147,6 +161,18 @@ def one_of(*choices: str) -> Slot:
     """`said=value` where the two differ."""
     pairs = [(said, value or said) for said, _, value in (choice.partition("=") for choice in choices)]
     return lambda rng: rng.choice(pairs)
+
+
+def mostly_invented(name: str, usual: Slot) -> Slot:
+    """Sometimes one of the words that are listed, sometimes one that nobody has seen."""
+    if name not in INVENTED:
+        return usual
+    invent, share = INVENTED[name]
+
+    def other(rng: random.Random) -> Said:
+        return (value := invent(rng)), value
+
+    return sometimes(share, other, usual)
 
 
 def email(rng: random.Random) -> Said:
@@ -245,12 +271,12 @@ def point(rng: random.Random) -> Said:
 _WORDS: dict[str, list[str]] = json.loads((Path(__file__).parent / "words.json").read_text())
 _LISTS = {"names": (2, 3), "foods": (2, 5), "items": (2, 4), "symptoms": (2, 3)}
 
-SLOTS: dict[str, Slot] = {
+_PLAIN: dict[str, Slot] = {
     "n": integer(2, 30),
     "small": integer(1, 10, 0.35),
     "int": integer(2, 500),
     "big": sometimes(0.4, amount, integer(100, 2_000_000, 0.05)),
-    "num": decimal(1, 120),
+    "num": sometimes(0.2, decimal(120, 9000), decimal(1, 120)),
     "dec": decimal(0.1, 9.9, 2),
     "temp": integer(-20, 110, 0),
     "money": decimal(2, 4000, 2),
@@ -264,7 +290,7 @@ SLOTS: dict[str, Slot] = {
     "age": integer(1, 95, 0.15),
     "cm": integer(140, 205, 0),
     "kg": integer(40, 130, 0.05),
-    "ints": several(integer(1, 99, 0.0), 3, 6),
+    "ints": several(sometimes(0.2, integer(-50, 2000, 0.0), integer(1, 99, 0.0)), 2, 7),
     "nums": several(decimal(1, 99), 3, 6),
     "email": email,
     "path": path,
@@ -274,5 +300,8 @@ SLOTS: dict[str, Slot] = {
     "url": url,
     "point": point,
     **{name: one_of(*choices) for name, choices in _WORDS.items() if name not in _LISTS},
-    **{name: several(one_of(*_WORDS[name]), low, high) for name, (low, high) in _LISTS.items()},
+    **TONGUES,
+}
+SLOTS: dict[str, Slot] = {name: mostly_invented(name, usual) for name, usual in _PLAIN.items()} | {
+    name: several(mostly_invented(name, one_of(*_WORDS[name])), low, high) for name, (low, high) in _LISTS.items()
 }

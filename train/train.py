@@ -17,7 +17,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Llama(torch.nn.Module):
         self.kv_heads = int(facts["llama.attention.head_count_kv"])
         self.freq_base = facts["llama.rope.freq_base"]
         self.kind = kind
+        self.run_block: Callable[..., torch.Tensor] = one_block
         self.scale = alpha / rank
         for name, value in tensors.items():
             tensor = torch.from_numpy(value)
@@ -94,39 +95,24 @@ class Llama(torch.nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         embedding = self.get_buffer("token_embd_weight")
-        hidden = F.embedding(ids, embedding).float()
-        turn = self._turns(ids.shape[1], ids.device)
+        # As in all other blocks, or the first would be compiled apart.
+        hidden = F.embedding(ids, embedding).float().requires_grad_(torch.is_grad_enabled())
+        cos, sin = self._turns(ids.shape[1], ids.device)
         for block in range(self.blocks):
-            hidden = hidden + self._attention(block, self._norm(hidden, f"blk_{block}_attn_norm_weight"), turn)
-            hidden = hidden + self._feed_forward(block, self._norm(hidden, f"blk_{block}_ffn_norm_weight"))
-        return self._norm(hidden, "output_norm_weight")
+            for tensor, dimension in ((hidden, 0), (hidden, 1), (cos, 0), (sin, 0)):  # batches differ in these only
+                torch._dynamo.maybe_mark_dynamic(tensor, dimension)
+            weights = [self._adapted(f"blk_{block}_{name}") for name in LINEARS]
+            norms = [self.get_buffer(f"blk_{block}_{name}_norm_weight") for name in ("attn", "ffn")]
+            hidden = self.run_block(hidden, weights, norms, cos, sin, self.heads)
+        return _norm(hidden, self.get_buffer("output_norm_weight"), self.kind)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return F.linear(hidden, self.get_buffer("token_embd_weight")).float()
 
-    def _norm(self, hidden: torch.Tensor, weight: str) -> torch.Tensor:
-        scaled = hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + _EPSILON)
-        return (scaled * self.get_buffer(weight)).to(self.kind)
-
-    def _linear(self, block: int, name: str, x: torch.Tensor) -> torch.Tensor:
-        key = f"blk_{block}_{name}"
-        low = F.linear(x, self.adapter[f"{key}_a"].to(self.kind))
-        added = F.linear(low, self.adapter[f"{key}_b"].to(self.kind))
-        return F.linear(x, self.get_buffer(f"{key}_weight")) + self.scale * added
-
-    def _attention(self, block: int, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        rows, length, width = x.shape
-        q = _turned(self._linear(block, "attn_q", x).view(rows, length, self.heads, -1).transpose(1, 2), turn)
-        k = _turned(self._linear(block, "attn_k", x).view(rows, length, self.kv_heads, -1).transpose(1, 2), turn)
-        v = self._linear(block, "attn_v", x).view(rows, length, self.kv_heads, -1).transpose(1, 2)
-        group = self.heads // self.kv_heads
-        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self._linear(block, "attn_output", seen.transpose(1, 2).reshape(rows, length, width)).float()
-
-    def _feed_forward(self, block: int, x: torch.Tensor) -> torch.Tensor:
-        gate = F.silu(self._linear(block, "ffn_gate", x))
-        return self._linear(block, "ffn_down", gate * self._linear(block, "ffn_up", x)).float()
+    def _adapted(self, key: str) -> torch.Tensor:
+        """The adapter is added to the weights, not to what comes out of them: a batch has far more rows than they."""
+        added = self.adapter[f"{key}_b"] @ self.adapter[f"{key}_a"]
+        return (self.get_buffer(f"{key}_weight").float() + self.scale * added).to(self.kind)
 
     def _turns(self, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         size = self.get_buffer("token_embd_weight").shape[1] // self.heads
@@ -135,13 +121,41 @@ class Llama(torch.nn.Module):
         return angles.cos(), angles.sin()
 
 
+def one_block(
+    hidden: torch.Tensor,
+    weights: list[torch.Tensor],
+    norms: list[torch.Tensor],
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    heads: int,
+) -> torch.Tensor:
+    """Attention and feed-forward of one block; all that differs from block to block is handed in, so that it is
+    compiled once."""
+    q_weight, k_weight, v_weight, output, gate, up, down = weights
+    rows, length, width = hidden.shape
+    x = _norm(hidden, norms[0], q_weight.dtype)
+    q = _turned(F.linear(x, q_weight).view(rows, length, heads, -1).transpose(1, 2), cos, sin)
+    k = _turned(F.linear(x, k_weight).view(rows, length, -1, q.shape[-1]).transpose(1, 2), cos, sin)
+    v = F.linear(x, v_weight).view(rows, length, -1, q.shape[-1]).transpose(1, 2)
+    group = heads // k.shape[1]
+    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+    seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    hidden = hidden + F.linear(seen.transpose(1, 2).reshape(rows, length, width), output).float()
+    x = _norm(hidden, norms[1], q_weight.dtype)
+    return hidden + F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down).float()
+
+
+def _norm(hidden: torch.Tensor, weight: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    scaled = hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + _EPSILON)
+    return (scaled * weight).to(kind)
+
+
 def _flat(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _turned(x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Neighbouring pairs turn together: 0 with 1, 2 with 3."""
-    cos, sin = turn
     even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2).to(x.dtype)
 
@@ -157,9 +171,18 @@ class Examples:
     kinds: np.ndarray
 
     @classmethod
-    def read(cls, path: Path) -> Examples:
-        with np.load(path) as file:
-            return cls(*(file[name] for name in ("ids", "offsets", "answers", "split", "kinds")))
+    def read(cls, paths: list[Path]) -> Examples:
+        """Of several files one after another; what is held out is the same in all of them, and taken from the first."""
+        names = ("ids", "offsets", "answers", "split", "kinds")
+        pieces = []
+        for path in paths:
+            with np.load(path) as file:
+                pieces.append(cls(*(file[name] for name in names)))
+        shifts = np.cumsum([0, *(len(piece.ids) for piece in pieces)])
+        for piece, shift in zip(pieces[1:], shifts[1:], strict=False):
+            piece.split[piece.split == 1] = 2
+            piece.offsets = piece.offsets[1:] + shift
+        return cls(*(np.concatenate([getattr(piece, name) for piece in pieces]) for name in names))
 
     def chosen(self, split: int) -> np.ndarray:
         return np.flatnonzero(self.split == split)
@@ -245,18 +268,18 @@ def learning_rate(done: float, step: int, options: argparse.Namespace) -> float:
 
 def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) -> None:
     decayed = [p for name, p in model.adapter.items()]
-    optimiser = torch.optim.AdamW(decayed, lr=options.lr, betas=(0.9, 0.98), weight_decay=options.decay)
+    optimiser = torch.optim.AdamW(decayed, lr=options.lr, betas=(0.9, 0.98), weight_decay=options.decay, fused=True)
     batches = endless(data, options.tokens, options.seed)
     started = time.monotonic()
-    loss_sum, seen_tokens, step = 0.0, 0, 0
+    loss_sum, seen_tokens, step = torch.zeros((), device=options.device), 0, 0
     while True:
         spent_s = time.monotonic() - started
         done = max(step / options.steps, spent_s / (options.minutes * 60))
         if step % options.every == 0 or done >= 1:
             found = evaluated(model, data, options.tokens, options.device)
-            mean = loss_sum / max(1, step % options.every or options.every)
+            mean = float(loss_sum) / max(1, step % options.every or options.every)
             note(log, step=step, spent_s=round(spent_s, 1), tokens=seen_tokens, train_loss=round(mean, 4), **found)
-            loss_sum = 0.0
+            loss_sum.zero_()
         if done >= 1:
             return
         for group in optimiser.param_groups:
@@ -267,7 +290,7 @@ def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) 
         torch.nn.utils.clip_grad_norm_(decayed, 1.0)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-        loss_sum += loss.item()
+        loss_sum += loss.detach()  # not read here: that would wait for the device
         seen_tokens += ids.numel()
         step += 1
 
@@ -322,12 +345,15 @@ def build(options: argparse.Namespace) -> Llama:
     model = Llama(tensors, facts, options.rank, options.alpha, kind).to(options.device)
     if options.start:
         load_adapter(model, options.start)
+    if options.compiled:
+        torch._dynamo.config.suppress_errors = True  # where it cannot be compiled it runs as it is, only slower
+        model.run_block = torch.compile(one_block)
     return model
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(".train/tokens.npz"))
+    parser.add_argument("--data", type=Path, nargs="+", default=[Path(".train/tokens.npz")])
     parser.add_argument("--base", type=Path, nargs="+", default=[Path(".train/base-0.npz"), Path(".train/base-1.npz")])
     parser.add_argument("--out", type=Path, default=Path(".train/out"))
     parser.add_argument("--start", type=Path, nargs="*", default=[], help="adapter pieces to go on from")
@@ -342,6 +368,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=200, help="steps from one evaluation to the next")
     parser.add_argument("--choice", type=int, nargs=2, default=[1245, 11247], help="tokens of `name` and `answer`")
     parser.add_argument("--precision", choices=("bf16", "tf32"), default="bf16")
+    parser.add_argument("--compiled", action="store_true", help="fuse each block's small steps")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return parser.parse_args(arguments)
