@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run install test check lint format fresh-install conformance bench-mcp bench-gateway bench-durability eval eval-slice docs clean
+.PHONY: run install test check lint format fresh-install conformance bench bench-quick perf-check perf-baseline bench-mcp bench-gateway bench-durability eval eval-slice docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -40,6 +40,14 @@ fresh-install: $(VENV)/.installed-dev
 # Client and server face in the official MCP suite, scenario by scenario; writes docs/conformance.md. Needs npm.
 conformance: $(VENV)/.installed-dev
 	$(BIN)/python tests/conformance/run.py
+
+# Everything that is measured, ours beside its peers, put into docs/benchmarks.md. About half an hour; peers go under .cache.
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m bench --page
+
+# The same in three minutes, printed only: a look, not a judgement.
+bench-quick: $(VENV)/.installed-dev
+	$(BIN)/python -m bench --quick
 
 # The MCP client beside the official SDK, as ratios. Makes an environment for the SDK under .cache.
 bench-mcp: $(VENV)/.installed-dev

@@ -19,13 +19,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gateway_parts import gateways, measures
-from gateway_parts.gate import faults
-from gateway_parts.gateways import DidNotStart, Gateway, Upstream
-from gateway_parts.measures import Figures, Sizes
-from gateway_parts.processes import load_average
+from bench.gateway_parts import gateways, measures
+from bench.gateway_parts.gate import faults
+from bench.gateway_parts.gateways import DidNotStart, Gateway, Upstream
+from bench.gateway_parts.measures import Figures, Sizes
+from bench.gateway_parts.processes import load_average
 
 KINDS = {"aish": gateways.aish, "litellm": gateways.litellm}
 TOOLS = ("look", "echo")
@@ -225,7 +225,6 @@ def main() -> int:
         kept = {
             "figures": {name: finite(found) for name, found in bench.figures.items()},
             "faults": bench.faults,
-            "peers": {"litellm": gateways.LITELLM},
         }
         wanted.json.write_text(json.dumps({**facts, **kept}, indent=1))
     return 0 if wanted.without_aish else int(bool(missed or "aish" in bench.faults))

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from gateway_parts.gateways import Gateway, Json, answer, load
+from bench.gateway_parts.gateways import Gateway, Json, answer, load
 
 CHUNKS = 200
 TOOL = {"type": "function", "function": {"name": "bench_tool", "parameters": {"type": "object"}}}

@@ -5,7 +5,6 @@ Everything is owned by a context and ended with it, whole process groups include
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import json
 import os
@@ -22,12 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway_parts.processes import cpu_ns, pss_mb, tree
+from bench.gateway_parts.processes import cpu_ns, pss_mb, tree
+from bench.peers import installed
 
 ROOT = Path(__file__).parents[2]
 PARTS = Path(__file__).parent
-CACHE = ROOT / ".cache" / "gateway-bench"
-LITELLM = "litellm[proxy]==1.106.2"
+CACHE = ROOT / ".cache" / "bench"
 INSTALL_S = 1800
 READY_S = 120.0  # LiteLLM takes ten seconds on a quiet machine
 ECHO = PARTS / "echo.py"
@@ -117,8 +116,8 @@ def litellm(upstream: Upstream, port: int, *, tools: bool = False) -> Kind:
     if tools:
         server = {"transport": "stdio", "command": sys.executable, "args": [str(ECHO)]}
         config["mcp_servers"] = {"bench": server}
-    python = litellm_python()
-    start = (str(python.with_name("litellm")), "--config", "litellm.json", "--host", "127.0.0.1")
+    peer = installed("litellm")
+    start = (peer.program("litellm"), "--config", "litellm.json", "--host", "127.0.0.1")
     words = (*start, "--port", str(port), "--num_workers", "1")
     env = {
         "LITELLM_MODE": "PRODUCTION",
@@ -128,21 +127,7 @@ def litellm(upstream: Upstream, port: int, *, tools: bool = False) -> Kind:
         "LITELLM_TELEMETRY": "False",
         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # no key to check is its best case
     }
-    return Kind("litellm", words, env, {"litellm.json": json.dumps(config)}, LITELLM)
-
-
-def litellm_python() -> Path:
-    """An interpreter that has LiteLLM, in an environment of its own; made once, whoever asks first."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    home, done = CACHE / "litellm", CACHE / "litellm.txt"
-    with (CACHE / "litellm.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists() or done.read_text() != LITELLM:
-            nice = ("nice", "-n", "10")
-            _run(*nice, sys.executable, "-m", "venv", "--clear", str(home))
-            _run(*nice, str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", LITELLM)
-            done.write_text(LITELLM)
-    return home / "bin" / "python"
+    return Kind("litellm", words, env, {"litellm.json": json.dumps(config)}, peer.version)
 
 
 def _aish_version() -> str:
@@ -153,14 +138,14 @@ def _aish_version() -> str:
 # The C parts.
 
 
-def built(name: str) -> Path:
+def built(source: Path) -> Path:
     """Compiled when the source is newer."""
-    source, program = PARTS / f"{name}.c", CACHE / name
+    program = CACHE / source.stem
     CACHE.mkdir(parents=True, exist_ok=True)
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = shutil.which("cc") or shutil.which("gcc")
         if not compiler:
-            raise SystemExit("bench/gateway.py needs a C compiler (`cc`) for its upstream and its load")
+            raise SystemExit("the benchmarks need a C compiler (`cc`) for their upstream and their load")
         fresh = program.with_suffix(f".{os.getpid()}")
         _run(compiler, "-O2", "-Wall", "-o", str(fresh), str(source))
         fresh.replace(program)
@@ -169,7 +154,7 @@ def built(name: str) -> Path:
 
 def load(mode: str, port: int, body: Json, *words: float, timeout_s: float = 120.0) -> Json:
     """Runs the load generator to its end."""
-    command = [str(built("loadgen")), mode, str(port), body["model"], *map(str, words)]
+    command = [str(built(PARTS / "loadgen.c")), mode, str(port), body["model"], *map(str, words)]
     done = subprocess.run(
         command, input=json.dumps(body).encode(), check=True, capture_output=True, timeout=timeout_s, env={}
     )
@@ -179,7 +164,7 @@ def load(mode: str, port: int, body: Json, *words: float, timeout_s: float = 120
 
 @contextmanager
 def upstream_running() -> Iterator[Upstream]:
-    process = subprocess.Popen([str(built("upstream"))], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([str(built(PARTS / "upstream.c"))], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout
         yield Upstream(int(process.stdout.readline()), process.pid)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway_parts.gate import TOOL, body
-from gateway_parts.gateways import ECHO, Gateway, Json, Upstream, load
+from bench.gateway_parts.gate import TOOL, body
+from bench.gateway_parts.gateways import ECHO, Gateway, Json, Upstream, load
 
 Figures = dict[str, float]
 HELD = 2000

@@ -1,0 +1,1 @@
+"""What aish costs, beside its peers: `python -m bench`. See docs/benchmarks.md."""

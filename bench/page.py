@@ -1,0 +1,168 @@
+"""What was measured, shown: a table for the terminal, and docs/benchmarks.md with its charts.
+
+The page keeps what people wrote; only what stands between its two markers is made here. Reasons for being behind come
+from reasons.toml, which is written by hand; a row that is behind without one says so.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench import svg
+from bench.parts import PARTS
+from bench.rows import Figure, Row
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+CHARTS = ROOT / "docs" / "bench"
+REASONS = Path(__file__).with_name("reasons.toml")
+BEGIN, END = "<!-- figures: made by `make bench`, do not edit -->", "<!-- end of figures -->"
+NAMED = 3  # peers that a row names when it is behind; a table is no place for more
+NOTE_CHARS = 160
+
+Results = Mapping[str, Any]
+
+
+class PageError(Exception):
+    """The page is not as it was left."""
+
+
+# For the terminal.
+
+
+def text_table(results: Results) -> str:
+    lines = []
+    for name, part in results["parts"].items():
+        lines += ["", f"{name}: {PARTS.get(name, name)}"]
+        lines += [_text_row(row) for row in _rows(part)]
+        lines += [f"  failed: {part['failed']}"] * bool(part["failed"])
+        lines += [f"  no figure for {who}: {why}" for who, why in _notes(part).items()]
+    return "\n".join(lines)
+
+
+def _text_row(row: Row) -> str:
+    others = [f"{name} {shown(figure)}{_ratio(row, name)}" for name, figure in {**row.limits, **row.peers}.items()]
+    bar = f"[{row.bar}: {_verdict(row)}]" if row.bar else ""
+    return f"  {row.what:<44} {shown(row.ours):>10} {row.unit:<6} {bar:<34} {', '.join(others)}"
+
+
+def _ratio(row: Row, name: str) -> str:
+    times = row.times(name)
+    return "" if times is None else f" ({_factor(times)})"
+
+
+def _factor(times: float) -> str:
+    return f"{times:.3g}×" if times >= 1 else f"{times:.2f}×"
+
+
+def _verdict(row: Row) -> str:
+    return {True: "held", False: "MISSED", None: "not judged"}[row.met]
+
+
+# The page.
+
+
+def write(results: Results) -> None:
+    text = PAGE.read_text("utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise PageError(f"{PAGE} has lost its markers: put {BEGIN!r} and {END!r} where the figures belong")
+    CHARTS.mkdir(parents=True, exist_ok=True)
+    made = "\n".join(_figures(results))
+    PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", "utf-8")
+
+
+def _figures(results: Results) -> Iterator[str]:
+    yield from _where(results)
+    reasons = tomllib.loads(REASONS.read_text("utf-8"))
+    for name, part in results["parts"].items():
+        yield f"## {PARTS.get(name, name).capitalize()}\n"
+        rows = _rows(part)
+        if chart := _chart(name, rows):
+            (CHARTS / f"{name}.svg").write_text(chart, "utf-8")
+            yield f"![{PARTS[name]}](bench/{name}.svg)\n"
+        yield from _markdown_table(rows)
+        yield f"\nRepeat: `python -m bench {name}`. Measured {part['date']}, load average {part['load']}.\n"
+        yield from _lists(part, rows, reasons.get(name, {}))
+
+
+def _lists(part: Mapping[str, Any], rows: list[Row], reasons: Mapping[str, Any]) -> Iterator[str]:
+    """What stands below a table: bars that were missed, who is ahead of us and why, who has no figure."""
+    told = [f"Missed: {row.what}, {shown(row.ours)} {row.unit} ({row.bar})." for row in rows if row.met is False]
+    told += [line for row in rows for line in _behind(row, reasons)]
+    told += [f"No figure for {who}: {why}" for who, why in _notes(part).items()]
+    told += [f"This part did not come to its end: {part['failed']}"] * bool(part["failed"])
+    if told:
+        yield "\n".join(f"- {line}" for line in told) + "\n"
+
+
+def _behind(row: Row, reasons: Mapping[str, Any]) -> Iterator[str]:
+    for who, times in row.behind().items():
+        given = reasons.get(row.what, {}) or reasons.get("*", {})
+        why = given.get(who, "why is not known yet")
+        yield f"Behind {who}: {row.what}, {times:.2g} times. {why[0].upper()}{why[1:]}."
+
+
+def _where(results: Results) -> Iterator[str]:
+    facts = results["machine"]
+    peers = ", ".join(f"{name} {version}" for name, version in facts["peers"].items())
+    yield (
+        f"Measured {facts['date']} at commit `{facts['commit']}`: aish {facts['aish']}, Python {facts['python']}, "
+        f"node {facts['node']}, {facts['system']}, {facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']} GB; "
+        f"load average {facts['load']} at the end. Peers: {peers}.\n"
+    )
+    if results["quick"]:
+        yield "This was a quick run: a look, not a judgement.\n"
+
+
+def _markdown_table(rows: list[Row]) -> Iterator[str]:
+    limits, peers = (_names(rows, group) for group in ("limits", "peers"))
+    heads = ["what", "aish", *limits, *peers, "bar", "rounds"]
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        others = [shown({**row.limits, **row.peers}.get(name)) + _ratio(row, name) for name in (*limits, *peers)]
+        bar = f"{row.bar} {_verdict(row)}" if row.bar else ""
+        yield f"| {' | '.join([f'{row.what}, {row.unit}', f'**{shown(row.ours)}**', *others, bar, str(row.rounds)])} |"
+
+
+def _names(rows: list[Row], group: str) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in getattr(row, group)))
+
+
+def _chart(part: str, rows: list[Row]) -> str:
+    if part == "growth":
+        curves = {row.what: [(float(size), cost) for size, cost in row.limits.items() if cost] for row in rows}
+        several = {name: points for name, points in curves.items() if len(points) > 1}
+        across, up = "times the size", "times the cost; dashed: as the size"
+        return svg.lines("Cost as the size grows", several, across=across, up=up) if several else ""
+    found = [(f"{row.what}, {row.unit}", _times(row)) for row in rows]
+    kept = [(what, figures) for what, figures in found if figures]
+    title = f"{PARTS[part].capitalize()}: how many times better aish is"
+    return svg.dots(title, kept, here="aish") if kept else ""
+
+
+def _times(row: Row) -> dict[str, float]:
+    found = {name: row.times(name) for name in (*row.peers, *row.limits)}
+    return {name: times for name, times in found.items() if times is not None and times > 0}
+
+
+def _rows(part: Mapping[str, Any]) -> list[Row]:
+    return [Row.of_json(each) for each in part["rows"]]
+
+
+def _notes(part: Mapping[str, Any]) -> dict[str, str]:
+    """Said once, however many rows it concerns."""
+    return {who: why[:NOTE_CHARS] for row in _rows(part) for who, why in row.notes.items()}
+
+
+def shown(figure: Figure) -> str:
+    if figure is None:
+        return "-"
+    if abs(figure) >= 1000 or figure == int(figure):
+        return f"{figure:,.0f}"
+    return f"{figure:.3g}"
