@@ -95,6 +95,8 @@ class RepairKind(StrEnum):
     UNASKED = "unasked"  # an optional argument that nobody spoke of
     PERCENT = "percent"
     DATE = "date"
+    SPELLING = "spelling"  # a name that went wrong while it was copied
+    CLOCK = "clock"  # a time of day, likewise
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,8 +1,9 @@
 """What can be checked in a weak model's call without a model: what it says beside what was asked.
 
 An optional argument that nobody spoke of is left out; a percentage and a date get the form that the tool's own
-description asks for. Nothing is guessed: where it is not sure, the call stays as it is. What does not fit the schema is
-another's business (`calls.mend`).
+description asks for; a name and a time that went wrong while they were copied get the request's spelling. Nothing is
+guessed: where it is not sure, the call stays as it is. What does not fit the schema is another's business
+(`calls.mend`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from aish.providers.toolmode.spelling import clock_of, respelled
 from aish.types.messages import AssistantMessage, Message, SystemMessage
 from aish.types.tools import Repair, RepairKind, ToolSpec
 
@@ -36,6 +38,8 @@ _DATE_FORMS = {
 }  # fmt: skip
 # Forms that can be read in one way only.
 _SURE_DATES = ("%Y-%m-%d", "%Y/%m/%d", "%B %d, %Y", "%B %d %Y", "%d %B %Y", "%b %d, %Y", "%b %d %Y", "%d %b %Y")
+# Where a description speaks of these, the value is not meant to be what the request says.
+_CODED = re.compile(r"\b(code|codes|iso|abbreviat\w*|identifier|slug|normali[sz]ed|translat\w*)\b", re.I)
 _MAX_SHOWN = 80
 
 
@@ -44,7 +48,8 @@ class Asked:
 
     def __init__(self, messages: Iterable[Message]) -> None:
         spoken = [m for m in messages if not isinstance(m, SystemMessage | AssistantMessage)]
-        self.text = "\n".join(message.text for message in spoken).casefold()
+        self.original = "\n".join(message.text for message in spoken)
+        self.text = self.original.casefold()
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
         self._numbers = {_as_number(found) for found in _NUMBER.findall(self.text)}
         self.percentages = {_as_number(found) for found in _PERCENTAGE.findall(self.text)}
@@ -102,17 +107,21 @@ _NONE = object()
 
 
 def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> tuple[Any, list[Repair]]:
-    said = schema.get("description")
-    if not isinstance(said, str):
-        return value, []
-    changed: Any
+    described = schema.get("description")
+    said = described if isinstance(described, str) else ""
+    steps: tuple[tuple[RepairKind, Any], ...] = ()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        changed, kind = _percentage(value, schema.get("type"), said, asked), RepairKind.PERCENT
-    elif isinstance(value, str) and "enum" not in schema:
-        changed, kind = _date(value, said), RepairKind.DATE
-    else:
-        return value, []
-    return (value, []) if changed == value else (changed, [Repair(kind, path, _shown(value), _shown(changed))])
+        steps = ((RepairKind.PERCENT, _percentage(value, schema.get("type"), said, asked)),)
+    elif isinstance(value, str) and "enum" not in schema and "const" not in schema:
+        steps = (
+            (RepairKind.DATE, _date(value, said)),
+            (RepairKind.CLOCK, clock_of(value, asked.original)),
+            (RepairKind.SPELLING, value if _CODED.search(said) else respelled(value, asked.original)),
+        )
+    for kind, changed in steps:
+        if changed != value:
+            return changed, [Repair(kind, path, _shown(value), _shown(changed))]
+    return value, []
 
 
 def _percentage(value: float, kind: Any, said: str, asked: Asked) -> float:
