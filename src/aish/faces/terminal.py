@@ -22,6 +22,11 @@ def visible(text: str) -> str:
     return text if text.isascii() and text.isprintable() else text.translate(_CONTROLS)
 
 
+def has_person() -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
 class Output:
     """Answers go to `out`, everything about them to `err`, dimmed where a person reads it. `live` says whether a line
     of progress may be drawn there; if not given, where there is colour."""

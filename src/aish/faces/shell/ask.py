@@ -5,27 +5,25 @@ from __future__ import annotations
 import argparse
 import select
 import sys
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.engine.session import Engine
 from aish.errors import UsageError
-from aish.faces.mentions import Places, expand
 from aish.faces.runtime import Runtime
-from aish.faces.shell.answer import answer
-from aish.faces.shell.chat import chat
-from aish.faces.shell.consent import TerminalConsent, always_yes
-from aish.faces.shell.first_use import ensure_model
 from aish.faces.shell.lines import LineSource
-from aish.faces.shell.narrate import JsonNarrator, Narrator
-from aish.faces.shell.styles import Look, look_for
-from aish.faces.shell.tools_ready import await_tools
+from aish.faces.shell.styles import look_for
 from aish.faces.signals import run_until_done
-from aish.faces.terminal import Output
-from aish.ports import Ask
+from aish.faces.terminal import Output, has_person
 from aish.types.limits import Limits
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
+
+if TYPE_CHECKING:
+    from aish.engine.session import Engine
+    from aish.faces.shell.narrate import Narrator
+    from aish.faces.shell.state import Shell
+    from aish.ports import Ask
 
 # More than any model's window; a larger pipe is a mistake.
 MAX_STDIN_BYTES = 4 * 1024 * 1024
@@ -36,7 +34,7 @@ _SAMPLE_WAIT_S = 2.0
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     question = _question(arguments)
-    if not question and not _is_terminal():
+    if not question and not has_person():
         raise UsageError("nothing to ask: no question given and nothing piped in", hint='try: aish "a question"')
     return run_until_done(_run(arguments, runtime, question))
 
@@ -50,15 +48,42 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
         output.note(f"· {notice}")
     async with runtime.engine() as engine:
         request = await _request(arguments, runtime, question)
-        await ensure_model(engine, runtime, request.model, output, lines if _is_terminal() else None)
+        await _ensure_model(engine, runtime, request.model, output, lines)
         if not question:
             return await _interact(arguments, engine, runtime, request, output, lines)
-        await await_tools(runtime, output)
-        mentioned = await expand(question, Places(runtime.surroundings.cwd, runtime.mcp_servers))
-        request = msgspec.structs.replace(request, input=(mentioned,))
-        narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look_for(output.out, env))
-        await answer(engine, request, narrator, consent_for(output, lines, yes=arguments.yes))
-        return narrator.exit_code
+        return await _answer(arguments, engine, runtime, request, output, lines)
+
+
+async def _ensure_model(engine: Engine, runtime: Runtime, model: str, output: Output, lines: LineSource) -> None:
+    """Where somebody can be asked whether to fetch one."""
+    if has_person():
+        from aish.faces.shell.first_use import ensure_model
+
+        await ensure_model(engine, runtime, model, output, lines)
+
+
+async def _answer(
+    arguments: argparse.Namespace,
+    engine: Engine,
+    runtime: Runtime,
+    request: TurnRequest,
+    output: Output,
+    lines: LineSource,
+) -> int:
+    """One question."""
+    from aish.faces.mentions import Places, expand
+    from aish.faces.shell.answer import answer
+    from aish.faces.shell.consent import consent_for
+    from aish.faces.shell.narrate import JsonNarrator, narrator_for
+    from aish.faces.shell.tools_ready import await_tools
+
+    await await_tools(runtime, output)
+    mentioned = await expand(request.input[0].text, Places(runtime.surroundings.cwd, runtime.mcp_servers))
+    request = msgspec.structs.replace(request, input=(mentioned,))
+    look = look_for(output.out, runtime.surroundings.env)
+    narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look)
+    await answer(engine, request, narrator, consent_for(output, lines, yes=arguments.yes))
+    return narrator.exit_code
 
 
 async def _interact(
@@ -71,33 +96,25 @@ async def _interact(
 ) -> int:
     """The shell; where there can be none, a plain prompt."""
     if sys.platform == "win32":
+        from aish.faces.shell.chat import chat
+        from aish.faces.shell.consent import consent_for
+
         return await chat(engine, request, output, lines, ask=consent_for(output, lines, yes=arguments.yes))
     from aish.faces.shell.repl import run_shell
-    from aish.faces.shell.state import Shell
 
     env = runtime.surroundings.env
 
     def ask(shell: Shell) -> Ask:
+        from aish.faces.shell.consent import TerminalConsent, always_yes
+
         return always_yes if arguments.yes else TerminalConsent(output, shell)
 
     def view(shell: Shell) -> Narrator:
+        from aish.faces.shell.narrate import narrator_for
+
         return narrator_for(output, look_for(output.out, env, highlight=shell.highlight, reasoning=shell.reasoning))
 
     return await run_shell(engine, runtime, request, output, ask=ask, view=view)
-
-
-def narrator_for(output: Output, look: Look) -> Narrator:
-    if not look.live:
-        return Narrator(output)
-    from aish.faces.shell.reply import Reply
-
-    return Reply(output, look)
-
-
-def consent_for(output: Output, lines: LineSource, *, yes: bool) -> Ask | None:
-    if yes:
-        return always_yes
-    return TerminalConsent(output, lines) if _is_terminal() else None
 
 
 async def _request(arguments: argparse.Namespace, runtime: Runtime, question: str) -> TurnRequest:
@@ -141,7 +158,7 @@ def _question(arguments: argparse.Namespace) -> str:
     words = " ".join(word for word in arguments.question if word != "-").strip()
     words = words.encode("utf-8", "replace").decode()  # a word that is not UTF-8 arrives as lone surrogates
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin(arguments)
-    if arguments.sample and not words and not piped.strip() and not _is_terminal():
+    if arguments.sample and not words and not piped.strip() and not has_person():
         return SAMPLE_QUESTION
     return "\n\n".join(part for part in (words, piped.strip("\n")) if part.strip())
 
@@ -156,7 +173,3 @@ def _read_stdin(arguments: argparse.Namespace) -> str:
             hint="pipe in the part that matters, for instance with head or grep",
         )
     return data.decode("utf-8", "replace").replace("\0", "\ufffd")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from aish.faces.shell.meta import COMMANDS, Argument
 from aish.faces.shell.routing import Goal, route
 from aish.faces.shell.state import Shell
+
+if TYPE_CHECKING:
+    from aish.faces.shell.meta import Argument
 
 _MOST = 200
 _BASH_S = 1.0
@@ -58,6 +61,8 @@ class ShellCompleter(Completer):
         ]
 
     async def _meta(self, text: str) -> list[Completion]:
+        from aish.faces.shell.meta import COMMANDS
+
         words = text.split(" ")
         if len(words) == 1:
             names = [name for name in COMMANDS if name.startswith(words[0])]
@@ -70,6 +75,8 @@ class ShellCompleter(Completer):
         return [_ending(value, last) for value in values if value.startswith(last)]
 
     async def _values(self, kind: Argument, typed: str) -> list[str]:
+        from aish.faces.shell.meta import Argument
+
         shell = self._shell
         match kind:
             case Argument.MODEL:

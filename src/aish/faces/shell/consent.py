@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aish.faces.shell.calls_shown import arguments_shown, edited_arguments, what_would_run
 from aish.faces.shell.lines import Lines, drop_typed_ahead
-from aish.faces.terminal import Output, visible
+from aish.faces.terminal import Output, has_person, visible
+from aish.ports import Ask
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
 _WORDS = {
@@ -18,6 +19,13 @@ async def always_yes(question: Question) -> Answer:
     if question.insist or question.kind is QuestionKind.REPEAT:
         return Answer(Choice.NO, f"--yes does not cover this: {question.reason}")
     return Answer(Choice.YES)
+
+
+def consent_for(output: Output, lines: Lines, *, yes: bool) -> Ask | None:
+    """None where there is nobody to ask."""
+    if yes:
+        return always_yes
+    return TerminalConsent(output, lines) if has_person() else None
 
 
 class TerminalConsent:

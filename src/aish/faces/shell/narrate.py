@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+from aish.faces.shell.styles import Look
 from aish.faces.shell.waiting import Waiting
 from aish.faces.terminal import Output
 from aish.types.events import (
@@ -40,6 +41,15 @@ ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
 _REFUSALS = (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED)
 # One line of a call or a result is enough to follow along; the whole is in the session.
 _FRAME_CHARS = 200
+
+
+def narrator_for(output: Output, look: Look) -> Narrator:
+    """Markdown is drawn where somebody watches, and passed on as it is where a program reads."""
+    if not look.live:
+        return Narrator(output)
+    from aish.faces.shell.reply import Reply
+
+    return Reply(output, look)
 
 
 class Narrator:

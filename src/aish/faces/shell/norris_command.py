@@ -22,11 +22,10 @@ from aish.errors import RunNotFound, UsageError
 from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.runs_view import run_json, run_line
 from aish.faces.runtime import Runtime
-from aish.faces.shell.ask import narrator_for
 from aish.faces.shell.first_use import ensure_model
 from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.lines import LineSource
-from aish.faces.shell.narrate import Narrator
+from aish.faces.shell.narrate import Narrator, narrator_for
 from aish.faces.shell.styles import look_for
 from aish.faces.shell.tools_ready import await_tools
 from aish.faces.shell.working import TerminalWatcher, report

@@ -19,10 +19,10 @@ from aish.faces.plan_templates import (
 )
 from aish.faces.planning_request import planning_of
 from aish.faces.runtime import Runtime
-from aish.faces.shell.ask import consent_for, narrator_for
+from aish.faces.shell.consent import consent_for
 from aish.faces.shell.first_use import ensure_model
 from aish.faces.shell.lines import LineSource
-from aish.faces.shell.narrate import JsonNarrator
+from aish.faces.shell.narrate import JsonNarrator, narrator_for
 from aish.faces.shell.norris_command import find_run
 from aish.faces.shell.styles import look_for
 from aish.faces.shell.tools_ready import await_tools

@@ -9,42 +9,38 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.calls.proposals import CONTRACT, proposals
+from aish.calls.proposals import CONTRACT
 from aish.engine.session import Engine
 from aish.errors import AishError, ProcessError
-from aish.faces.mentions import Places, expand
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
-from aish.faces.shell.carrying_out import carry_out
-from aish.faces.shell.delegating import carry_out_delegations, contract, delegations
-from aish.faces.shell.heard import Heard
-from aish.faces.shell.hints import asks_for_command, runnable, shown, sorted_out, told_to_model
-from aish.faces.shell.interrupts import on_interrupt
-from aish.faces.shell.lines import unechoed
-from aish.faces.shell.meta import run_meta
-from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.prompting import Prompt
 from aish.faces.shell.routing import Goal, Routed, route
-from aish.faces.shell.state import Shell, nothing
+from aish.faces.shell.state import Shell
 from aish.faces.terminal import Output
-from aish.ports import Ask
-from aish.types.command_hints import CommandHint
 from aish.types.live_shell import RunEnd, RunResult
-from aish.types.messages import TextPart, UserMessage
 from aish.types.requests import TurnRequest
+
+if TYPE_CHECKING:
+    from aish.faces.shell.heard import Heard
+    from aish.faces.shell.narrate import Narrator
+    from aish.faces.shell.talking import Talking
+    from aish.ports import Ask
 
 _NOT_FOUND = 127
 _REFRESH_S = 1.0
 _WRONG = "What went wrong with the last command, and how do I mend it?"
 
-MakeAsk = Callable[[Shell], Ask]
-MakeView = Callable[[Shell], Narrator]
+MakeAsk = Callable[[Shell], "Ask"]
+MakeView = Callable[[Shell], "Narrator"]
 
 
 async def run_shell(
@@ -68,7 +64,12 @@ async def run_shell(
 
 
 def _told(runtime: Runtime, request: TurnRequest) -> str:
-    others = contract(list(runtime.config.presets))
+    presets = list(runtime.config.presets)
+    others = ""
+    if presets:
+        from aish.faces.shell.delegating import contract
+
+        others = contract(presets)
     return "\n\n".join(filter(None, (CONTRACT, others, request.system)))
 
 
@@ -117,16 +118,14 @@ class _Repl:
         self._shell = shell
         self._notices = notices
         self._make_ask = ask
-        self._make_view = view
         plain = not sys.stdout.isatty() or _is_plain(shell.runtime)
         self._prompt = Prompt(shell, _history_file(shell.runtime), plain=plain)
         self._typed = ""
         self._warned_of_jobs = False
-        self._is_weak = False
         shell.ask = self._prompt.ask
-        shell.talk = self.talk
+        shell.talk = self._talk
         shell.run = self.run
-        shell.show = self.show
+        shell.show = self._show
         shell.view = lambda: view(shell)
         self._naming: asyncio.Task[None] | None = None
         self._prompt.on_drawn = self._begin_naming
@@ -172,11 +171,13 @@ class _Repl:
         routed = await self._routed(line)
         match routed.goal:
             case Goal.META:
+                from aish.faces.shell.meta import run_meta
+
                 await run_meta(self._shell, routed.text)
             case Goal.SHELL | Goal.QUIET_SHELL:
                 await self._guarded(self._run_typed(routed))
             case Goal.MODEL:
-                await self._guarded(self.talk(routed.text or _WRONG))
+                await self._guarded(self._talk(routed.text or _WRONG))
             case Goal.NOTHING:
                 pass
 
@@ -208,7 +209,7 @@ class _Repl:
             answer_ = await self._prompt.ask("ask the model instead? [y/N] ")
             if answer_ is not None and answer_.strip().lower() in ("y", "yes"):
                 self._shell.attached.clear()
-                await self.talk(routed.text)
+                await self._talk(routed.text)
 
     async def run(self, line: str, *, attach: bool) -> None:
         result = await self._run(line)
@@ -228,105 +229,17 @@ class _Repl:
             shell.leaving = True
         return result
 
-    async def talk(self, text: str) -> None:
-        """Ask, show the answer, and offer what it proposes; again while the person wants to go on."""
-        shell = self._shell
-        hints = await self._hints(text)
-        while True:
-            said = await self._ask(text, hints)
-            commands, others = self._offered(proposals(said), hints), delegations(said)
-            hints = ()
-            ran = await carry_out(shell, commands) if commands else False
-            answered = await carry_out_delegations(shell, others) if others else False
-            if not (answered or (ran and await self._goes_on())):
-                return
-            text = "Go on."
+    async def _talk(self, text: str) -> None:
+        await self._talking.talk(text)
 
-    async def _hints(self, text: str) -> Sequence[CommandHint]:
-        """What this machine has for a question that asks for a command; shown, where the model is small."""
-        if not asks_for_command(text):
-            return ()
-        shell = self._shell
-        hints = await shell.runtime.find_commands(text)
-        self._is_weak = (await shell.engine.router.resolve(shell.request.model)).info.is_weak
-        if self._is_weak:
-            for line in shown(hints):
-                shell.output.note(line)
-        return hints
+    async def _show(self, request: TurnRequest, heard: Heard) -> None:
+        await self._talking.show(request, heard)
 
-    def _offered(self, commands: list[str], hints: Sequence[CommandHint]) -> list[str]:
-        """Of what the model proposes, what can be run here; of a small model's question, a line that surely can."""
-        live = self._shell.live
-        if live is not None and commands:
-            commands, missing = sorted_out(commands, lambda word: live.resolve(word) is not None)
-            for program in missing:
-                self._shell.output.note(f"· {program} is not on this machine")
-        return commands or (runnable(hints) if hints and self._is_weak else [])
+    @cached_property
+    def _talking(self) -> Talking:
+        from aish.faces.shell.talking import Talking
 
-    async def _goes_on(self) -> bool:
-        match self._shell.runtime.config.shell.continue_after_commands:
-            case "always":
-                return True
-            case "never":
-                return False
-            case _:
-                answer_ = await self._prompt.ask("tell the model what came out? [y/N] ")
-                return answer_ is not None and answer_.strip().lower() in ("y", "yes")
-
-    async def _ask(self, text: str, hints: Sequence[CommandHint] = ()) -> str:
-        """What the model said, "" if it was stopped: Ctrl-C does, and what was said so far is kept, but half a command
-        is no proposal."""
-        shell = self._shell
-        question = await expand(text, Places(Path(shell.cwd), shell.runtime.mcp_servers))
-        heard = Heard()
-        # Its first line names the session, so what was run comes last.
-        attached = tuple(TextPart(f"\n\n{ran}") for ran in [shell.attached.peek()] if ran)
-        if told := told_to_model(hints):
-            attached = (*attached, TextPart(told))
-        request = msgspec.structs.replace(shell.request, input=(UserMessage((*question.parts, *attached)),))
-        stopped = await self._show(request, heard)
-        self._keep(heard)
-        if not heard.failed:  # else it goes along with the next try
-            shell.attached.clear()
-        return "" if stopped else heard.said
-
-    async def show(self, request: TurnRequest, heard: Heard) -> None:
-        await self._show(request, heard)
-
-    async def _show(self, request: TurnRequest, heard: Heard) -> bool:
-        """Whether it was stopped."""
-        shell = self._shell
-        asking = asyncio.ensure_future(self._answer(request, heard))
-        shell.stop = asking.cancel
-        with unechoed(), on_interrupt(asking.cancel):
-            try:
-                await asking
-            except asyncio.CancelledError:
-                if not asking.cancelled():
-                    raise
-                shell.output.note("stopped")
-            finally:
-                shell.stop = nothing
-        return asking.cancelled()
-
-    async def _answer(self, request: TurnRequest, heard: Heard) -> None:
-        shell = self._shell
-        view = self._make_view(shell)
-        async with (
-            view.waiting(f"waiting for {shell.model or 'a model'}"),
-            shell.engine.turn(request, ask=self._make_ask(shell)) as batches,
-        ):
-            async for events in batches:
-                heard.see(events)
-                view.show_all(events)
-
-    def _keep(self, heard: Heard) -> None:
-        shell = self._shell
-        if heard.session:
-            shell.change(session=heard.session)
-        shell.model = heard.model or shell.model
-        shell.usage = shell.usage + heard.usage
-        shell.context_tokens = heard.context_tokens or shell.context_tokens
+        return Talking(self._shell, self._make_ask)
 
     def _begin_naming(self) -> None:
         self._naming = asyncio.create_task(self._name_model())

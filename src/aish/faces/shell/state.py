@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from aish.engine.session import Engine
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
-from aish.faces.shell.heard import Heard
-from aish.faces.shell.narrate import Narrator
-from aish.faces.shell.styles import Reasoning
 from aish.faces.terminal import Output
 from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
+
+if TYPE_CHECKING:
+    from aish.faces.shell.heard import Heard
+    from aish.faces.shell.narrate import Narrator
+    from aish.faces.shell.styles import Reasoning
 
 ReadLine = Callable[[str, str], Awaitable[str | None]]  # what stands before it, what stands in it already
 
