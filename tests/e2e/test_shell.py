@@ -147,14 +147,15 @@ async def test_keys_typed_while_a_program_runs_do_what_they_do_at_the_prompt(hom
 
 
 async def test_jobs_are_those_of_the_person(home):
+    sleep = f"sleep 100.{os.getpid()}"  # nobody else's
     async with shell(home) as term:
-        await term.enter("sleep 100")
-        await eventually(lambda: _running("sleep 100"))
+        await term.enter(sleep)
+        await eventually(lambda: _running(sleep))
         term.press("\x1a")
         await term.sees("[148]")
         await did(term, "hi", "\nhi-from-alias")
         await did(term, "jobs", "Stopped")
-        await did(term, "bg", "sleep 100 &")
+        await did(term, "bg", f"{sleep} &")
         await did(term, "sleep 99 &", "\n[2] ")
         await did(term, "kill %1 %2; wait", "$ kill")
         assert "__aish" not in term.text
