@@ -7,7 +7,6 @@ import gc
 import os
 import sys
 
-
 # New objects before the collector looks for cycles, instead of 700: what is imported stays, and was looked through
 # again and again, a thirtieth of a start.
 _COLLECT_AFTER = 20_000
