@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
+
+from aish import __version__
 
 # New objects before the collector looks for cycles, instead of 700: what is imported stays, and was looked through
 # again and again, a thirtieth of a start.
@@ -16,15 +17,22 @@ def main() -> None:
     gc.set_threshold(_COLLECT_AFTER)
     try:
         _open_streams()
-        from aish.cli import run
-
-        code = run(sys.argv[1:])
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
     except OSError as exc:
         code = 141 if isinstance(exc, BrokenPipeError) else _cannot_write(exc)
     _leave(code)
+
+
+def _run(words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):  # told before anything is loaded
+        sys.stdout.write(f"aish {__version__}\n")
+        return 0
+    from aish.cli import run
+
+    return run(words)
 
 
 def _open_streams() -> None:
@@ -35,6 +43,8 @@ def _open_streams() -> None:
 
 
 def _cannot_write(exc: OSError) -> int:
+    import contextlib
+
     with contextlib.suppress(OSError):
         sys.stderr.write(f"aish: cannot read or write: {exc.strerror or exc}\n")
     return 1

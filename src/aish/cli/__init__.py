@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from aish import __version__
-
 if TYPE_CHECKING:
     import argparse
 
 
 def run(words: Sequence[str]) -> int:
     """Returns the exit code."""
-    if list(words) in (["--version"], ["-V"]):
-        print(f"aish {__version__}")
-        return 0
     arguments = parse(words)
     from aish.cli.commands import RUN
     from aish.faces.admin.errors import guarded
