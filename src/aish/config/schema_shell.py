@@ -27,6 +27,13 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
         bool, Meta(description="Whether what your commands printed goes along with your next question.")
     ] = True
     attach_max_chars: Annotated[int, Meta(ge=0, description="At most so much of it, head and tail.")] = 16_000
+    recall_history: Annotated[
+        bool,
+        Meta(
+            description="Whether lines of your bash history are hints when you ask for a command. They are shown to "
+            "you and sent to the model; lines that look as if they held a secret are left out."
+        ),
+    ] = False
     editing: Annotated[
         Literal["auto", "emacs", "vi"], Meta(description="Keys for the line; `auto` does as your bash does.")
     ] = "auto"

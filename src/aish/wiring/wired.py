@@ -268,9 +268,17 @@ class Wired:
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
         from aish.tools.recall.index import CommandIndex
+        from aish.tools.recall.lines import history_file, tldr_folders
 
         env = self.surroundings.env
-        index = CommandIndex(paths.cache_dir(env) / "commands.db", env.get("PATH", ""))
+        home = paths.home_dir(env)
+        index = CommandIndex(
+            paths.cache_dir(env) / "commands.db",
+            env.get("PATH", ""),
+            tldr=tldr_folders(home),
+            history=history_file(home, env.get("HISTFILE", "")) if self.config.shell.recall_history else None,
+            redacted=self.redacted,
+        )
         return await asyncio.to_thread(index.search, question, limit)
 
     def load_for_turns(self) -> None:

@@ -7,6 +7,7 @@ import gzip
 import os
 import re
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -19,7 +20,7 @@ BUILTINS = frozenset(
     {"export", "history", "jobs", "type", "cd", "alias", "source", "ulimit", "umask", "wait", "disown"}
 )
 _MAX_PROGRAMS = 10_000
-_PAGE_BYTES = 64 * 1024  # the name stands at the beginning
+_PAGE_BYTES = 256 * 1024  # the name stands at the beginning, the examples at the end of all but the longest pages
 _NAME_LINE = re.compile(r"^\.S[Hh] +\"?NAME\"?\s*\n(.+?)^\.S[Hh] ", re.M | re.S)
 _MDOC_LINE = re.compile(r"^\.Nd +(.+)$", re.M)
 _ROFF = re.compile(r"\\f[A-Z]|\\[&,/]|^\.[A-Za-z]+ ?|\"", re.M)
@@ -64,28 +65,35 @@ def programs_on(path: str) -> set[str]:
     return found
 
 
-def manual_lines(programs: set[str], folders: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """What each program's manual page says it is for."""
+def manual_pages(programs: set[str], folders: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """Each program's manual page, as it is written."""
     for folder in folders:
         for name in programs:
             for file in (folder / f"{name}.{folder.name[-1]}.gz", folder / f"{name}.{folder.name[-1]}"):
-                if line := _first_line(file):
-                    yield name, line
+                if text := _page(file):
+                    yield name, text
                     break
 
 
-def _first_line(file: Path) -> str:
+def _page(file: Path) -> str:
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as page:
-            text = page.read(_PAGE_BYTES).decode("utf-8", "replace")
-    except (OSError, EOFError):
+            return page.read(_PAGE_BYTES).decode("utf-8", "replace")
+    except (OSError, EOFError, zlib.error):
         return ""
+
+
+def what_for(text: str) -> str:
+    """What a manual page says its program is for."""
     if described := _MDOC_LINE.search(text):
-        return _plain(described[1])
+        return plain(described[1])
     named = _NAME_LINE.search(text)
     _, dash, about = named[1].partition("\\-") if named else ("", "", "")
-    return _plain(about if dash else "")
+    return plain(about if dash else "")
 
 
-def _plain(text: str) -> str:
-    return " ".join(_ROFF.sub("", text).replace("\\-", "-").split())[:200]
+def plain(text: str) -> str:
+    """Without the marks of the typesetter."""
+    for mark, meant in (("\\(aq", "'"), ("\\[aq]", "'"), ("\\(dq", '"'), ("\\[dq]", '"'), ("\\-", "-"), ("\\e", "\\")):
+        text = text.replace(mark, meant)
+    return " ".join(_ROFF.sub("", text).split())[:200]
