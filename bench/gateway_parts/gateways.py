@@ -30,6 +30,7 @@ CACHE = ROOT / ".cache" / "bench"
 INSTALL_S = 1800
 READY_S = 120.0  # LiteLLM takes ten seconds on a quiet machine
 ECHO = PARTS / "echo.py"
+TOOLS_CONFIG = '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n'
 
 Json = dict[str, Any]
 
@@ -95,12 +96,11 @@ class Kind:
 # The kinds.
 
 
-def aish(upstream: Upstream, port: int, *, tools: bool = False) -> Kind:
+def aish(upstream: Upstream, port: int, *, tools: bool = False, more: str = TOOLS_CONFIG) -> Kind:
     config = ""
     if tools:
         config = (
-            '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n'
-            f"[mcp.servers.bench]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(ECHO))}]\n"
+            f"{more}[mcp.servers.bench]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(ECHO))}]\n"
             "trust_hints = true\n"
         )
     listen, endpoint = f"127.0.0.1:{port}", f"up={upstream.url}"

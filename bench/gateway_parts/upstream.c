@@ -356,9 +356,11 @@ static void other(Conn *c, const char *method, const char *path) {
         return answer(c, 200, body, n);
     }
     if (!strcmp(method, "GET") && strstr(path, "/models")) {
-        static const char *names[] = {"json", "fast", "slow2", "slow2x1000", "slow50", "slow50x100", "first", "tool",
-                                      "toolloop", "toolloop1-look", "toolloop6-look", "toolloop1-echo",
-                                      "toolloop6-echo", "err500", "err429", "errclose", "errcut", "errbad"};
+        static const char *names[] = {
+            "json", "fast", "slow2", "slow2x1000", "slow50", "slow50x100", "first", "tool", "err500", "err429",
+            "errclose", "errcut", "errbad", "toolloop", "toolloop0", "toolloop1-look", "toolloop1-echo", "toolloop5-look",
+            "toolloop5-echo", "toolloop6-look", "toolloop6-echo", "toolloop10-look", "toolloop20-look", "toolloop20-echo",
+            "toolloop100-look"};
         Bytes b = {0};
         putf(&b, "{\"object\":\"list\",\"data\":[");
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -1,0 +1,101 @@
+"""A server under more of everything: messages and tools in a request, rounds in a turn, streams at once.
+
+Processor time of the server's process, over the upstream that costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.gateway_parts import gateways
+from bench.gateway_parts.gate import body
+from bench.gateway_parts.gateways import Gateway, Json, Upstream, load
+from bench.growth_parts import Subject
+
+MORE = (
+    '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n[limits]\nmax_steps = 200\n'
+    "max_tool_calls = 400\nrepeat_limit = 400\n"
+)
+HOLDS_S, RAMP_S = (5.0, 13.0), 3.0
+
+
+@contextmanager
+def server(*, tools: bool = False) -> Iterator[tuple[Gateway, Upstream]]:
+    with gateways.upstream_running() as upstream:
+        port = gateways.free_port()
+        kind = gateways.aish(upstream, port, tools=tools, more=MORE if tools else "")
+        with gateways.running(kind, port) as gateway:
+            yield gateway, upstream
+
+
+def requests_us(gateway: Gateway, request: Json, seconds: float = 1.0) -> float:
+    """Each, one at a time; the least of some stretches."""
+    load("json", gateway.port, request, 1, 0.3)
+    found = []
+    for _ in range(3):
+        before = gateway.cpu_ns()
+        seen = load("json", gateway.port, request, 1, seconds)
+        if seen["errors"] or not seen["requests"]:
+            raise ValueError(f"{seen['errors']} of {seen['requests']} requests failed")
+        found.append((gateway.cpu_ns() - before) / seen["requests"] / 1e3)
+    return min(found)
+
+
+def messages_sent(count: int) -> float:
+    said = [{"role": ("user", "assistant")[n % 2], "content": f"message {n} " * 8} for n in range(count - 1)]
+    asked = {"role": "user", "content": "and now?"}
+    with server() as (gateway, _):
+        return requests_us(gateway, {**body("bench-json"), "messages": [*said, asked]})
+
+
+def tools_sent(count: int) -> float:
+    """The client's own tools, relayed."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
+    functions = [{"name": f"tool_{n}", "description": f"Does thing {n}.", "parameters": schema} for n in range(count)]
+    with server() as (gateway, _):
+        return requests_us(
+            gateway, body("bench-json", tools=[{"type": "function", "function": each} for each in functions])
+        )
+
+
+def rounds_taken(count: int) -> float:
+    """A turn of so many rounds. Each sends all that went before again, so bytes grow with the square."""
+    with server(tools=True) as (gateway, _):
+        request = body(f"bench-toolloop{count}-look", stream=True)
+        load("stream", gateway.port, request, 1, 0.5)
+        found = []
+        for _ in range(3):
+            before = gateway.cpu_ns()
+            seen = load("stream", gateway.port, request, 1, 1.5)
+            if seen["errors"] or not seen["streams"]:
+                raise ValueError(f"{seen['errors']} turns of {count} rounds failed")
+            found.append((gateway.cpu_ns() - before) / seen["streams"] / 1e3)
+        return min(found)
+
+
+def streams_held(count: int) -> float:
+    """A second of so many streams of two chunks a second. What opening them costs goes out of the difference between
+    a long and a short look."""
+    with server() as (gateway, upstream):
+        load("json", gateway.port, body("bench-json"), 1, 0.3)
+        (short_us, short), (long_us, long) = (_held(gateway, upstream, count, hold_s) for hold_s in HOLDS_S)
+        return (long_us - short_us) / (long - short) * 2 * count
+
+
+def _held(gateway: Gateway, upstream: Upstream, count: int, hold_s: float) -> tuple[float, int]:
+    before = gateway.cpu_ns()
+    seen = load("stream", gateway.port, body("bench-slow2x1000", stream=True), count, hold_s, RAMP_S)
+    us = (gateway.cpu_ns() - before) / 1e3
+    if seen["errors"]:
+        raise ValueError(f"{seen['errors']} of {count} streams broke")
+    upstream.settled()
+    return us, seen["chunks"]
+
+
+SUBJECTS = (
+    Subject("messages in a request", (10, 100, 1000), "a request", messages_sent, "faces/http/chat_request.py"),
+    Subject("tools in a request", (5, 50, 500), "a request", tools_sent, "faces/http/chat_request.py"),
+    Subject("rounds of a turn", (1, 10, 100), "a turn", rounds_taken, "engine/turn.py, providers/chat_wire.py"),
+    Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "faces/http, wire/http"),
+)

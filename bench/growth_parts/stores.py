@@ -1,0 +1,89 @@
+"""A store that fills: listing and searching sessions, and following its feed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aish.store.sqlite import SqliteStore
+from bench.growth_parts import Subject
+from bench.growth_parts.engines import fill_session, least_us
+
+LINE = b'{"seq":1,"type":"text_delta","text":"' + b"x" * 120 + b'"}\n'
+PAGE = 16  # what the server reads at once
+BATCH = 16  # events that are written together
+TRIES = 6
+
+Work = Callable[[SqliteStore], Awaitable[object]]
+
+
+def with_sessions(count: int, work: Work) -> float:
+    """One operation, in a store of so many sessions of one turn."""
+
+    async def measure() -> float:
+        with TemporaryDirectory() as folder:
+            store = SqliteStore(Path(folder) / "aish.db")
+            for number in range(count):
+                await fill_session_softly(store, f"s{number}")
+            await store.flush()
+            try:
+                return await least_us(lambda: once(store), TRIES)
+            finally:
+                await store.aclose()
+
+    async def once(store: SqliteStore) -> None:
+        for _ in range(10):
+            await work(store)
+
+    return asyncio.run(measure()) / 10
+
+
+async def fill_session_softly(store: SqliteStore, session: str) -> None:
+    await fill_session(store, session, 1)
+
+
+def listed(count: int) -> float:
+    return with_sessions(count, lambda store: store.list_sessions(limit=20))
+
+
+def searched(count: int) -> float:
+    return with_sessions(count, lambda store: store.list_sessions(limit=20, search="question 1"))
+
+
+def begun(count: int) -> float:
+    return with_sessions(count, lambda store: store.list_turns("s5", limit=50))
+
+
+def followed(count: int) -> float:
+    """A feed of so many rows, read from its start to its end."""
+
+    async def measure() -> float:
+        with TemporaryDirectory() as folder:
+            store = SqliteStore(Path(folder) / "aish.db")
+            await fill_session(store, "one", 1)
+            for seq in range(1, count + 1):
+                store.append_events("one_1", seq, seq, LINE)
+                if seq % BATCH == 0:
+                    await store.flush(durable=False)
+            await store.flush()
+            try:
+                return await least_us(lambda: read(store), TRIES)
+            finally:
+                await store.aclose()
+
+    async def read(store: SqliteStore) -> None:
+        cursor = 0
+        while rows := await store.read_feed(cursor, PAGE):
+            cursor = rows[-1].cursor
+
+    return asyncio.run(measure())
+
+
+SUBJECTS = (
+    Subject("sessions in the store", (100, 1000, 10_000), "the newest listed", listed, "store/statements.py"),
+    Subject("sessions in the store, searched", (100, 1000, 10_000), "a search", searched, "store/statements.py"),
+    Subject("sessions in the store, one of them", (100, 1000, 10_000), "its turns read", begun, "store/statements.py"),
+    Subject("events of a feed", (1600, 16_000, 160_000), "all of it read", followed, "store/feed.py"),
+)
