@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
@@ -19,7 +19,7 @@ class PriceTable(msgspec.Struct, frozen=True):
 
 
 def shipped_prices() -> PriceTable:
-    text = (resources.files("aish.config") / "prices.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), PriceTable, strict=False)
 
 

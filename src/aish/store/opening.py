@@ -9,7 +9,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 from aish.errors import StoreError
@@ -42,9 +41,8 @@ def open_reader(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
 
 def migrations() -> Sequence[str]:
     """The numbered files in order; the number of a file is its place, from 1."""
-    folder = resources.files("aish.store") / "migrations"
-    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
-    return [entry.read_text(encoding="utf-8") for entry in files]
+    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+    return [file.read_text(encoding="utf-8") for file in files]
 
 
 def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) -> None:
