@@ -41,6 +41,9 @@ def test_an_optional_argument_that_nobody_spoke_of_is_left_out(value):
         ("at most 7 of them", 7),
         ("at 50 percent", 0.5),
         ("compounded monthly", 12),
+        ("for 3 years", 36),
+        ("over 36 months", 3),
+        ("on 3 March 2027, for 3 people", 3),
         ("two of them", 2),
         ("1,500 in all", 1500),
         ("paint it red", ["red"]),
@@ -53,6 +56,28 @@ def test_an_optional_argument_that_nobody_spoke_of_is_left_out(value):
 def test_what_the_request_may_mean_is_kept(said, value):
     spec = tool(extra={})
     assert after(said, spec, extra=value) == ({"extra": value}, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("on 3 March 2027 at 09:45", 3),
+        ("at 09:45", 45),
+        ("March 3rd, 2027", 2027),
+        ("this year", 5),
+        ("2 May 2027", 9),
+    ],
+)
+def test_a_number_that_only_a_date_has_is_no_number_for_anything_else(said, value):
+    assert after(said, tool(people=NUMBER), people=value) == ({}, [RepairKind.UNASKED])
+    if str(value) in said:
+        assert after(said, tool(year=NUMBER), year=value) == ({"year": value}, [])
+
+
+def test_a_time_within_a_list_is_mended_too():
+    spec = tool("times", times={"type": "array", "items": WORD})
+    assert after("every day at 21:30", spec, times=["02:30"]) == ({"times": ["21:30"]}, [RepairKind.CLOCK])
+    assert after("every day at 21:30", spec, times=[["02:30"]]) == ({"times": [["02:30"]]}, [])
 
 
 def test_required_arguments_and_defaults_are_kept_whatever_they_say():

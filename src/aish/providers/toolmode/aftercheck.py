@@ -25,10 +25,21 @@ _STEM_CHARS = 4
 # Words that stand for numbers: in one of these a number may be meant that no digit says.
 _COUNTING = re.compile(
     r"\b(zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|billion"
-    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|third|first|second|last|daily|weekly"
-    r"|monthly|quarterly|annual\w*|semi\w*|yearly|hour\w*|day\w*|week\w*|month\w*|year\w*)\b",
+    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|third|first|second|last)\b",
     re.I,
 )
+# Words of time stand for some, and turn others into these.
+_SPANS = re.compile(
+    r"\b(daily|weekly|monthly|quarterly|annual\w*|semi\w*|yearly|(hour|day|week|month|year)\w*)\b", re.I
+)
+_SPAN_NUMBERS = (1, 2, 4, 7, 12, 24, 30, 31, 52, 60, 365, 366)
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_IN_DATES = re.compile(
+    rf"\b\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}\b|\b{_DAY} (?:of )?{_MONTH}(?:,? \d{{4}})?\b"
+    rf"|\b{_MONTH} {_DAY}(?:,? \d{{4}})?\b|\b\d{{1,2}}:\d{{2}}\b"
+)
+_DATE_NAMES = re.compile(r"date|day|month|year|hour|minute|time|when|start|end|from|until|since", re.I)
 _PERCENTAGE = re.compile(r"(\d+(?:[.,]\d+)*)\s*(?:%|percent|per cent|prozent|por ciento|pour cent)")
 _FRACTION = re.compile(r"decimal|fraction|between 0 and 1|\b0?\.\d+", re.I)
 _PERCENT = re.compile(r"percent|%", re.I)
@@ -51,24 +62,28 @@ class Asked:
         self.original = "\n".join(message.text for message in spoken)
         self.text = self.original.casefold()
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
-        self._numbers = {_as_number(found) for found in _NUMBER.findall(self.text)}
+        self._numbers = _numbers(self.text)
+        self._undated = _numbers(_IN_DATES.sub(" ", self.text))
         self.percentages = {_as_number(found) for found in _PERCENTAGE.findall(self.text)}
 
-    def speaks_of(self, value: Any) -> bool:
-        """Whether the value may come from there. What is not sure may."""
+    def speaks_of(self, value: Any, name: str = "") -> bool:
+        """Whether the value of the argument may come from there. What is not sure may."""
         if isinstance(value, bool) or value is None:
             return True
         if isinstance(value, int | float):
-            return self._has_number(float(value))
+            return self._has_number(float(value), self._numbers if _DATE_NAMES.search(name) else self._undated)
         if isinstance(value, str):
             return self._has_text(value.casefold())
         items = value.values() if isinstance(value, dict) else value
-        return not items or any(self.speaks_of(item) for item in items)
+        return not items or any(self.speaks_of(item, name) for item in items)
 
-    def _has_number(self, value: float) -> bool:
+    def _has_number(self, value: float, numbers: set[float]) -> bool:
         if _COUNTING.search(self.text) or not self.text.isascii():
             return True
-        return not self._numbers.isdisjoint({value, -value, value * 100, round(value / 100, 6), value / 1000})
+        if _SPANS.search(self.text):
+            spans = {span * number for span in _SPAN_NUMBERS for number in (1, *numbers)}
+            numbers = numbers | spans | {number / span for span in _SPAN_NUMBERS for number in numbers}
+        return not numbers.isdisjoint({value, -value, value * 100, round(value / 100, 6), value / 1000})
 
     def _has_text(self, value: str) -> bool:
         if value in self.text or not self.text.isascii():
@@ -95,7 +110,7 @@ def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Re
         schema = properties.get(name)
         if not isinstance(schema, dict):
             kept[name] = value
-        elif name not in required and value != schema.get("default", _NONE) and not asked.speaks_of(value):
+        elif name not in required and value != schema.get("default", _NONE) and not asked.speaks_of(value, name):
             repairs.append(Repair(RepairKind.UNASKED, f"/{name}", _shown(value), "left out"))
         else:
             kept[name], done = _in_form(f"/{name}", value, schema, asked)
@@ -118,10 +133,20 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
             (RepairKind.CLOCK, clock_of(value, asked.original)),
             (RepairKind.SPELLING, value if _CODED.search(said) else respelled(value, asked.original)),
         )
+    elif isinstance(value, list):
+        return _items_in_form(path, value, schema.get("items"), asked)
     for kind, changed in steps:
         if changed != value:
             return changed, [Repair(kind, path, _shown(value), _shown(changed))]
     return value, []
+
+
+def _items_in_form(path: str, values: list[Any], schema: Any, asked: Asked) -> tuple[Any, list[Repair]]:
+    """Names and times in a list of texts; lists of lists are left alone."""
+    if not isinstance(schema, dict) or not all(isinstance(value, str) for value in values):
+        return values, []
+    pairs = [_in_form(f"{path}/{index}", value, schema, asked) for index, value in enumerate(values)]
+    return [value for value, _ in pairs], [repair for _, done in pairs for repair in done]
 
 
 def _percentage(value: float, kind: Any, said: str, asked: Asked) -> float:
@@ -154,6 +179,10 @@ def _read_date(text: str, patterns: tuple[str, ...]) -> date | None:
         except ValueError:
             continue
     return None
+
+
+def _numbers(text: str) -> set[float]:
+    return {_as_number(found) for found in _NUMBER.findall(text)}
 
 
 def _as_number(text: str) -> float:
