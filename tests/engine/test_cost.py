@@ -180,6 +180,15 @@ def test_prices_are_found_by_name_date_or_not_and_the_users_own_come_first():
     assert prices.find("lab2:llama-3") is None
 
 
+def test_what_is_free_costs_only_what_the_user_says():
+    def read() -> dict[str, Price]:
+        raise AssertionError("the shipped table is not for this")
+
+    prices = Prices(read, lambda provider: provider == "here", {"here:dear-*": Price(1, 2)})
+    assert prices.find("here:gpt-4o") == Price(0, 0)
+    assert prices.find("here:dear-one") == Price(1, 2)
+
+
 def test_a_day_begins_at_local_midnight():
     now_ms = 1_800_000_000_000
     start_ms = day_start_ms(now_ms)

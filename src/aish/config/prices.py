@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,10 +18,15 @@ class PriceTable(msgspec.Struct, frozen=True):
 
 
 def shipped_prices() -> PriceTable:
+    import tomllib  # not for those who only use what is free
+
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), PriceTable, strict=False)
 
 
+def own_prices(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
+    return {name: Price(price.prompt, price.completion, price.cached) for name, price in configured.items()}
+
+
 def price_table(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
-    own = {name: Price(price.prompt, price.completion, price.cached) for name, price in configured.items()}
-    return {**shipped_prices().prices, **own}
+    return {**shipped_prices().prices, **own_prices(configured)}

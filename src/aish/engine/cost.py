@@ -23,6 +23,7 @@ from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
 # What a process that died had set aside is free again when its call would have ended, and a little later.
 _GRACE_MS = 10_000
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
+_WILD = frozenset("*?[")
 # Sessions and models that something was said of once; beyond this, it may be said again.
 _MAX_WARNED = 10_000
 
@@ -43,22 +44,24 @@ class Caps(msgspec.Struct, frozen=True):
 class Prices:
     """By `provider:model`, or by the model's name alone; the longest pattern that matches counts.
 
-    `table` may also be what reads the table: it is, when a price is first asked for.
+    `table` may also be what reads the table: it is, when a price is first asked for. Of what is `free`, only a price
+    that the user set counts (`own`): it is no one else's model of that name.
     """
 
     def __init__(
         self,
         table: Mapping[str, Price] | Callable[[], Mapping[str, Price]],
         free: Callable[[str], bool] = lambda provider: False,
+        own: Mapping[str, Price] | None = None,
     ) -> None:
         self._given = table
         self._free = free
+        self._own = _longest_first(own or {})
         self._found: dict[str, Price | None] = {}
 
     @cached_property
     def _table(self) -> dict[str, Price]:
-        table = self._given() if callable(self._given) else self._given
-        return dict(sorted(table.items(), key=lambda entry: -len(entry[0])))
+        return _longest_first(self._given() if callable(self._given) else self._given)
 
     def find(self, name: str) -> Price | None:
         if name not in self._found:
@@ -71,10 +74,15 @@ class Prices:
         provider, _, model = name.partition(":")
         undated = _DATE.sub("", model)
         names = (name, model, f"{provider}:{undated}", undated, undated.rpartition("/")[2])
-        for pattern, price in self._table.items():
-            if any(fnmatchcase(candidate, pattern) for candidate in names):
+        is_free = self._free(provider)
+        for pattern, price in (self._own if is_free else self._table).items():
+            if pattern in names or (_WILD & set(pattern) and any(fnmatchcase(name, pattern) for name in names)):
                 return price
-        return Price(0.0, 0.0) if self._free(provider) else None
+        return Price(0.0, 0.0) if is_free else None
+
+
+def _longest_first(table: Mapping[str, Price]) -> dict[str, Price]:
+    return dict(sorted(table.items(), key=lambda entry: -len(entry[0])))
 
 
 class Admitted(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 
 from aish.types.messages import AssistantMessage, Message, UserMessage
 
@@ -41,12 +42,16 @@ def words_of(query: str) -> tuple[str, ...]:
 
 
 # A run of word characters, but one letter each where a script is written without spaces.
-_WORD = re.compile(
-    r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]|[^\W\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-)
+_WORD = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]|[^\W\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Such classes take milliseconds to compile, and few runs search."""
+    return re.compile(_WORD)
 
 
 def index_words(text: str) -> list[str]:
     """The words full-text search compares: without case and accents."""
     plain = unicodedata.normalize("NFKD", fold(text))
-    return _WORD.findall("".join(char for char in plain if not unicodedata.combining(char)))
+    return _word().findall("".join(char for char in plain if not unicodedata.combining(char)))

@@ -6,8 +6,9 @@ Everything they are made of comes from outside; nothing is opened here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from aish.config.prices import own_prices, price_table
 from aish.config.schema import Config
 from aish.engine.context import BASE, compose_system
 from aish.engine.cost import Caps, Prices
@@ -18,9 +19,6 @@ from aish.safety.redact import Redactor
 from aish.types.context import ContextRules
 from aish.wiring.providers import Providers
 from aish.wiring.settings import caps_of, context_rules, presets_of, routing_of
-
-if TYPE_CHECKING:
-    from aish.types.usage import Price
 
 
 class _Shared(TypedDict):
@@ -55,7 +53,7 @@ class Engines:
             owners=owners,
             redactor=redactor,
             rules=context_rules(config),
-            prices=Prices(self._price_table, providers.is_free),
+            prices=Prices(lambda: price_table(config.prices), providers.is_free, own_prices(config.prices)),
             caps=caps_of(config),
         )
 
@@ -105,8 +103,3 @@ class Engines:
             candidates=lambda: self._providers.candidates(router.providers),
         )
         return router
-
-    def _price_table(self) -> dict[str, Price]:
-        from aish.config.prices import price_table
-
-        return price_table(self._config.prices)
