@@ -22,6 +22,7 @@ from train.measured import is_measured, measured_requests
 from train.open_data import Pair, made_request, restyled, seal_requests, seal_tools, tldr_requests
 from train.render import Example, answer, call
 from train.replies import after_result, no_tool
+from train.slots import SLOTS
 from train.voices import authored, spoken
 
 _SYSTEMS = (
@@ -58,6 +59,11 @@ _GENERAL = {
 }
 _SIZES = (1,) * 42 + (2,) * 14 + (3,) * 14 + (4,) * 12 + (5,) * 6 + (6,) * 5 + (8,) * 4 + (12,) * 3
 _AND = (" and ", ", and ", ". Then ", ", then ", ". Also, ", " and also ", "; after that ", ". And ")
+_AGAIN = {
+    "en": ("and {}?", "what about {}?", "And for {}?", "now {}", "the same for {} please", "How about {}?", "{} too"),
+    "de": ("und {}?", "Und für {}?", "das Gleiche für {}", "Und was ist mit {}?"),
+    "zh": ("那{}呢？", "{}呢？", "{}也一样"),
+}
 _NAMELESS = Written("", "", "", (), ())  # for results that do not depend on the tool
 _UNSEEN_EVERY = 40  # of the open tools, one in so many is only measured
 
@@ -81,7 +87,7 @@ class Maker:
         kinds = (
             (self._by_hand, 0.40), (self._from_seal, 0.15), (self._from_seal_requests, 0.03), (self._from_tldr, 0.02),
             (self._other_tools, 0.11), (self._talked, 0.06), (self._near_miss, 0.07), (self._result, 0.04),
-            (self._two_calls, 0.05), (self._sibling, 0.09),
+            (self._two_calls, 0.05), (self._sibling, 0.09), (self._follow_up, 0.03),
         )  # fmt: skip
         makers, weights = zip(*kinds, strict=True)
         made = 0
@@ -195,6 +201,26 @@ class Maker:
         told = answer(f"{results[0][1]} {results[1][1]}")
         right = (call(one.spec, given_one), call(two.spec, given_two), told)[stage]
         return self._example("call" if stage < 2 else "result", said, offered, right, after=after)
+
+    def _follow_up(self) -> Example | None:
+        """After a call, the same again with one thing changed, in few words."""
+        written, ask = self._draw()
+        version, said, given = self._filled(written, ask)
+        slots = [a for a in version.arguments if a.slot and isinstance(given.get(a.name), str) and a.slot in SLOTS]
+        if not slots or language_of(ask)[0] not in _AGAIN:
+            return None
+        language, changed = language_of(ask)[0], self._rng.choice(slots)
+        if changed.slot in ("date", "time") or str(given[changed.name]) not in said:
+            return None
+        spoken_value, value = (SLOTS.get(f"{language} {changed.slot}") or SLOTS[changed.slot])(self._rng)
+        result, reply = after_result(written.name, given, self._rng)
+        past = (user(said), *self._made(version.spec, given, result), AssistantMessage(reply))
+        offered = [version.spec, *self._others(written, self._size() - 1)]
+        again = self._rng.choice(_AGAIN[language]).format(spoken_value)
+        right = call(version.spec, {**given, changed.name: value})
+        example = self._example("call", again, offered, right)
+        opening, asked_now = example.messages[:-1], example.messages[-1]
+        return replace(example, messages=(*opening, *past, asked_now))
 
     def _made(self, spec: ToolSpec, given: dict[str, Any], result: str) -> tuple[Message, ...]:
         arguments = call(spec, given).partition('"arguments": ')[2][:-1]
