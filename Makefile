@@ -49,6 +49,14 @@ bench: $(VENV)/.installed-dev
 bench-quick: $(VENV)/.installed-dev
 	$(BIN)/python -m bench --quick
 
+# Has anything become dearer? Instructions of fixed work against bench/baseline.json, in half a minute. Needs valgrind and cc.
+perf-check: $(VENV)/.installed-dev
+	$(BIN)/python bench/perf_check.py
+
+# After a change that is meant to cost more, or that made things cheaper.
+perf-baseline: $(VENV)/.installed-dev
+	$(BIN)/python bench/perf_check.py --baseline
+
 # The MCP client beside the official SDK, as ratios. Makes an environment for the SDK under .cache.
 bench-mcp: $(VENV)/.installed-dev
 	$(BIN)/python bench/mcp.py

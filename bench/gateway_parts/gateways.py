@@ -197,7 +197,7 @@ def running(kind: Kind, port: int) -> Iterator[Gateway]:
             _first_answer(process, port, home / "log")
             yield Gateway(kind.name, port, process.pid, time.perf_counter() - started, kind.version)
         finally:
-            _end(process)
+            end(process)
 
 
 def _first_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -215,7 +215,7 @@ def _first_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> Non
     raise DidNotStart(f"exit code {process.poll()}: {log.read_text(errors='replace')[-2000:].strip()}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """By the group: none of it may disturb what is measured next."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:

@@ -1,0 +1,1 @@
+"""Fixed work whose instructions are counted by callgrind. See bench/perf_check.py."""
