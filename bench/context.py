@@ -19,16 +19,12 @@ import time
 from pathlib import Path
 
 from aish import wiring
-from aish.engine.asking import Asking
-from aish.engine.choose import Chosen
+from aish.engine.compose import Composer
 from aish.engine.context import SystemParts
-from aish.engine.conversation import Conversation
-from aish.engine.meter import Meter
 from aish.engine.past import PastTurn
-from aish.engine.route import Router
-from aish.engine.scribe import Scribe
+from aish.engine.route import Route, Router
 from aish.engine.session import Engine
-from aish.engine.transcript import Transcript
+from aish.engine.tokens import TokenCounter
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
 from aish.store.memory import MemoryStore
@@ -36,8 +32,7 @@ from aish.tools.registry import Registry
 from aish.types.chunks import UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta
-from aish.types.limits import Limits
-from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, TextPart, user
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import Sampling, StepRequest, TurnRequest
 from aish.types.tools import Effect, ToolSpec
@@ -104,22 +99,19 @@ def turns(rng: random.Random, offered: tuple[ToolSpec, ...]) -> list[PastTurn]:
     return made
 
 
-def asking(engine: Engine, route, request: TurnRequest, past: list[PastTurn], offered: tuple[ToolSpec, ...]) -> Asking:
-    transcript = Transcript()
-    clock = SystemClock()
-    made = Asking(
-        engine._means,
-        Chosen(route),
-        request=request,
-        conversation=Conversation(past),
+def composer(route: Route, past: list[PastTurn], offered: tuple[ToolSpec, ...], rules: ContextRules) -> Composer:
+    return Composer(
+        route=route,
+        counter=TokenCounter(route.provider, route.info.id),
+        rules=rules,
         system=SystemParts("You are a helpful assistant. Answer briefly and plainly."),
+        past=past,
         tools=offered,
-        transcript=transcript,
-        meter=Meter(Limits(), clock),
-        scribe=Scribe("", "turn", clock),
+        tool_mode="auto",
+        max_answer=None,
+        strict=lambda: False,
+        always_count=True,
     )
-    made._composer._always_count = True
-    return made
 
 
 async def counts(number: int) -> dict[str, float]:
@@ -134,8 +126,8 @@ async def counts(number: int) -> dict[str, float]:
             for _ in range(number):
                 offered = tools(rng)
                 asked = user(text(rng, 4))
-                one = asking(engine, route, TurnRequest(input=(asked,)), turns(rng, offered), offered)
-                composed = await one._composer.compose((asked,))
+                one = composer(route, turns(rng, offered), offered, ContextRules())
+                composed = await one.compose((asked,))
                 request = StepRequest(
                     route.info.id, composed.messages, offered, sampling=Sampling(max_tokens=1), session="bench"
                 )
@@ -240,12 +232,12 @@ async def composing() -> dict[str, float]:
     engine = small_engine(provider)
     route = await engine.router.resolve("small:model")
     past = [PastTurn(n, (user(f"question {n} " * 20), AssistantMessage(f"answer {n} " * 60))) for n in range(1, 2001)]
-    one = asking(engine, route, TurnRequest(input=(user("now"),)), past, ())
-    await one._composer.compose((user("now"),))
+    one = composer(route, past, (), ContextRules(answer_room=512))
+    await one.compose((user("now"),))
     took = []
     for _ in range(50):
         started = time.perf_counter()
-        await one._composer.compose((user("now"),))
+        await one.compose((user("now"),))
         took.append((time.perf_counter() - started) * 1000)
     await engine.aclose()
     return {"compose 2 000 turns, ms": round(statistics.median(took), 3)}

@@ -14,20 +14,27 @@ import math
 import platform
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.gateway_parts import gateways, measures
+from bench.gateway_parts import gateways, kinds, measures
 from bench.gateway_parts.gate import faults
-from bench.gateway_parts.gateways import DidNotStart, Gateway, Upstream
+from bench.gateway_parts.gateways import DidNotStart, Gateway, Kind, Upstream
 from bench.gateway_parts.measures import Figures, Sizes
 from bench.gateway_parts.processes import load_average
+from bench.peers import PeerMissing
 
-KINDS = {"aish": gateways.aish, "litellm": gateways.litellm}
+KINDS: dict[str, Callable[..., Kind]] = {
+    "aish": kinds.aish,
+    "litellm": kinds.litellm,
+    "sglang-router": kinds.sglang_router,
+    "portkey": kinds.portkey,
+}
+WITH_TOOLS = ("aish", "litellm")
 TOOLS = ("look", "echo")
 
 
@@ -36,6 +43,7 @@ class Bench:
     upstream: Upstream
     sizes: Sizes
     rounds: int
+    tools: bool = True
     figures: dict[str, Figures] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=dict)
 
@@ -46,14 +54,14 @@ class Bench:
                 try:
                     port = gateways.free_port()
                     running.append(stack.enter_context(gateways.running(KINDS[name](self.upstream, port), port)))
-                except DidNotStart as exc:
+                except (DidNotStart, PeerMissing) as exc:
                     self.faults[name] = [f"does not start: {exc}"]
             fit = [gateway for gateway in running if self.passes(gateway)]
             self.in_turns(fit)
             for gateway in fit:
                 self.once(gateway)
-        for name in names:
-            if name not in self.faults:
+        for name in names if self.tools else ():
+            if name not in self.faults and name in WITH_TOOLS:
                 self.with_tools(name)
 
     def passes(self, gateway: Gateway) -> bool:

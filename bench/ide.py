@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,30 @@ async def main(servers: list[str]) -> int:
     return 1 if failed else 0
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Milliseconds; hover and definition are the server's own and ours."""
+
+    first_ms: float
+    hover: tuple[float, float]
+    definition: tuple[float, float]
+    edited_ms: float
+    rename_ms: float
+    size_mb: float
+
+
 async def bench_server(server: str) -> dict[str, float]:
+    found = await measured(server)
+    hover, definition = found.hover, found.definition
+    shown = [f"{own_ms:.2f}→{ours_ms:.2f} {ours_ms / own_ms:.1f}x" for own_ms, ours_ms in (hover, definition)]
+    print(
+        f"{server:<28}{found.first_ms:>8.0f}{shown[0]:>16}{shown[1]:>16}{found.edited_ms:>11.1f}"
+        f"{found.rename_ms:>11.0f}{found.size_mb:>8.0f}"
+    )
+    return {"hover": hover[1] / hover[0], "definition": definition[1] / definition[0]}
+
+
+async def measured(server: str) -> Measured:
     language = LANGUAGE_OF[server]
     project = PROJECTS[language]()
     with tempfile.TemporaryDirectory() as folder:
@@ -68,11 +92,7 @@ async def bench_server(server: str) -> dict[str, float]:
             async with tools.ide.backends.servers.used(language, found) as session:
                 size_mb = resident_mb(session.connection.pid) or 0
             rename_ms = await timed(lambda: tools("rename", **at, new_name="renamed_symbol"))
-    shown = [f"{own_ms:.2f}→{ours_ms:.2f} {ours_ms / own_ms:.1f}x" for own_ms, ours_ms in (hover, definition)]
-    print(
-        f"{server:<28}{first_ms:>8.0f}{shown[0]:>16}{shown[1]:>16}{edited_ms:>11.1f}{rename_ms:>11.0f}{size_mb:>8.0f}"
-    )
-    return {"hover": hover[1] / hover[0], "definition": definition[1] / definition[0]}
+    return Measured(first_ms, hover, definition, edited_ms, rename_ms, size_mb)
 
 
 def use_of(project: Project) -> dict[str, Any]:

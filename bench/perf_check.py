@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from bench.gateway_parts import gateways  # noqa: E402
+from bench.gateway_parts import gateways, kinds  # noqa: E402
 from bench.gateway_parts.gate import body  # noqa: E402
 from bench.perf_parts.counting import LIBRARY  # noqa: E402
 
@@ -154,7 +154,7 @@ def serving(
     folder: Path, env: dict[str, str], upstream: gateways.Upstream
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     port = gateways.free_port()
-    kind = gateways.aish(upstream, port, tools=True)
+    kind = kinds.aish(upstream, port, tools=True)
     for name, text in kind.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.gateway_parts.processes import cpu_ns, pss_mb, tree
-from bench.peers import installed
 
 ROOT = Path(__file__).parents[2]
 PARTS = Path(__file__).parent
@@ -30,9 +28,12 @@ CACHE = ROOT / ".cache" / "bench"
 INSTALL_S = 1800
 READY_S = 120.0  # LiteLLM takes ten seconds on a quiet machine
 ECHO = PARTS / "echo.py"
-TOOLS_CONFIG = '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n'
+CHAT = "/v1/chat/completions"
 
 Json = dict[str, Any]
+
+# Of gateways that run now, by port: the load needs no more of them than that.
+_headers: dict[int, dict[str, str]] = {}
 
 
 class DidNotStart(Exception):
@@ -91,48 +92,8 @@ class Kind:
     env: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)  # below its home
     version: str = ""
-
-
-# The kinds.
-
-
-def aish(upstream: Upstream, port: int, *, tools: bool = False, more: str = TOOLS_CONFIG) -> Kind:
-    config = ""
-    if tools:
-        config = (
-            f"{more}[mcp.servers.bench]\ncommand = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(ECHO))}]\n"
-            "trust_hints = true\n"
-        )
-    listen, endpoint = f"127.0.0.1:{port}", f"up={upstream.url}"
-    words = (sys.executable, "-m", "aish", "serve", "--listen", listen, "--endpoint", endpoint)
-    return Kind("aish", words, files={".config/aish/config.toml": config}, version=_aish_version())
-
-
-def litellm(upstream: Upstream, port: int, *, tools: bool = False) -> Kind:
-    """As its own documentation advises for production, with nothing switched on that it does not need."""
-    params = {"model": "openai/*", "api_base": upstream.url, "api_key": "none"}
-    config: Json = {"model_list": [{"model_name": "*", "litellm_params": params}]}
-    config["litellm_settings"] = {"request_timeout": 600, "set_verbose": False}
-    if tools:
-        server = {"transport": "stdio", "command": sys.executable, "args": [str(ECHO)]}
-        config["mcp_servers"] = {"bench": server}
-    peer = installed("litellm")
-    start = (peer.program("litellm"), "--config", "litellm.json", "--host", "127.0.0.1")
-    words = (*start, "--port", str(port), "--num_workers", "1")
-    env = {
-        "LITELLM_MODE": "PRODUCTION",
-        "LITELLM_LOG": "ERROR",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "LITELLM_ENABLE_MCP_STDIO": "true",
-        "LITELLM_TELEMETRY": "False",
-        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # no key to check is its best case
-    }
-    return Kind("litellm", words, env, {"litellm.json": json.dumps(config)}, peer.version)
-
-
-def _aish_version() -> str:
-    words = (sys.executable, "-m", "aish", "--version")
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    headers: dict[str, str] = field(default_factory=dict)  # that every request must carry
+    path: str = CHAT
 
 
 # The C parts.
@@ -156,7 +117,12 @@ def load(mode: str, port: int, body: Json, *words: float, timeout_s: float = 120
     """Runs the load generator to its end."""
     command = [str(built(PARTS / "loadgen.c")), mode, str(port), body["model"], *map(str, words)]
     done = subprocess.run(
-        command, input=json.dumps(body).encode(), check=True, capture_output=True, timeout=timeout_s, env={}
+        command,
+        input=json.dumps(body).encode(),
+        check=True,
+        capture_output=True,
+        timeout=timeout_s,
+        env={"HEADERS": "".join(f"{key}: {value}\r\n" for key, value in _headers.get(port, {}).items())},
     )
     measured: Json = json.loads(done.stdout)
     return measured
@@ -193,19 +159,21 @@ def running(kind: Kind, port: int) -> Iterator[Gateway]:
                 cwd=home,
                 start_new_session=True,
             )
+        _headers[port] = kind.headers
         try:
-            _first_answer(process, port, home / "log")
+            _first_answer(process, port, home / "log", kind.path)
             yield Gateway(kind.name, port, process.pid, time.perf_counter() - started, kind.version)
         finally:
+            _headers.pop(port)
             end(process)
 
 
-def _first_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    question = {"model": "bench-json", "messages": [{"role": "user", "content": "hi"}]}
+def _first_answer(process: subprocess.Popen[bytes], port: int, log: Path, path: str) -> None:
+    question = {"model": "bench-json", "stream": False, "messages": [{"role": "user", "content": "hi"}]}
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:
-            if answer(port, question, timeout_s=10)[0] == 200:
+            if answer(port, question, timeout_s=10, path=path)[0] == 200:
                 return
         except (OSError, http.client.HTTPException):
             pass
@@ -236,10 +204,11 @@ def free_port() -> int:
     return port
 
 
-def answer(port: int, body: Json, *, timeout_s: float = 60.0) -> tuple[int, bytes]:
+def answer(port: int, body: Json, *, timeout_s: float = 60.0, path: str = CHAT) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"})
+        headers = {"content-type": "application/json", **_headers.get(port, {})}
+        connection.request("POST", path, json.dumps(body), headers)
         response = connection.getresponse()
         return response.status, response.read()
     finally:

@@ -349,11 +349,11 @@ int main(int argc, char **argv) {
     static char body[32 << 20];
     size_t len = fread(body, 1, sizeof body, stdin);
     char head[1024];
-    const char *key = getenv("KEY");
+    const char *more = getenv("HEADERS"); /* whole lines, each with its end */
     int n = snprintf(head, sizeof head,
                      "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:%d\r\ncontent-type: application/json\r\n"
-                     "%s%s%scontent-length: %zu\r\n\r\n",
-                     port, key ? "authorization: Bearer " : "", key ? key : "", key ? "\r\n" : "", len);
+                     "%scontent-length: %zu\r\n\r\n",
+                     port, more ? more : "", len);
     request_len = n + len;
     request = malloc(request_len);
     memcpy(request, head, n);

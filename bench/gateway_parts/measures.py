@@ -146,7 +146,7 @@ def tool_round(gateway: Gateway, upstream: Upstream, sizes: Sizes, tool: str) ->
     model = load("stream", upstream.port, plain, 1, sizes.first_s / 2)["latency_ms"]["p50"]
     rounds = many - few
     return {
-        f"round_{tool}_ms": (high - low) / rounds - model - _echo_ms(),
+        f"round_{tool}_ms": (high - low) / rounds - model - echo_ms(),
         f"round_{tool}_us": (high_us - low_us) / rounds,
     }
 
@@ -167,7 +167,7 @@ def _turn(
     return seen["latency_ms"]["p50"], us / seen["streams"]
 
 
-def _echo_ms() -> float:
+def echo_ms() -> float:
     """What the MCP server itself takes, asked over its pipe with nothing in between."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "arguments": {"text": "x"}}}
     line = json.dumps(call).encode() + b"\n"

@@ -8,7 +8,7 @@
  *   bench-tool        a call of the first tool offered, its arguments in 200 fragments
  *   bench-toolloop[N][-WORD] N calls of a tool (one with WORD in its name if offered), one a round, then text
  *   bench-err500, bench-err429, bench-errclose (no answer), bench-errcut (cut after 3 chunks), bench-errbad (bad JSON)
- * Content chunks carry the time they left: `@nanoseconds@` of CLOCK_MONOTONIC, the same for all on this machine.
+ * POST /api/chat answers as Ollama does, for `bench-toolloop…` alone. Content chunks carry the time they left: `@nanoseconds@` of CLOCK_MONOTONIC, the same for all on this machine.
  * GET /stats counts what happened; a client that leaves an unfinished stream is an abort, with its time.
  */
 #define _GNU_SOURCE
@@ -287,6 +287,23 @@ static void whole(Conn *c, const char *name, int round) {
     completed++;
 }
 
+/* One answer as Ollama gives it, always whole: a call while fewer results are in than the name asks for, else text. */
+static void ollama(Conn *c, const char *at, const char *end) {
+    char name[128], body[1024];
+    text_of(value_of(at, end, "\"model\""), end, c->model, sizeof c->model);
+    const char *word = strchr(c->model + (strlen(c->model) > 14 ? 14 : 0), '-');
+    int rounds = results_in(at, end), wanted = strlen(c->model) > 14 ? atoi(c->model + 14) : 0;
+    tool_in(at, end, word ? word + 1 : "", name, sizeof name);
+    int len = snprintf(body, sizeof body, "{\"model\":\"%s\",\"created_at\":\"2026-01-01T00:00:00Z\",\"message\":{"
+                       "\"role\":\"assistant\",\"content\":\"%s\"", c->model, rounds < wanted ? "" : "bench a bench");
+    if (rounds < wanted)
+        len += snprintf(body + len, sizeof body - len, ",\"tool_calls\":[{\"function\":{\"name\":\"%s\",\"arguments\":{"
+                        "\"text\":\"round %d\"}}}]", name, rounds);
+    len += snprintf(body + len, sizeof body - len, "},\"done\":true,\"done_reason\":\"stop\"}\n");
+    answer(c, 200, body, len);
+    completed++;
+}
+
 static void chat(Conn *c, const char *at, const char *end) {
     char name[128];
     text_of(value_of(at, end, "\"model\""), end, c->model, sizeof c->model);
@@ -355,6 +372,7 @@ static void other(Conn *c, const char *method, const char *path) {
                          (unsigned long long)accepted, (unsigned long long)requests, (unsigned long long)last_abort_ns);
         return answer(c, 200, body, n);
     }
+    if (!strcmp(method, "GET") && !strcmp(path, "/api/tags")) return answer(c, 200, "{\"models\":[]}", 13);
     if (!strcmp(method, "GET") && strstr(path, "/models")) {
         static const char *names[] = {
             "json", "fast", "slow2", "slow2x1000", "slow50", "slow50x100", "first", "tool", "err500", "err429",
@@ -395,6 +413,8 @@ static void serve(Conn *c) {
         requests++;
         if (!strcmp(method, "POST") && strstr(path, "/chat/completions"))
             chat(c, c->in.at + head, c->in.at + head + body);
+        else if (!strcmp(method, "POST") && strstr(path, "/api/chat"))
+            ollama(c, c->in.at + head, c->in.at + head + body);
         else other(c, method, path);
         if (!c->open) return;
         c->in.len -= head + body;

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.gateway_parts import gateways
+from bench.gateway_parts import gateways, kinds
 from bench.gateway_parts.gate import body
 from bench.gateway_parts.gateways import Gateway, Json, Upstream, load
 from bench.growth_parts import Subject
@@ -24,7 +24,7 @@ HOLDS_S, RAMP_S = (5.0, 13.0), 3.0
 def server(*, tools: bool = False) -> Iterator[tuple[Gateway, Upstream]]:
     with gateways.upstream_running() as upstream:
         port = gateways.free_port()
-        kind = gateways.aish(upstream, port, tools=tools, more=MORE if tools else "")
+        kind = kinds.aish(upstream, port, tools=tools, more=MORE if tools else "")
         with gateways.running(kind, port) as gateway:
             yield gateway, upstream
 

@@ -16,8 +16,11 @@ enum { ROOM = 1 << 16, CLIENTS = 16 };
 
 static const char HELLO[] = "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{}},"
                             "\"serverInfo\":{\"name\":\"echo\",\"version\":\"1\"}}";
-static const char TOOLS[] = "{\"tools\":[{\"name\":\"echo\",\"description\":\"e\",\"inputSchema\":"
-                            "{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"}}}}]}";
+#define SCHEMA "\"inputSchema\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"}}}"
+/* `look` says that it only reads; `echo` says nothing, so a careful client takes it for one with effects. */
+static const char TOOLS[] = "{\"tools\":[{\"name\":\"look\",\"description\":\"l\"," SCHEMA
+                            ",\"annotations\":{\"readOnlyHint\":true}},"
+                            "{\"name\":\"echo\",\"description\":\"e\"," SCHEMA "}]}";
 static const char CALLED[] = "{\"content\":[{\"type\":\"text\",\"text\":"
                              "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}]}";
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.children import Failed, Timing, drawn, ended
 from bench.effort import Effort
-from bench.gateway_parts import gateways
+from bench.gateway_parts import gateways, kinds
 from bench.parts.programs import PROGRAMS, Program, scripted
 from bench.peers import PeerMissing
 from bench.rows import Bar, Figure, Row, median, row
@@ -43,7 +43,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         upstream = stack.enter_context(gateways.upstream_running())
         port = gateways.free_port()
         # codex speaks /v1/responses only, which our own server puts in front of the same upstream.
-        server = stack.enter_context(gateways.running(gateways.aish(upstream, port), port))
+        server = stack.enter_context(gateways.running(kinds.aish(upstream, port), port))
         programs, missing = _programs(effort, upstream.url, f"http://127.0.0.1:{server.port}/v1")
         homes = {each.name: stack.enter_context(_home(each)) for each in programs}
         rounds = effort.rounds(9, 2)
