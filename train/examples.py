@@ -20,6 +20,7 @@ from train.forms import reformed
 from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
 from train.measured import is_measured, measured_requests
 from train.open_data import Pair, made_request, restyled, seal_requests, seal_tools, tldr_requests
+from train.options import with_options
 from train.render import Example, answer, call
 from train.replies import after_result, no_tool
 from train.slots import SLOTS
@@ -237,7 +238,8 @@ class Maker:
     def _filled(self, written: Written, ask: str) -> tuple[Written, str, dict[str, Any]]:
         found = asked(written, ask, self._rng)
         version, names = authored(written, self._rng)
-        given = {names.get(name, name): value for name, value in found.arguments.items()}
+        given = found.arguments = {names.get(name, name): value for name, value in found.arguments.items()}
+        given = {**given, **with_options(version, found, self._rng)}
         version, given = reformed(version, given, self._rng)
         return version, spoken(found, self._rng), given
 

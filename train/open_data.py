@@ -81,7 +81,7 @@ def seal_requests(folder: Path, tools: dict[str, ToolSpec]) -> Iterator[Pair]:
 def made_request(spec: ToolSpec, rng: random.Random) -> tuple[str, dict[str, Any]] | None:
     """A request for any tool, from its own words."""
     required = spec.schema["required"]
-    chosen = [n for n in spec.schema["properties"] if n in required or rng.random() < 0.3]
+    chosen = [n for n in spec.schema["properties"] if n in required or rng.random() < 0.45]
     if not chosen or len(chosen) > 5:
         return None
     said: dict[str, str] = {}
