@@ -53,6 +53,11 @@ class Terminal:
     def last_line(self) -> str:
         return next((line.rstrip() for line in reversed(self.screen.display) if line.strip()), "")
 
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal itself shows what is typed."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 Run = Callable[[argparse.Namespace], int]
@@ -129,10 +130,13 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.shell import ask
+    from aish.faces.shell.echo import unechoed
 
-    return ask.run(arguments, wiring.runtime(arguments.endpoint))
+    with unechoed() if not arguments.question else nullcontext():
+        from aish import wiring
+        from aish.faces.shell import ask
+
+        return ask.run(arguments, wiring.runtime(arguments.endpoint))
 
 
 RUN: dict[str, Run] = {

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Protocol
+
+from aish.faces.shell.echo import echoed
 
 
 class Lines(Protocol):
@@ -49,29 +50,10 @@ def drop_typed_ahead() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-@contextlib.contextmanager
-def unechoed() -> Iterator[None]:
-    """While inside, what is typed does not show where something else is being written; the next prompt has it."""
-    import termios
-
-    try:
-        terminal = sys.stdin.fileno()
-        before = termios.tcgetattr(terminal)
-    except (OSError, ValueError, termios.error):  # not a terminal
-        yield
-        return
-    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(terminal, termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(termios.error):  # the terminal is gone
-            termios.tcsetattr(terminal, termios.TCSANOW, before)
-
-
 def _read(prompt: str, loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
     try:
-        line: str | None = input(prompt)
+        with echoed():
+            line: str | None = input(prompt)
     except (EOFError, UnicodeDecodeError, OSError):
         line = None
     # The loop may be gone by the time a line comes: then nobody waits for it.

@@ -18,7 +18,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -68,7 +68,7 @@ class Prompt:
             with patch_stdout(raw=True):
                 return await self._session.prompt_async(
                     self._message,
-                    pre_run=lambda: get_app().key_processor.feed_multiple(_keys_of(typed)),
+                    pre_run=lambda: _take_over(typed),
                     handle_sigint=True,
                     set_exception_handler=False,
                 )
@@ -129,6 +129,21 @@ def _history(file: Path | None) -> History:
     except OSError:
         return InMemoryHistory()
     return FileHistory(file)
+
+
+def _take_over(typed: str) -> None:
+    """Keys from before: those left of the last prompt, then those `typed` since. They are pressed once the prompt is
+    drawn and the history is there, which is loaded by the task before theirs: Up would find nothing."""
+    app = get_app()
+    keys = [*get_typeahead(app.input), *_keys_of(typed)]
+    app.current_buffer.load_history_if_not_yet_loaded()
+    if keys:
+        app.create_background_task(_press(app, keys))
+
+
+async def _press(app: Application[object], keys: list[KeyPress]) -> None:
+    app.key_processor.feed_multiple(keys)
+    app.key_processor.process_keys()
 
 
 def _keys_of(typed: str) -> list[KeyPress]:

@@ -13,10 +13,10 @@ from aish.calls.proposals import proposals
 from aish.faces.mentions import Places, expand
 from aish.faces.shell.carrying_out import carry_out
 from aish.faces.shell.delegating import carry_out_delegations, delegations
+from aish.faces.shell.echo import unechoed
 from aish.faces.shell.heard import Heard
 from aish.faces.shell.hints import asks_for_command, runnable, shown, sorted_out, told_to_model
 from aish.faces.shell.interrupts import on_interrupt
-from aish.faces.shell.lines import unechoed
 from aish.faces.shell.state import Shell, nothing
 from aish.ports import Ask
 from aish.types.command_hints import CommandHint

@@ -1,0 +1,122 @@
+"""The first moments of `aish` on a real terminal: keys before the prompt is there, and what is loaded for it."""
+
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from e2e.test_shell import did, home, shell
+from support.eventually import eventually
+from support.terminal import terminal
+
+__all__ = ["home"]
+
+# Ends at the first prompt and tells what was loaded for it.
+LOADED = """
+import os, sys
+from prompt_toolkit.output.vt100 import Vt100_Output
+flush = Vt100_Output.flush
+def flushed(self):
+    drawn = "\u203a" in "".join(self._buffer)
+    flush(self)
+    if drawn:
+        open(os.environ["LOADED"], "w").write("\\n".join(sys.modules))
+        os._exit(0)
+Vt100_Output.flush = flushed
+sys.argv = ["aish", "--model", "scripted:fake-tool"]
+from aish.__main__ import main
+main()
+"""
+# Loads the shell only when it is told to.
+SLOWLY = """
+import os, sys, time
+from aish.faces.shell import ask
+run = ask.run
+def waited(arguments, runtime):
+    deadline = time.monotonic() + 20
+    while not os.path.exists("go") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return run(arguments, runtime)
+ask.run = waited
+sys.argv = ["aish", "--model", "scripted:fake-tool"]
+from aish.__main__ import main
+main()
+"""
+# Things of turns, of the store, of one-shot use and of meta commands.
+LATER = {
+    "sqlite3", "tomllib", "json", "difflib", "dataclasses", "importlib.resources",
+    "aish.store.sqlite", "aish.engine.turns", "aish.engine.turn", "aish.engine.classify", "aish.wire.http",
+    "aish.faces.mentions", "aish.faces.shell.talking", "aish.faces.shell.meta", "aish.faces.shell.reply",
+    "aish.faces.shell.chat", "aish.faces.shell.consent", "aish.providers.openai",
+}  # fmt: skip
+
+
+@asynccontextmanager
+async def program(home: Path, code: str, **env: str):
+    given = {"HOME": str(home / "home"), "PATH": "/usr/bin:/bin", "TERM": "xterm", "LANG": "C.UTF-8", **env}
+    async with terminal([sys.executable, "-c", code], env=given, cwd=home / "work") as term:
+        yield term
+
+
+async def test_a_line_entered_before_the_prompt_is_there_is_run_and_drawn_once(home):
+    async with program(home, SLOWLY) as term:
+        await eventually(lambda: not term.echoes, 20)
+        await term.enter("echo on''ce")
+        (home / "work" / "go").touch()
+        await term.sees("\nonce")
+        await term.prompts()
+        assert term.text.count("echo on''ce") == 1
+
+
+async def test_a_line_begun_before_anything_runs_is_gone_on_with(home):
+    async with shell(home, ready=False) as term:
+        term.press("echo beg")
+        await term.sees("$ echo beg")
+        await term.enter("''un")
+        await term.sees("\nbegun")
+        assert term.text.count("echo beg") == 1
+
+
+async def test_keys_before_the_prompt_do_what_they_do_at_it(home):
+    async with program(home, SLOWLY) as term:
+        await eventually(lambda: not term.echoes, 20)
+        term.press("cd /\recho $PWD-is-root\rcat /dev/nix\x7f\x7f")
+        (home / "work" / "go").touch()
+        await term.sees("\n/-is-root")
+        await term.sees("$ cat /dev/n")
+        assert term.text.count("-is-root") == 2  # the line and what it printed
+
+
+async def test_up_before_the_prompt_is_there_finds_the_last_line_of_the_last_run(home):
+    async with shell(home) as term:
+        await did(term, "echo from''-before", "\nfrom-before")
+        term.press("\x04")
+        await term.ends()
+    async with shell(home, ready=False) as term:
+        term.press("\x1b[A\r")
+        await term.sees("\nfrom-before")
+
+
+async def test_up_while_a_program_runs_finds_the_line_before_it(home):
+    async with shell(home) as term:
+        await did(term, "echo a''gain", "\nagain")
+        await term.enter("echo wait''ing; until [ -e go ]; do sleep 0.02; done")
+        await term.sees("\nwaiting")
+        term.press("\x1b[A\x1b[A\r")
+        (home / "work" / "go").touch()
+        await eventually(lambda: term.text.count("\nagain") == 2, 20)
+
+
+async def test_the_terminal_is_given_back_as_it_was(home):
+    async with shell(home) as term:
+        term.press("\x04")
+        assert await term.ends() == 0
+        assert term.echoes
+
+
+async def test_the_first_prompt_waits_for_nothing_that_only_turns_need(home, tmp_path):
+    seen = tmp_path / "loaded"
+    async with program(home, LOADED, LOADED=str(seen)) as term:
+        assert await term.ends() == 0, term.text
+    loaded = set(seen.read_text().split())
+    assert "aish.faces.shell.repl" in loaded
+    assert not LATER & loaded
