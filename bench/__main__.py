@@ -35,6 +35,8 @@ def main() -> int:
     if wanted.child:
         _measure(wanted.parts[0], effort, wanted.child)
         return 0
+    if wanted.show:
+        return _show(json.loads(wanted.json.read_text()), wanted)
     results = _run(wanted.parts or list(PARTS), effort)
     kept = _merged(results, wanted.json) if wanted.parts else results
     wanted.json.parent.mkdir(parents=True, exist_ok=True)
@@ -43,6 +45,18 @@ def main() -> int:
     if wanted.page:
         page.write(kept)
         say(f"written: {page.PAGE.relative_to(ROOT)}")
+    return _judged(results)
+
+
+def _show(kept: dict, wanted: argparse.Namespace) -> int:
+    """What was measured before, without measuring again."""
+    say(page.text_table(kept))
+    if wanted.page:
+        page.write(kept)
+    return _judged(kept)
+
+
+def _judged(results: dict) -> int:
     return int(any(part["failed"] or part["missed"] for part in results["parts"].values()))
 
 
@@ -52,6 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a look in three minutes, not a judgement")
     parser.add_argument("--no-peers", action="store_true", help="ours and the limits alone")
     parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md and its charts")
+    parser.add_argument("--show", action="store_true", help="measure nothing: show the figures of the last run")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where figures go (%(default)s)")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     wanted = parser.parse_args()

@@ -44,6 +44,7 @@ class Bench:
     sizes: Sizes
     rounds: int
     tools: bool = True
+    hold: bool = True
     figures: dict[str, Figures] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=dict)
 
@@ -79,7 +80,7 @@ class Bench:
         for number in range(self.rounds + 1):
             for measure in measures.ROUND:
                 for gateway in running:
-                    sizes = self.sizes if number else measures.QUICK  # the first is thrown away: it warms
+                    sizes = self.sizes if number else measures.WARM  # thrown away
                     seen[gateway.name].append({"round": number, **measure(gateway, sizes)})
                     self.upstream.settled()
             say(f"  round {number} of {self.rounds}, load average {load_average():.1f}")
@@ -90,7 +91,9 @@ class Bench:
         figures = self.figures[gateway.name]
         figures |= measures.cancel(gateway, self.upstream, self.sizes)
         self.upstream.settled()
-        if gateway.name != "litellm":  # it was seen not to reach 500 and spends minutes on it (reference/perf.md §2)
+        if (
+            self.hold and gateway.name != "litellm"
+        ):  # it was seen not to reach 500 and spends minutes on it (reference/perf.md §2)
             figures |= measures.hold(gateway, self.sizes)
             if gateway.name != "direct":
                 figures["after_mb"] = gateway.pss_mb()

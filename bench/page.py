@@ -44,6 +44,9 @@ def text_table(results: Results) -> str:
 
 
 def _text_row(row: Row) -> str:
+    if row.part == "growth":
+        curve = ", ".join(f"{size}: {shown(cost)} µs" for size, cost in row.limits.items())
+        return f"  {row.what:<56} {shown(row.ours):>6} [{row.bar}: {_verdict(row)}]  {curve}"
     others = [f"{name} {shown(figure)}{_ratio(row, name)}" for name, figure in {**row.limits, **row.peers}.items()]
     bar = f"[{row.bar}: {_verdict(row)}]" if row.bar else ""
     return f"  {row.what:<44} {shown(row.ours):>10} {row.unit:<6} {bar:<34} {', '.join(others)}"
@@ -85,7 +88,7 @@ def _figures(results: Results) -> Iterator[str]:
         if chart := _chart(name, rows):
             (CHARTS / f"{name}.svg").write_text(chart, "utf-8")
             yield f"![{PARTS[name]}](bench/{name}.svg)\n"
-        yield from _markdown_table(rows)
+        yield from _growth_table(rows) if name == "growth" else _markdown_table(rows)
         yield f"\nRepeat: `python -m bench {name}`. Measured {part['date']}, load average {part['load']}.\n"
         yield from _lists(part, rows, reasons.get(name, {}))
 
@@ -130,20 +133,32 @@ def _markdown_table(rows: list[Row]) -> Iterator[str]:
         yield f"| {' | '.join([f'{row.what}, {row.unit}', f'**{shown(row.ours)}**', *others, bar, str(row.rounds)])} |"
 
 
+def _growth_table(rows: list[Row]) -> Iterator[str]:
+    yield "| what grows: what is measured | sizes | CPU, µs | exponent | bar |\n|---|---|---|---|---|"
+    for row in rows:
+        sizes, costs = (" / ".join(map(shown, each)) for each in (map(float, row.limits), row.limits.values()))
+        yield f"| {row.what} | {sizes} | {costs} | **{shown(row.ours)}** | {row.bar} {_verdict(row)} |"
+
+
 def _names(rows: list[Row], group: str) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in getattr(row, group)))
 
 
 def _chart(part: str, rows: list[Row]) -> str:
     if part == "growth":
-        curves = {row.what: [(float(size), cost) for size, cost in row.limits.items() if cost] for row in rows}
-        several = {name: points for name, points in curves.items() if len(points) > 1}
+        several = {row.what: _relative(row) for row in rows if len(row.limits) > 1}
         across, up = "times the size", "times the cost; dashed: as the size"
         return svg.lines("Cost as the size grows", several, across=across, up=up) if several else ""
     found = [(f"{row.what}, {row.unit}", _times(row)) for row in rows]
     kept = [(what, figures) for what, figures in found if figures]
     title = f"{PARTS[part].capitalize()}: how many times better aish is"
     return svg.dots(title, kept, here="aish") if kept else ""
+
+
+def _relative(row: Row) -> list[tuple[float, float]]:
+    """A curve as times its first point."""
+    points = [(float(size), cost) for size, cost in row.limits.items() if cost]
+    return [(size / points[0][0], cost / points[0][1]) for size, cost in points]
 
 
 def _times(row: Row) -> dict[str, float]:

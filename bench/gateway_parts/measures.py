@@ -35,6 +35,8 @@ class Sizes:
 
 QUICK = Sizes(json_s=1.0, burst_s=1.0, paced_s=2.0, first_s=1.0, hold_s=4.0, cancels=5)
 
+WARM = Sizes(json_s=0.5, burst_s=0.5, paced_s=1.0, first_s=0.5, hold_s=4.0, cancels=5)
+
 
 def spent(gateway: Gateway, run: Callable[[], Json]) -> tuple[Json, float]:
     """What the load saw, and the microseconds of processor the gateway took meanwhile."""

@@ -17,7 +17,7 @@ from bench.rows import Bar, Better, Row, row
 PART = "gateway"
 DIRECT = "direct"
 PEERS = ("litellm", "portkey", "sglang-router")
-QUICK = Sizes(json_s=0.7, burst_s=0.7, paced_s=1.5, first_s=0.7, hold_s=3.0, cancels=3)
+QUICK = Sizes(json_s=0.6, burst_s=0.6, paced_s=1.5, first_s=0.5, cancels=3)
 
 LINES: tuple[tuple[str, str, str, Better, Bar | None], ...] = (
     ("whole answers, 16 at a time", "/s", "json_rps", "more", Bar(least=70, of="litellm")),
@@ -51,6 +51,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     rounds = effort.rounds(3, 1)
     with gateways.upstream_running() as upstream:
         bench = gateway.Bench(upstream, QUICK if effort.quick else Sizes(), rounds, tools=False)
+        bench.hold = not effort.quick
         bench.run(names)
     notes |= {name: "; ".join(faults) for name, faults in bench.faults.items()}
     yield from told(bench.figures, notes, rounds)

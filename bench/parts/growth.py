@@ -15,7 +15,7 @@ from bench.rows import Bar, Row, exponent, row
 
 PART = "growth"
 MOST = 1.15
-QUICK = ("tools on offer", "chunks of an answer", "characters of a reply", "events of a feed")
+QUICK = ("tools on offer", "chunks of an answer", "turns of a session")
 
 
 def rows(effort: Effort) -> Iterator[Row]:

@@ -28,7 +28,7 @@ Clients = dict[str, tuple[str, str, str]]  # interpreter, what is imported, scri
 def rows(effort: Effort) -> Iterator[Row]:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     clients, notes = found_clients(effort)
-    rounds = effort.rounds(9, 3)
+    rounds = effort.rounds(9, 1)
     taken: dict[str, list[float]] = {name: [] for name in clients}
     for number in range(rounds + 1):
         for name, (python, module, _) in clients.items():
@@ -60,7 +60,7 @@ def found_clients(effort: Effort) -> tuple[Clients, dict[str, str]]:
 
 def compared(title: str, bar: float, effort: Effort, clients: Clients, *target: str) -> Iterator[Row]:
     """Calls a second, and the client's own processor time for each."""
-    rounds = effort.rounds(31, 5)
+    rounds = effort.rounds(31, 2)
     rates: dict[str, list[float]] = {name: [] for name in clients}
     costs: dict[str, list[float]] = {name: [] for name in clients}
     with ExitStack() as stack:
