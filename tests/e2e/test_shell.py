@@ -197,6 +197,18 @@ async def test_an_answer_that_was_stopped_proposes_nothing(home):
         assert "[r]un" not in term.text
 
 
+async def test_a_line_that_is_no_answer_to_a_proposal_runs_nothing(home):
+    name = model(home, [[{"text": "CMD: touch made"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? go")
+        await term.sees("[r]un")
+        await term.enter("rm other")
+        await term.sees("none of these")
+        await term.enter("q")
+        await term.prompts()
+        assert not list((home / "work").iterdir())
+
+
 async def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(home):
     name = model(home, [[{"text": "so far so good "}, {"wait_s": 60}, {"text": "never"}]])
     async with shell(home, "--model", name) as term:

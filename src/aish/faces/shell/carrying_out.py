@@ -40,19 +40,21 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Choice] | tuple[()] 
         shell.output.note(f"$ {command}")
         if judged.verdict is not Verdict.ALLOW:
             shell.output.note(f"  {judged.reason}")
-        match ((await shell.read(_MENU, "")) or "q").strip().lower()[:1]:
-            case "r" | "y":
+        match ((await shell.read(_MENU, "")) or "").strip().lower():
+            case "r" | "run" | "y" | "yes":
                 return command, Choice.YES
-            case "a":
+            case "a" | "always":
                 return command, Choice.ALWAYS
-            case "e":
+            case "e" | "edit":
                 command = (await shell.read("$ ", command)) or command
-            case "x":
+            case "x" | "explain":
                 _explain(shell, judged)
-            case "s" | "n":
+            case "s" | "skip" | "n" | "no":
                 return ()
-            case _:
+            case "" | "q" | "quit":
                 return None
+            case other:  # `rm x` is no yes
+                shell.output.note(f"  {other!r} is none of these; nothing was run")
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:

@@ -38,6 +38,8 @@ class Talking:
         hints = await self._hints(text)
         while True:
             said = await self._ask(text, hints)
+            if said is None:
+                return
             commands, others = self._offered(proposals(said), hints), delegations(said)
             hints = ()
             ran = await carry_out(shell, commands) if commands else False
@@ -93,8 +95,8 @@ class Talking:
                 answer = await self._shell.read("tell the model what came out? [y/N] ")
                 return answer is not None and answer.strip().lower() in ("y", "yes")
 
-    async def _ask(self, text: str, hints: Sequence[CommandHint] = ()) -> str:
-        """What the model said, "" if it was stopped: what was said is kept, but half a command is no proposal."""
+    async def _ask(self, text: str, hints: Sequence[CommandHint] = ()) -> str | None:
+        """What the model said; None if it was stopped: what was said is kept, but nothing is proposed."""
         shell = self._shell
         question = await expand(text, Places(Path(shell.cwd), shell.runtime.mcp_servers))
         heard = Heard()
@@ -107,7 +109,7 @@ class Talking:
         self._keep(heard)
         if not heard.failed:  # else it goes along with the next try
             shell.attached.clear()
-        return "" if stopped else heard.said
+        return None if stopped else heard.said
 
     async def _answer(self, request: TurnRequest, heard: Heard) -> None:
         shell = self._shell
