@@ -360,11 +360,13 @@ async def test_aish_need_not_be_on_the_path(home):
 
 async def test_sessions_are_listed_and_resumed(home):
     async with shell(home) as term:
+        await did(term, "echo this-was-run", "\nthis-was-run")
         await did(term, "? remember the word zebra", "zebra")
-        await did(term, ":sessions", "turns")
+        await did(term, ":sessions", "  1 turn ")
         await did(term, ":reset", "a new conversation")
         await did(term, ":resume", "going on with")
-        assert "zebra" in term.text.rpartition("going on with")[2]
+        recap = term.text.rpartition("going on with")[2]
+        assert "> remember the word zebra\n" in recap  # and not what went along with it
 
 
 async def test_going_on_after_a_crash_shows_where_it_stopped(home):

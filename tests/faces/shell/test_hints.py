@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aish.faces.shell.hints import asks_for_command, program_of, runnable, shown, sorted_out, told_to_model
+from aish.faces.shell.repl import WHAT_WENT_WRONG
 from aish.faces.shell.suggest import runnable_line
 from aish.types.command_hints import CommandHint
 
@@ -20,7 +21,7 @@ def test_a_question_for_a_command_is_recognised(text: str) -> None:
     assert asks_for_command(text)
 
 
-@pytest.mark.parametrize("text", ["tell me a joke", "what time is it?", "add 17 and 25", "x" * 5000])
+@pytest.mark.parametrize("text", ["tell me a joke", "what time is it?", "add 17 and 25", "x" * 5000, WHAT_WENT_WRONG])
 def test_other_questions_are_left_alone(text: str) -> None:
     assert not asks_for_command(text)
 

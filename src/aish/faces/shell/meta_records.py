@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from aish.config.show import show_rows
 from aish.faces.shell.state import Shell
 from aish.types.events import TurnEnd
-from aish.types.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from aish.types.records import SessionRecord
 
 _LISTED = 15
@@ -23,7 +23,8 @@ async def sessions(shell: Shell, rest: str) -> None:
     for session in found:
         when = datetime.fromtimestamp(session.updated_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         here = "*" if session.id == shell.request.session else " "
-        shell.output.note(f"{here} {session.id}  {when}  {session.turns:>3} turns  {session.title}")
+        turns = f"{session.turns:>3} turn{'s' if session.turns != 1 else ' '}"
+        shell.output.note(f"{here} {session.id}  {when}  {turns}  {session.title}")
     if not found:
         shell.output.note("no sessions yet" if not rest else f"no session holds {rest!r}")
 
@@ -72,13 +73,19 @@ def _tell(shell: Shell, said: Sequence[Message]) -> None:
     for message in said[-20:]:
         match message:
             case UserMessage():
-                shell.output.note(f"> {_brief(message.text)}")
+                shell.output.note(f"> {_brief(_asked(message))}")
             case AssistantMessage(text) if text:
                 shell.output.note(f"  {_brief(text)}")
             case ToolMessage(name=name):
                 shell.output.note(f"  ← {name}: {_brief(message.text, 100)}")
             case _:
                 pass
+
+
+def _asked(message: UserMessage) -> str:
+    """What the person said, without what went along with it."""
+    first = message.parts[0] if message.parts else None
+    return first.text if isinstance(first, TextPart) else message.text
 
 
 async def config(shell: Shell, rest: str) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND = 127
 _REFRESH_S = 1.0
-_WRONG = "What went wrong with the last command, and how do I mend it?"
+WHAT_WENT_WRONG = "What went wrong with the last command, and what would mend it?"
 
 MakeAsk = Callable[[Shell], "Ask"]
 MakeView = Callable[[Shell], "Narrator"]
@@ -177,7 +177,7 @@ class _Repl:
             case Goal.SHELL | Goal.QUIET_SHELL:
                 await self._guarded(self._run_typed(routed))
             case Goal.MODEL:
-                await self._guarded(self._talk(routed.text or _WRONG))
+                await self._guarded(self._talk(routed.text or WHAT_WENT_WRONG))
             case Goal.NOTHING:
                 pass
 
