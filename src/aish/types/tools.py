@@ -97,6 +97,7 @@ class RepairKind(StrEnum):
     DATE = "date"
     SPELLING = "spelling"  # a name that went wrong while it was copied
     CLOCK = "clock"  # a time of day, likewise
+    DIGITS = "digits"  # a number, likewise: its point stood elsewhere
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,8 +1,8 @@
 """What can be checked in a weak model's call without a model: what it says beside what was asked.
 
 An optional argument that nobody spoke of is left out; a percentage and a date get the form that the tool's own
-description asks for; a name and a time that went wrong while they were copied get the request's spelling. Nothing is
-guessed: where it is not sure, the call stays as it is. What does not fit the schema is another's business
+description asks for; names, times and numbers that went wrong while they were copied get the request's spelling.
+Nothing is guessed: where it is not sure, the call stays as it is. What does not fit the schema is another's business
 (`calls.mend`).
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from aish.providers.toolmode.numerals import placed
 from aish.providers.toolmode.spelling import clock_of, respelled
 from aish.types.messages import AssistantMessage, Message, SystemMessage
 from aish.types.tools import Repair, RepairKind, ToolSpec
@@ -126,7 +127,10 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
     said = described if isinstance(described, str) else ""
     steps: tuple[tuple[RepairKind, Any], ...] = ()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        steps = ((RepairKind.PERCENT, _percentage(value, schema.get("type"), said, asked)),)
+        steps = (
+            (RepairKind.PERCENT, _percentage(value, schema.get("type"), said, asked)),
+            (RepairKind.DIGITS, _placed(value, schema, asked)),
+        )
     elif isinstance(value, str) and "enum" not in schema and "const" not in schema:
         steps = (
             (RepairKind.DATE, _date(value, said)),
@@ -139,6 +143,11 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
         if changed != value:
             return changed, [Repair(kind, path, _shown(value), _shown(changed))]
     return value, []
+
+
+def _placed(value: float, schema: Mapping[str, Any], asked: Asked) -> float:
+    found = value if asked.percentages or "enum" in schema else placed(value, asked.original)
+    return found if schema.get("type") == "number" or isinstance(found, int) else value
 
 
 def _items_in_form(path: str, values: list[Any], schema: Any, asked: Asked) -> tuple[Any, list[Repair]]:
