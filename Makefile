@@ -21,14 +21,14 @@ test: $(VENV)/.installed-dev
 check: lint test
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff format --check src tests train
-	$(BIN)/ruff check src tests train
+	$(BIN)/ruff format --check src tests train bench
+	$(BIN)/ruff check src tests train bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.installed-dev
-	$(BIN)/ruff check --fix src tests train
-	$(BIN)/ruff format src tests train
+	$(BIN)/ruff check --fix src tests train bench
+	$(BIN)/ruff format src tests train bench
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m aish.config.reference > docs/config.md

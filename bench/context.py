@@ -14,6 +14,7 @@ import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -43,8 +44,8 @@ WINDOW = 4096
 BARS = {"worst count off, %": 2.0, "compose 2 000 turns, ms": 5.0}
 
 PROSE = (
-    "The ferry leaves the north pier at a quarter past seven, unless the wind is above six, in which case nobody knows. "
-    "My aunt keeps her seeds in labelled jam jars, sorted by the month in which they like to be forgotten. "
+    "The ferry leaves the north pier at a quarter past seven, unless the wind is above six, in which case nobody knows."
+    " My aunt keeps her seeds in labelled jam jars, sorted by the month in which they like to be forgotten. "
 )
 CODE = (
     "def fold(items: list[int], *, start: int = 0) -> int:\n    total = start\n    for item in items:\n"
@@ -52,7 +53,10 @@ CODE = (
 )
 CHINESE = "请帮我看看这个目录里有哪些文件比较大，并且告诉我可以删除哪些旧的日志。今天下午三点之前完成就可以。"
 EMOJI = "Done ✅ — shipped 🚀🚀 with 3 fixes 🐛🔧 and a 👩‍💻 review; naïve café façade ☕️ — ½ price! "
-LOG = "2026-11-15T09:14:03.512Z ERROR [worker-7] pool.py:212 timeout after 30.0s (attempt 3/5) id=7f3a9c2e path=/var/lib/app/q.db\n"
+LOG = (
+    "2026-11-15T09:14:03.512Z ERROR [worker-7] pool.py:212 timeout after 30.0s (attempt 3/5) "
+    "id=7f3a9c2e path=/var/lib/app/q.db\n"
+)
 KINDS = {"prose": PROSE, "code": CODE, "chinese": CHINESE, "emoji": EMOJI, "log": LOG}
 
 
@@ -250,13 +254,18 @@ async def main() -> int:
     arguments = parser.parse_args()
     figures = {**await composing(), **await window(), **await counts(10 if arguments.quick else 50)}
     if arguments.json:
-        print(json.dumps(figures))
+        say(json.dumps(figures))
     else:
         for name, value in figures.items():
             bar = f"   (bar {BARS[name]:g})" if name in BARS else ""
-            print(f"{name:<45} {value:>10g}{bar}")
+            say(f"{name:<45} {value:>10g}{bar}")
     kept = figures["requests over the budget"] == 0 and figures["most tokens left unused that a turn needed"] <= 0
     return 0 if kept and all(figures[name] <= bar for name, bar in BARS.items()) else 1
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

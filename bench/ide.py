@@ -3,8 +3,8 @@
 python bench/ide.py [SERVER...]
 
 Warm hover and definition through the tool against the same question put to the server itself, in turns, so that both
-see the same machine; the median of each. Outline of an 8 KB file. An edit until its diagnostics are there. A rename in 62
-files. Ratios count, milliseconds are this machine's.
+see the same machine; the median of each. Outline of an 8 KB file. An edit until its diagnostics are there. A rename in
+62 files. Ratios count, milliseconds are this machine's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.code_projects import PROJECTS, Project
-from support.ide_tools import LANGUAGE_OF, Tools, field, ide_with
-
-from aish.tools.ide.grammars import find_grammar
-from aish.tools.ide.lsp.memory import resident_mb
-from aish.tools.ide.lsp.positions import TextMap
-from aish.tools.ide.outlining import outline
-from aish.tools.ide.source import Source
+from aish.tools.ide.grammars import find_grammar  # noqa: E402
+from aish.tools.ide.lsp.memory import resident_mb  # noqa: E402
+from aish.tools.ide.lsp.positions import TextMap  # noqa: E402
+from aish.tools.ide.outlining import outline  # noqa: E402
+from aish.tools.ide.source import Source  # noqa: E402
+from support.code_projects import PROJECTS, Project  # noqa: E402
+from support.ide_tools import LANGUAGE_OF, Tools, field, ide_with  # noqa: E402
 
 SERVERS = ("basedpyright", "ty", "typescript", "typescript-language-server", "clangd")
 ROUNDS = 200
@@ -40,15 +39,15 @@ OUTLINE_BYTES = 8192
 
 async def main(servers: list[str]) -> int:
     failed = []
-    print(f"{'server':<28}{'first':>8}{'hover':>16}{'definition':>16}{'edit→diag':>11}{'rename 62':>11}{'RSS MB':>8}")
+    say(f"{'server':<28}{'first':>8}{'hover':>16}{'definition':>16}{'edit→diag':>11}{'rename 62':>11}{'RSS MB':>8}")
     for server in servers:
         ratios = await bench_server(server)
         failed += [f"{server} {name} {ratio:.1f}x" for name, ratio in ratios.items() if ratio > MAX_RATIO]
     took_ms = bench_outline()
-    print(f"outline of {OUTLINE_BYTES} bytes: {took_ms:.2f} ms")
+    say(f"outline of {OUTLINE_BYTES} bytes: {took_ms:.2f} ms")
     if took_ms > MAX_OUTLINE_MS:
         failed.append(f"outline {took_ms:.2f} ms")
-    print(f"bars: hover and definition at most {MAX_RATIO:g}x the server's own, outline at most {MAX_OUTLINE_MS:g} ms: "
+    say(f"bars: hover and definition at most {MAX_RATIO:g}x the server's own, outline at most {MAX_OUTLINE_MS:g} ms: "
           f"{'missed by ' + ', '.join(failed) if failed else 'held'}")  # fmt: skip
     return 1 if failed else 0
 
@@ -69,7 +68,7 @@ async def bench_server(server: str) -> dict[str, float]:
     found = await measured(server)
     hover, definition = found.hover, found.definition
     shown = [f"{own_ms:.2f}→{ours_ms:.2f} {ours_ms / own_ms:.1f}x" for own_ms, ours_ms in (hover, definition)]
-    print(
+    say(
         f"{server:<28}{found.first_ms:>8.0f}{shown[0]:>16}{shown[1]:>16}{found.edited_ms:>11.1f}"
         f"{found.rename_ms:>11.0f}{found.size_mb:>8.0f}"
     )
@@ -153,6 +152,11 @@ async def timed(do: Callable[[], Awaitable[Any]]) -> float:
     began = time.perf_counter()
     await do()
     return (time.perf_counter() - began) * 1000
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ async def timed_async(count: int, run: Callable[[], Awaitable[object]]) -> list[
 async def bench_lines(shell: LiveBash) -> None:
     for line in (":", "/bin/true"):
         ours, theirs = (milliseconds(values) for values in await in_turns(shell, line, LINES))
-        print(f"{line:12} live {ours:5.2f} ms, bare {theirs:5.2f} ms: {ours - theirs:+.2f} ms, {ours / theirs:.2f} x")
+        say(f"{line:12} live {ours:5.2f} ms, bare {theirs:5.2f} ms: {ours - theirs:+.2f} ms, {ours / theirs:.2f} x")
 
 
 async def in_turns(shell: LiveBash, line: str, count: int) -> tuple[list[float], list[float]]:
@@ -103,7 +103,7 @@ async def bench_flood(shell: LiveBash) -> None:
     live, bare = await in_turns(shell, FLOOD, 5)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     ours, theirs = 20 / statistics.median(live), 20 / statistics.median(bare)
-    print(f"20 MB        live {ours:5.1f} MB/s, bare {theirs:5.1f} MB/s: {ours / theirs:.2f} x, memory {grown:+.1f} MB")
+    say(f"20 MB        live {ours:5.1f} MB/s, bare {theirs:5.1f} MB/s: {ours / theirs:.2f} x, memory {grown:+.1f} MB")
 
 
 async def bench_start() -> None:
@@ -116,7 +116,7 @@ async def bench_start() -> None:
     values: list[float] = []
     for _ in range(10):
         await start()
-    print(f"start        {milliseconds(values):.1f} ms until it waits, without rc files")
+    say(f"start        {milliseconds(values):.1f} ms until it waits, without rc files")
 
 
 async def bench_asking(shell: LiveBash) -> None:
@@ -124,7 +124,7 @@ async def bench_asking(shell: LiveBash) -> None:
     complete = await timed_async(50, lambda: shell.complete("cat /us", 7))
     resolve = timed(2000, lambda: shell.resolve("python3"))
     words, words_us = milliseconds(complete), milliseconds(resolve) * 1000
-    print(f"asking       first {first:.1f} ms, a completion {words:.2f} ms, a word {words_us:.1f} µs")
+    say(f"asking       first {first:.1f} ms, a completion {words:.2f} ms, a word {words_us:.1f} µs")
 
 
 async def main() -> None:
@@ -134,6 +134,11 @@ async def main() -> None:
         await bench_lines(shell)
         await bench_flood(shell)
         await bench_asking(shell)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
