@@ -4,7 +4,9 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.test_shell import did, home, shell
+import pytest
+
+from e2e.test_shell import did, home, model, shell
 from support.eventually import eventually
 from support.terminal import terminal
 
@@ -104,6 +106,18 @@ async def test_up_while_a_program_runs_finds_the_line_before_it(home):
         term.press("\x1b[A\x1b[A\r")
         (home / "work" / "go").touch()
         await eventually(lambda: term.text.count("\nagain") == 2, 20)
+
+
+@pytest.mark.parametrize(
+    ("env", "shown", "styled"), [({}, "It removes all.", True), ({"NO_COLOR": "1"}, "**all**", False)]
+)
+async def test_an_explanation_is_drawn_like_any_answer(home, env, shown, styled):
+    name = model(home, [[{"text": "It removes **all**.\n"}]])
+    async with shell(home, "explain", "--model", name, "rm -rf build", ready=False, **env) as term:
+        await term.sees(shown)
+        assert await term.ends() == 0
+        assert "removes build and everything in it" in term.text
+        assert (b"\x1b[2m" in term.raw) is styled
 
 
 async def test_the_terminal_is_given_back_as_it_was(home):

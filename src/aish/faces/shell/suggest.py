@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 
 from aish.errors import UsageError
@@ -15,7 +16,8 @@ from aish.faces.runtime import Runtime
 from aish.faces.shell.answer import answer
 from aish.faces.shell.heard import Heard
 from aish.faces.shell.hints import program_of, told_to_model
-from aish.faces.shell.narrate import PROVIDER_FAILED, Narrator
+from aish.faces.shell.narrate import PROVIDER_FAILED, narrator_for
+from aish.faces.shell.styles import look_for
 from aish.faces.shell.verdicts import verdict_lines
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, visible
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _suggest(text: str, model: str, runtime: Runtime) -> int:
     heard = Heard()
-    output = Output()
+    output = _output(runtime)
     limits = runtime.config.limits.limits()
     hints = await runtime.find_commands(text)
     asked = user(text + told_to_model(hints))
@@ -93,15 +95,20 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
 
 
 async def _explain(command: str, model: str, runtime: Runtime) -> int:
-    output = Output()
+    output = _output(runtime)
     for told in verdict_lines(runtime.explain("shell__run", {"command": command})):
         output.note(told)
-    narrator = Narrator(output)
+    narrator = narrator_for(output, look_for(output.out, runtime.surroundings.env))
     question = user(_EXPLAIN.format(command))
     async with runtime.engine(mcp=()) as engine:
         request = TurnRequest(input=(question,), model=model, kept=False, limits=runtime.config.limits.limits())
         await answer(engine, request, narrator, None)
     return narrator.exit_code
+
+
+def _output(runtime: Runtime) -> Output:
+    around = look_for(sys.stderr, runtime.surroundings.env)
+    return Output(color=around.styled, live=around.live)
 
 
 def runnable_line(said: str, hints: Sequence[CommandHint]) -> str:
