@@ -20,7 +20,6 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 CHARTS = ROOT / "docs" / "bench"
 REASONS = Path(__file__).with_name("reasons.toml")
 BEGIN, END = "<!-- figures: made by `make bench`, do not edit -->", "<!-- end of figures -->"
-NAMED = 3  # peers that a row names when it is behind; a table is no place for more
 NOTE_CHARS = 160
 
 Results = Mapping[str, Any]
@@ -96,18 +95,22 @@ def _figures(results: Results) -> Iterator[str]:
 def _lists(part: Mapping[str, Any], rows: list[Row], reasons: Mapping[str, Any]) -> Iterator[str]:
     """What stands below a table: bars that were missed, who is ahead of us and why, who has no figure."""
     told = [f"Missed: {row.what}, {shown(row.ours)} {row.unit} ({row.bar})." for row in rows if row.met is False]
-    told += [line for row in rows for line in _behind(row, reasons)]
+    told += _behind(rows, reasons)
     told += [f"No figure for {who}: {why}" for who, why in _notes(part).items()]
     told += [f"This part did not come to its end: {part['failed']}"] * bool(part["failed"])
     if told:
         yield "\n".join(f"- {line}" for line in told) + "\n"
 
 
-def _behind(row: Row, reasons: Mapping[str, Any]) -> Iterator[str]:
-    for who, times in row.behind().items():
-        given = reasons.get(row.what, {}) or reasons.get("*", {})
-        why = given.get(who, "why is not known yet")
-        yield f"Behind {who}: {row.what}, {times:.2g} times. {why[0].upper()}{why[1:]}."
+def _behind(rows: list[Row], reasons: Mapping[str, Any]) -> list[str]:
+    """Each peer that is ahead once for each reason, with the rows it is ahead in."""
+    ahead: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for who, times in row.behind().items():
+            given = reasons.get(row.what.strip(), {}).get(who) or reasons.get("*", {}).get(who)
+            why = given or "why is not known yet"
+            ahead.setdefault((who, why), []).append(f"{row.what.strip()} ({times:.2g} times)")
+    return [f"Behind {who}: {', '.join(rows)}. {why[0].upper()}{why[1:]}." for (who, why), rows in ahead.items()]
 
 
 def _where(results: Results) -> Iterator[str]:
@@ -152,7 +155,7 @@ def _chart(part: str, rows: list[Row]) -> str:
     found = [(f"{row.what}, {row.unit}", _times(row)) for row in rows]
     kept = [(what, figures) for what, figures in found if figures]
     title = f"{PARTS[part].capitalize()}: how many times better aish is"
-    return svg.dots(title, kept, here="aish") if kept else ""
+    return svg.dots(title, kept, here="aish", hollow=_names(rows, "limits")) if kept else ""
 
 
 def _relative(row: Row) -> list[tuple[float, float]]:

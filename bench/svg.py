@@ -6,37 +6,43 @@ Knows nothing of benchmarks: it is given names and numbers. Text is escaped; not
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from xml.sax.saxutils import escape
 
-WIDTH = 860
-LEFT, RIGHT, TOP = 300, 30, 58
+WIDTH = 960
+RIGHT, TOP = 40, 58
+CHAR = 6.6  # about the width of a letter
 LINE = 24
 INK, SOFT, GRID = "#222222", "#666666", "#dddddd"
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa8800", "#66ccee", "#aa3377", "#888888", "#994455", "#332288", "#117733")
 
 
-def dots(title: str, rows: Sequence[tuple[str, Mapping[str, float]]], *, here: str) -> str:
+def dots(
+    title: str, rows: Sequence[tuple[str, Mapping[str, float]]], *, here: str, hollow: Collection[str] = ()
+) -> str:
     """Each row a line, each figure a dot: how many times ours it is. Right of 1 ours is better."""
     names = list(dict.fromkeys(name for _, figures in rows for name in figures))
     colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
     low, high = _decades([value for _, figures in rows for value in figures.values()] + [1.0])
+    left = 24 + CHAR * max(len(what) for what, _ in rows)
+
+    def across(value: float) -> float:
+        return left + (math.log10(value) - low) / (high - low) * (WIDTH - left - RIGHT)
+
     height = TOP + LINE * len(rows) + 40
-    parts = [_head(height, title), *_legend(colours)]
+    parts = [_head(height, title), *_legend(colours, hollow)]
     bottom = TOP + LINE * len(rows)
     for power in range(low, high + 1):
-        parts += _upright(_across(10.0**power, low, high), bottom, _times(10.0**power), strong=power == 0)
+        parts += _upright(across(10.0**power), bottom, _times(10.0**power), strong=power == 0)
     for number, (what, figures) in enumerate(rows):
         y = TOP + LINE * number + LINE / 2
-        parts.append(_text(LEFT - 12, y + 4, what, anchor="end"))
-        parts.append(
-            f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="{GRID}" stroke-dasharray="1 4"/>'
-        )
+        parts.append(_text(left - 12, y + 4, what, anchor="end"))
+        ends = f'x1="{left:.1f}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}"'
+        parts.append(f'<line {ends} stroke="{GRID}" stroke-dasharray="1 4"/>')
         for name, value in figures.items():
-            tip = escape(f"{name}: {value:.3g} times")
-            x = _across(value, low, high)
-            parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="{colours[name]}"><title>{tip}</title></circle>')
-    parts.append(_text(_across(1.0, low, high), bottom + 32, here, anchor="middle"))
+            tip = f"{name}: {value:.3g} times"
+            parts.append(_dot(across(value), y, colours[name], tip, hollow=name in hollow))
+    parts.append(_text(across(1.0), bottom + 32, here, anchor="middle"))
     return _whole(height, parts)
 
 
@@ -49,7 +55,7 @@ def lines(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], *, ac
     low_y, high_y = _decades([*costs, min(sizes), max(sizes)])
 
     def place(x: float, y: float) -> tuple[float, float]:
-        left, wide = 70.0, WIDTH - 70.0 - 250.0
+        left, wide = 70.0, WIDTH - 70.0 - 350.0
         part_x = (math.log10(x) - low_x) / (high_x - low_x)
         part_y = (math.log10(y) - low_y) / (high_y - low_y)
         return left + part_x * wide, bottom - part_y * (bottom - TOP)
@@ -84,10 +90,15 @@ def _labels(ends: list[tuple[float, str, str]], x: float) -> list[str]:
     return parts
 
 
-def _legend(colours: Mapping[str, str]) -> list[str]:
+def _dot(x: float, y: float, colour: str, tip: str, *, hollow: bool) -> str:
+    look = f'fill="#ffffff" stroke="{colour}" stroke-width="2.5"' if hollow else f'fill="{colour}"'
+    return f'<circle cx="{x:.1f}" cy="{y}" r="{4 if hollow else 5}" {look}><title>{escape(tip)}</title></circle>'
+
+
+def _legend(colours: Mapping[str, str], hollow: Collection[str]) -> list[str]:
     parts, x = [], 12.0
     for name, colour in colours.items():
-        parts.append(f'<circle cx="{x + 5}" cy="40" r="5" fill="{colour}"/>')
+        parts.append(_dot(x + 5, 40, colour, name, hollow=name in hollow))
         parts.append(_text(x + 14, 44, name))
         x += 30 + 7.2 * len(name)
     return parts
@@ -96,10 +107,6 @@ def _legend(colours: Mapping[str, str]) -> list[str]:
 def _decades(values: Sequence[float]) -> tuple[int, int]:
     low, high = math.floor(math.log10(min(values)) + 1e-9), math.ceil(math.log10(max(values)) - 1e-9)
     return low, max(high, low + 1)
-
-
-def _across(value: float, low: int, high: int) -> float:
-    return LEFT + (math.log10(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
 
 def _upright(x: float, bottom: float, label: str, *, strong: bool) -> list[str]:

@@ -59,12 +59,12 @@ def test_a_page_without_its_markers_is_left_alone(written: Path) -> None:
 
 def test_a_row_that_is_behind_says_by_how_much_and_why(written: Path) -> None:
     page.write(results(row("startup", "first prompt", "ms", 300.0, peers={"codex": 150.0})))
-    assert "- Behind codex: first prompt, 2 times. It is compiled." in written.read_text()
+    assert "- Behind codex: first prompt (2 times). It is compiled." in written.read_text()
 
 
 def test_a_lead_of_others_without_a_reason_is_not_kept_quiet(written: Path) -> None:
     page.write(results(row("startup", "--version", "ms", 300.0, peers={"codex": 150.0})))
-    assert "- Behind codex: --version, 2 times. Why is not known yet." in written.read_text()
+    assert "- Behind codex: --version (2 times). Why is not known yet." in written.read_text()
 
 
 def test_missed_bars_missing_peers_and_failed_parts_are_told(written: Path) -> None:
