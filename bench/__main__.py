@@ -15,11 +15,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from bench import machine, page
+from bench import machine, page, peers
 from bench.effort import Effort
-from bench.parts import PARTS
+from bench.gateway_parts.processes import tree
+from bench.parts import PARTS, peers_of
 from bench.rows import Row
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +82,10 @@ def _run(names: list[str], effort: Effort) -> dict:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONUNBUFFERED", None)
     parts = {}
+    if effort.peers:
+        wanted = {peer for name in names for peer in peers_of(name, effort)}
+        for name, why in peers.prepare(sorted(wanted)).items():
+            say(f"{name}: {why}")
     for name in names:
         say(f"{name}: {PARTS[name]} …")
         parts[name] = _part(name, effort)
@@ -109,22 +115,31 @@ def _part(name: str, effort: Effort) -> dict:
 
 
 def _ended(words: list[str], deadline_s: float) -> str:
-    """Runs a part to its end; what went wrong, in words."""
-    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            _, told = process.communicate(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            process.terminate()  # it ends what it started, then itself
-            try:
-                process.communicate(timeout=END_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-            return f"it was not through after {deadline_s:g} s"
+    """Runs a part to its end; what went wrong, in words. Whatever happens here, nothing of it is left running."""
+    process = subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        _, told = process.communicate(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        return f"it was not through after {deadline_s:g} s"
+    finally:
+        _end(process)
     if process.returncode:
         lines = told.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {process.returncode}"
     return ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()  # it ends what it started, then itself
+    try:
+        process.communicate(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        for pid in tree(process.pid):  # its children lead groups of their own
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()
 
 
 def _measure(name: str, effort: Effort, file: Path) -> None:

@@ -8,11 +8,13 @@ of what is measured.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ CACHE = ROOT / ".cache" / "peers"
 PINS = Path(__file__).with_name("peers.toml")
 INSTALL_S = 1200  # aider brings half a gigabyte
 SHOWN_CHARS = 300
+MISSING = "BENCH_PEERS_MISSING"  # what was found not to be had, so that no process tries again
 
 
 class PeerMissing(Exception):
@@ -61,6 +64,8 @@ def pinned() -> dict[str, Peer]:
 
 def installed(name: str) -> Peer:
     """The peer, there to be used."""
+    if why := json.loads(os.environ.get(MISSING, "{}")).get(name):
+        raise PeerMissing(why)
     peer = pinned()[name]
     CACHE.mkdir(parents=True, exist_ok=True)
     done = CACHE / f"{name}.txt"
@@ -109,17 +114,22 @@ def _run(*words: str) -> None:
         raise PeerMissing(f"it cannot be installed: {' '.join(told[-2:])[-SHOWN_CHARS:]}")
 
 
-def main() -> int:
-    """Installs all of them, or those named; says what became of each."""
-    failed = 0
-    for name in sys.argv[1:] or pinned():
+def prepare(names: Iterable[str]) -> dict[str, str]:
+    """Installs them, before anything is timed. What cannot be had, and why; processes started from now on know it."""
+    missing = {}
+    for name in names:
         try:
-            say = f"{name} {installed(name).version}"
+            installed(name)
         except PeerMissing as exc:
-            say, failed = f"{name}: {exc}", failed + 1
-        sys.stdout.write(f"{say}\n")
-        sys.stdout.flush()
-    return int(bool(failed))
+            missing[name] = str(exc)
+    os.environ[MISSING] = json.dumps(missing)
+    return missing
+
+
+def main() -> int:
+    missing = prepare(sys.argv[1:] or pinned())
+    sys.stdout.write("".join(f"{name}: {why}\n" for name, why in missing.items()))
+    return int(bool(missing))
 
 
 if __name__ == "__main__":

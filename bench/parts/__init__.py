@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bench.effort import Effort
+
 PARTS = {
     "startup": "start-up and memory",
     "gateway": "the server as a gateway",
@@ -14,3 +16,19 @@ PARTS = {
     "ide": "code tools beside their language servers",
     "growth": "growth",
 }
+
+_PEERS = {
+    "startup": ("llm", "xonsh", "codex"),
+    "gateway": ("portkey", "sglang-router"),
+    "mcp": ("mcp-sdk", "fastmcp"),
+}
+_SLOW_PEERS = {  # that a quick run goes without
+    "startup": ("aider", "shell-gpt", "opencode"),
+    "gateway": ("litellm",),
+    "toolround": ("litellm", "ollama-mcp-bridge"),
+}
+
+
+def peers_of(part: str, effort: Effort) -> tuple[str, ...]:
+    """Whom a part is measured beside."""
+    return _PEERS.get(part, ()) + (() if effort.quick else _SLOW_PEERS.get(part, ()))

@@ -19,5 +19,5 @@ def rows(effort: Effort) -> Iterator[Row]:
         return
     kept = asyncio.run(context.window())
     over, unused = kept["requests over the budget"], kept["most tokens left unused that a turn needed"]
-    yield row(PART, "300 turns in a window of 4 096: requests over it", "", over, bar=Bar(most=0))
-    yield row(PART, "  tokens left unused that a turn needed, most", "", unused, bar=Bar(most=0))
+    yield row(PART, "300 turns in a window of 4 096: over it", "", over, bar=Bar(most=0))
+    yield row(PART, "300 turns in a window of 4 096: tokens unused that a turn needed", "", unused, bar=Bar(most=0))

@@ -12,7 +12,8 @@ import pytest
 from bench import __main__ as entry
 from bench import page, peers, perf_check
 from bench.effort import Effort
-from bench.parts import PARTS
+from bench.parts import PARTS, peers_of
+from support.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,6 +77,20 @@ def _refused(*words: str) -> None:
     raise peers.PeerMissing("no network")
 
 
+async def test_a_part_that_does_not_heed_its_end_is_killed_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry, "END_S", 0.5)
+    code = (
+        "import os, signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "child = subprocess.Popen(['sleep', '600'], start_new_session=True, stderr=subprocess.DEVNULL); "
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); time.sleep(600)"
+    )
+    assert "not through" in entry._ended([sys.executable, "-c", code], 2.0)
+    pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: not Path(f"/proc/{pid}").exists() or "(sleep) Z" in Path(f"/proc/{pid}/stat").read_text())
+
+
 # perf-check.
 
 
@@ -104,3 +119,14 @@ def test_counts_are_read_from_dumps_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "counts.7").write_text("desc: Trigger: Program termination\nsummary: 9\ntotals: 10\n")
     assert perf_check.collected(tmp_path) == {"chat": 120}
     assert list(tmp_path.glob("counts.*")) == []
+
+
+def test_a_peer_that_was_found_missing_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(peers.MISSING, json.dumps({"llm": "the index does not answer"}))
+    with pytest.raises(peers.PeerMissing, match="the index does not answer"):
+        peers.installed("llm")
+
+
+def test_every_peer_belongs_to_a_part_and_every_part_s_peer_is_pinned() -> None:
+    used = {peer for part in PARTS for peer in peers_of(part, Effort())}
+    assert used == set(peers.pinned())
