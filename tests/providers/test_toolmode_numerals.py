@@ -49,10 +49,11 @@ def test_the_mended_number_fits_its_schema_and_is_told_of():
     assert [(repair.kind, repair.path) for repair in repairs] == [(RepairKind.DIGITS, "/size")]
 
 
-def test_a_number_is_left_alone_where_percentages_are_spoken_of():
+def test_a_percentage_may_be_a_fraction_and_other_numbers_beside_it_are_looked_at():
     schema = {"type": "object", "properties": {"rate": {"type": "number"}}, "required": ["rate"]}
     spec = ToolSpec("t", "Does it.", schema, Effect.READ, "test")
-    assert checked(spec, '{"rate": 0.5}', Asked([user("50% of 5")])) == ('{"rate": 0.5}', ())
+    assert checked(spec, '{"rate": 0.015}', Asked([user("15% of 1.5")])) == ('{"rate": 0.015}', ())
+    assert checked(spec, '{"rate": 32000}', Asked([user("15% of 3.2")]))[0] == '{"rate":3.2}'
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.text(max_size=100))

@@ -146,7 +146,8 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
 
 
 def _placed(value: float, schema: Mapping[str, Any], asked: Asked) -> float:
-    found = value if asked.percentages or "enum" in schema else placed(value, asked.original)
+    is_percentage = any(_digits(number) == _digits(value) for number in asked.percentages)
+    found = value if is_percentage or "enum" in schema else placed(value, asked.original)
     return found if schema.get("type") == "number" or isinstance(found, int) else value
 
 
