@@ -13,6 +13,7 @@ from bench import __main__ as entry
 from bench import page, peers, perf_check
 from bench.effort import Effort
 from bench.parts import PARTS, peers_of
+
 from support.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
