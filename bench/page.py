@@ -6,6 +6,7 @@ from reasons.toml, which is written by hand; a row that is behind without one sa
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -74,6 +75,7 @@ def write(results: Results) -> None:
     if not begin or not end:
         raise PageError(f"{PAGE} has lost its markers: put {BEGIN!r} and {END!r} where the figures belong")
     CHARTS.mkdir(parents=True, exist_ok=True)
+    (CHARTS / "results.json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     made = "\n".join(_figures(results))
     PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", "utf-8")
 
