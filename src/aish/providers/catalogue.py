@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -37,6 +36,8 @@ class Source(msgspec.Struct, frozen=True):
 
 @functools.cache
 def load_catalogue() -> dict[str, Source]:
+    import tomllib  # not for those who only look what is there
+
     data = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
     return {source.name: source for source in msgspec.convert(data["model"], list[Source])}
 

