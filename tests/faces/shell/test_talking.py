@@ -1,0 +1,77 @@
+"""Asking from the shell: what is offered after an answer, and what is not."""
+
+import asyncio
+import io
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+from aish.faces.shell.attached import Attached
+from aish.faces.shell.narrate import Narrator
+from aish.faces.shell.state import Shell
+from aish.faces.shell.talking import Talking
+from aish.faces.terminal import Output
+from aish.types.command_hints import CommandHint
+from aish.types.messages import user
+from aish.types.models import ModelInfo
+from aish.types.requests import TurnRequest
+from support.eventually import eventually
+
+HINT = CommandHint("du", "how much space files take", "du -ah . | sort -rh | head -20")
+
+
+class Person:
+    """A shell whose model is small and does not answer before it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.said = io.StringIO()
+        self.answering = asyncio.Event()
+        self.answers = asyncio.Event()
+        output = Output(self.said, self.said, color=False)
+        config = SimpleNamespace(shell=SimpleNamespace(continue_after_commands="never"))
+        runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
+        runtime.surroundings = SimpleNamespace(cwd="/")
+        engine = SimpleNamespace(router=SimpleNamespace(resolve=self._resolve), turn=self._turn)
+        request = TurnRequest(input=(user(""),))
+        self.shell = Shell(engine, runtime, None, output, self._ask, request, Attached(0))
+        self.shell.view = lambda: Narrator(output)
+
+    async def _find(self, text: str) -> list[CommandHint]:
+        return [HINT]
+
+    async def _resolve(self, model: str) -> SimpleNamespace:
+        return SimpleNamespace(info=ModelInfo("p", "m", parameters=1000))
+
+    async def _ask(self, question: str, typed: str) -> str | None:
+        self.asked.append(question)
+        return "q"
+
+    def _explain(self, tool: str, arguments: object) -> SimpleNamespace:
+        return SimpleNamespace(verdict=None, reason="it is a test")
+
+    @asynccontextmanager
+    async def _turn(self, request: TurnRequest, *, ask: object):
+        async def nothing():
+            self.answering.set()
+            await self.answers.wait()
+            for none in ():
+                yield none
+
+        yield nothing()
+
+
+async def test_a_small_models_question_for_a_command_is_offered_what_is_known():
+    person = Person()
+    person.answers.set()
+    await Talking(person.shell, lambda shell: None).talk("how do I find the biggest files here?")
+    assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
+
+
+async def test_an_answer_that_was_stopped_is_offered_nothing():
+    person = Person()
+    talking = Talking(person.shell, lambda shell: None)
+    task = asyncio.create_task(talking.talk("how do I find the biggest files here?"))
+    await eventually(person.answering.is_set)
+    person.shell.stop()
+    await task
+    assert person.asked == [] and "stopped" in person.said.getvalue()
