@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from importlib import import_module
@@ -11,9 +12,16 @@ import msgspec
 
 from aish.errors import AishError
 from aish.faces.shell.state import Shell
+from aish.faces.shell.styles import columns_of
 
 Run = Callable[[Shell, str], Awaitable[None]]
 _USAGE_CHARS = 28
+# Three columns, the last wide enough for a few words.
+_WIDE_COLUMNS = 72
+_ABOUT_LINES = (
+    "A line goes to your shell if it is a command, else to the model. ! means shell, ? means model.",
+    "!!cmd runs without telling the model; ? alone asks what went wrong with the last command.",
+)
 
 
 class Argument(StrEnum):
@@ -53,23 +61,31 @@ def _in(place: str) -> Run:
 
 async def _help(shell: Shell, rest: str) -> None:
     wanted = rest.strip().lower().lstrip(":")
+    columns = columns_of(shell.output.out)()
     group = ""
     found = {n: c for n, c in COMMANDS.items() if wanted in n or wanted in c.help.lower() or wanted in c.group.lower()}
     for name, command in found.items():
         if command.group != group:
             group = command.group
             shell.output.note(f"{group}")
-        fits = len(command.usage) <= _USAGE_CHARS
-        shell.output.note(f"  :{name:<12} {command.usage if fits else '':<{_USAGE_CHARS}} {command.help}")
-        if not fits:
-            shell.output.note(f"{'':<16}{command.usage}")
+        for line in help_lines(name, command, columns):
+            shell.output.note(line)
     if not found:
         shell.output.note(f"nothing is said of {wanted!r}; :help shows everything")
     elif not wanted:
-        shell.output.note(
-            "A line goes to your shell if it is a command, else to the model. ! means shell, ? means model."
-        )
-        shell.output.note("!!cmd runs without telling the model; ? alone asks what went wrong with the last command.")
+        for line in _ABOUT_LINES:
+            shell.output.note(textwrap.fill(line, columns))
+
+
+def help_lines(name: str, command: Command, columns: int) -> list[str]:
+    """In three columns; where there is no room for them, one below the other."""
+    if columns < _WIDE_COLUMNS:
+        called = textwrap.wrap(f":{name} {command.usage}", columns, initial_indent="  ", subsequent_indent="    ")
+        return [*called, *textwrap.wrap(command.help, columns, initial_indent="    ", subsequent_indent="    ")]
+    fits = len(command.usage) <= _USAGE_CHARS
+    first = f"  :{name:<12} {command.usage if fits else '':<{_USAGE_CHARS}} "
+    lines = textwrap.wrap(command.help, columns, initial_indent=first, subsequent_indent=" " * len(first))
+    return lines if fits else [*lines, f"{'':<16}{command.usage}"]
 
 
 A = Argument
