@@ -146,6 +146,13 @@ async def test_keys_typed_while_a_program_runs_do_what_they_do_at_the_prompt(hom
         await term.sees("$ cat unmistakable-name.txt")
 
 
+async def test_ctrl_z_at_the_prompt_leaves_no_mark(home):
+    async with shell(home) as term:
+        term.press("\x1aecho fi''ne\x1a\r")
+        await term.sees("\nfine")
+        assert "^Z" not in term.text
+
+
 async def test_jobs_are_those_of_the_person(home):
     sleep = f"sleep 100.{os.getpid()}"  # nobody else's
     async with shell(home) as term:

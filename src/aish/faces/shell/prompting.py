@@ -173,6 +173,10 @@ def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
             buffer.text = _GOAL + buffer.text.lstrip()
             buffer.cursor_position = len(buffer.text)
 
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:
+        """Nothing runs that could be stopped; as in bash, it leaves no mark."""
+
     @keys.add("c-x", "c-e")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.open_in_editor()
