@@ -13,6 +13,7 @@ import json
 import math
 import platform
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -81,14 +82,27 @@ class Bench:
             for measure in measures.ROUND:
                 for gateway in running:
                     sizes = self.sizes if number else measures.WARM  # thrown away
-                    seen[gateway.name].append({"round": number, **measure(gateway, sizes)})
+                    seen[gateway.name].append({"round": number, **self.measured(measure, gateway, sizes)})
                     self.upstream.settled()
             say(f"  round {number} of {self.rounds}, load average {load_average():.1f}")
         for name, found in seen.items():
             self.figures.setdefault(name, {}).update(medians([one for one in found if one["round"]]))
 
+    def measured(self, measure: Callable[[Gateway, Sizes], Figures], gateway: Gateway, sizes: Sizes) -> Figures:
+        try:
+            return measure(gateway, sizes)
+        except (subprocess.SubprocessError, ValueError) as exc:  # the others are measured all the same
+            self.faults.setdefault(f"{gateway.name}, {measure.__name__}", [f"{type(exc).__name__} {exc}"])
+            return {"errors": 1}
+
     def once(self, gateway: Gateway) -> None:
         figures = self.figures[gateway.name]
+        try:
+            self.once_each(gateway, figures)
+        except (subprocess.SubprocessError, ValueError) as exc:  # the others are measured all the same
+            self.faults[f"{gateway.name}, at its end"] = [f"{type(exc).__name__} {exc}"]
+
+    def once_each(self, gateway: Gateway, figures: Figures) -> None:
         figures |= measures.cancel(gateway, self.upstream, self.sizes)
         self.upstream.settled()
         if (
@@ -182,6 +196,7 @@ BARS = (
     Bar("start to first answer, s", "first_answer_s", most=0.6),
     Bar("client gone to upstream aborted, max ms", "cancel_max_ms", most=50),
     Bar("  never aborted", "never_cancelled", most=0),
+    Bar("  silent for 5 s instead", "cancel_failed", most=0),
     Bar("a tool round that reads, ms of ours", "round_look_ms", most=2),
     Bar("  CPU, µs", "round_look_us"),
     Bar("a tool round with effects, ms of ours", "round_echo_ms", most=2),

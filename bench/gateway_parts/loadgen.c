@@ -317,13 +317,19 @@ static void cancel(int times, int upstream) {
         size_t len = 0;
         uint64_t before = stat_of(upstream, "\"aborted\"");
         int fd = dial(port);
-        if (fd < 0 || send(fd, request, request_len, MSG_NOSIGNAL) < 0) {
+        struct timeval wait = {.tv_sec = 5}; /* what is silent for so long has failed */
+        if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) ||
+            send(fd, request, request_len, MSG_NOSIGNAL) < 0) {
             failed++;
             continue;
         }
         for (ssize_t n; len < sizeof text - 1 && !memmem(text, len, "@ ", 2); len += n)
             if ((n = recv(fd, text + len, sizeof text - 1 - len, 0)) <= 0) break;
-        if (!memmem(text, len, "@ ", 2)) failed++;
+        if (!memmem(text, len, "@ ", 2)) {
+            failed++;
+            close(fd);
+            continue;
+        }
         uint64_t closed = now_ns(), until = closed + 3000000000ull;
         close(fd);
         while (stat_of(upstream, "\"aborted\"") == before && now_ns() < until) usleep(500);

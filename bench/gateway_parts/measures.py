@@ -102,7 +102,8 @@ ROUND: tuple[Callable[[Gateway, Sizes], Figures], ...] = (whole, burst, paced, f
 def cancel(gateway: Gateway, upstream: Upstream, sizes: Sizes) -> Figures:
     seen = load("cancel", gateway.port, body("bench-slow50", stream=True), sizes.cancels, upstream.port)
     times = seen.get("cancel_ms", NONE)
-    return {"cancel_p50_ms": times["p50"], "cancel_max_ms": times["max"], "never_cancelled": seen["never"]}
+    figures = {"cancel_p50_ms": times["p50"], "cancel_max_ms": times["max"], "never_cancelled": seen["never"]}
+    return {**figures, "cancel_failed": seen["failed"]}
 
 
 def hold(gateway: Gateway, sizes: Sizes) -> Figures:

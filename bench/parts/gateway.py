@@ -38,6 +38,7 @@ LINES: tuple[tuple[str, str, str, Better, Bar | None], ...] = (
     ("idle: memory (PSS)", "MB", "idle_mb", "less", Bar(most=60)),
     ("start to first answer", "s", "first_answer_s", "less", Bar(most=0.6)),
     ("client gone to upstream ended, max", "ms", "cancel_max_ms", "less", Bar(most=50)),
+    ("client gone: silent before that for 5 s", "", "cancel_failed", "less", Bar(most=0)),
     ("errors in all rounds", "", "errors", "less", Bar(most=0)),
 )
 

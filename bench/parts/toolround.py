@@ -54,7 +54,7 @@ PEERS = (
 
 
 def rows(effort: Effort) -> Iterator[Row]:
-    turns = effort.rounds(60, 12)
+    turns = effort.rounds(30, 12)
     peers = PEERS if effort.peers and not effort.quick else ()
     with gateways.upstream_running() as upstream, http_server() as url:
         for wire, where in (("stdio", ""), ("HTTP", url)):
