@@ -85,3 +85,46 @@ def test_what_could_become_a_measured_request_is_found_and_what_is_everybodys_is
 
     measured = frozenset({"wie weit ist es von leipzig nach dresden", "how far is it from rome to oslo", "call anna"})
     assert is_measured(ask, measured) is is_one
+
+
+def test_an_option_that_is_named_in_passing_is_in_the_request_and_fits_its_tool():
+    from train.frames import Argument, Asked, Written
+    from train.options import with_options
+
+    arguments = (
+        Argument("city", {"type": "string"}, "city", required=True),
+        Argument("limit", {"type": "integer"}, "n", required=False),
+        Argument("style", {"type": "string", "enum": ["deep_red", "pale"]}, "", required=False),
+        Argument("loud", {"type": "boolean"}, "", required=False),
+    )
+    written = Written("find", "Finds.", "home", arguments, ("find {city}",))
+    seen = set()
+    for seed in range(300):
+        asked = Asked(["find ", "?"], ["Rome"], {"city": "Rome"})
+        added = with_options(written, asked, random.Random(seed))
+        assert not schema_errors(written.spec.schema, {"city": "Rome", **added})
+        assert all(said in asked.text for said in asked.said)
+        assert len(asked.said) == 1 + len(added)
+        seen |= added.keys()
+    assert seen == {"limit", "style"}
+
+
+def test_a_follow_up_changes_one_thing_of_the_call_before(monkeypatch):
+    import json
+
+    from train.examples import Maker
+    from train.frames import read_small_talk, read_tools
+
+    from aish.types.messages import AssistantMessage
+
+    maker = Maker.__new__(Maker)
+    maker._rng, maker._tools, maker._talk, maker._open = random.Random(2), read_tools(), read_small_talk(), []
+    monkeypatch.setattr(maker, "_size", lambda: 1)
+    found = [example for _ in range(200) if (example := maker._follow_up()) is not None]
+    assert found
+    for example in found:
+        [before] = [m.tool_calls[0] for m in example.messages if isinstance(m, AssistantMessage) and m.tool_calls]
+        now = json.loads(example.answer)["arguments"]
+        changed = {name for name, value in json.loads(before.arguments).items() if now[name] != value}
+        assert len(changed) <= 1
+        assert now.keys() == json.loads(before.arguments).keys()
