@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from bench.rows import Row
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".cache" / "bench" / "results.json"
+QUICK_RESULTS = RESULTS.with_name("quick.json")
 PART_S = 1500.0  # a part that takes longer hangs; the slowest takes about ten minutes, installs of peers aside
 QUICK_S = 120.0
 END_S = 10.0
@@ -39,10 +41,11 @@ def main() -> int:
         return 0
     if wanted.show:
         return _show(json.loads(wanted.json.read_text()), wanted)
-    results = _run(wanted.parts or list(PARTS), effort)
-    kept = _merged(results, wanted.json) if wanted.parts else results
-    wanted.json.parent.mkdir(parents=True, exist_ok=True)
-    wanted.json.write_text(json.dumps(kept, indent=1))
+    results = kept = {}
+    for results in _run(wanted.parts or list(PARTS), effort):  # kept part by part: a run may be broken off
+        kept = _merged(results, wanted.json)
+        wanted.json.parent.mkdir(parents=True, exist_ok=True)
+        wanted.json.write_text(json.dumps(kept, indent=1))
     say(page.text_table(results))
     if wanted.page:
         page.write(kept)
@@ -69,15 +72,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="ours and the limits alone")
     parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md and its charts")
     parser.add_argument("--show", action="store_true", help="measure nothing: show the figures of the last run")
-    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where figures go (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where figures go; else below .cache/bench")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if unknown := set(wanted.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    wanted.json = wanted.json or (QUICK_RESULTS if wanted.quick else RESULTS)  # a look must not mix with a judgement
     return wanted
 
 
-def _run(names: list[str], effort: Effort) -> dict:
+def _run(names: list[str], effort: Effort) -> Iterator[dict]:
+    """All results so far, after each part."""
     # Where it is set, our files would be compiled at every start, while those of peers were when they were installed.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONUNBUFFERED", None)
@@ -90,7 +95,7 @@ def _run(names: list[str], effort: Effort) -> dict:
         say(f"{name}: {PARTS[name]} …")
         parts[name] = _part(name, effort)
         say(f"  {parts[name]['seconds']:.0f} s, load average {parts[name]['load']:.1f} {parts[name]['failed']}")
-    return {"machine": machine.facts(), "quick": effort.quick, "parts": parts}
+        yield {"machine": machine.facts(), "quick": effort.quick, "parts": parts}
 
 
 def _part(name: str, effort: Effort) -> dict:
@@ -156,12 +161,13 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _merged(results: dict, file: Path) -> dict:
-    """Parts measured now beside those measured before."""
+    """Parts measured now beside those measured before, in their order."""
     try:
-        before = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return results
-    return {**results, "parts": {**before.get("parts", {}), **results["parts"]}}
+        before = json.loads(file.read_text())["parts"]
+    except (OSError, ValueError, KeyError):
+        before = {}
+    parts = {**before, **results["parts"]}
+    return {**results, "parts": {name: parts[name] for name in PARTS if name in parts}}
 
 
 def say(text: str) -> None:
