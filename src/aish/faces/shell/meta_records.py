@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from aish.config.show import show_rows
@@ -49,7 +49,7 @@ async def _go_on_with(shell: Shell, chosen: SessionRecord) -> None:
     said = await shell.engine.history(chosen.id)  # closes what a crash left open; not while another aish is at it
     shell.change(session=chosen.id)
     shell.output.note(f"going on with {chosen.id}: {chosen.title}")
-    _tell(shell, said)
+    _tell(shell, said, asked=_asked)
     turns = await shell.runtime.store.list_turns(chosen.id)
     if turns and turns[-1].end is not TurnEnd.ANSWERED:
         shell.output.note(f"it stopped there: {turns[-1].end}")
@@ -69,11 +69,15 @@ async def history(shell: Shell, rest: str) -> None:
         shell.output.note("nothing has been said yet")
 
 
-def _tell(shell: Shell, said: Sequence[Message]) -> None:
+def _whole(message: UserMessage) -> str:
+    return message.text
+
+
+def _tell(shell: Shell, said: Sequence[Message], *, asked: Callable[[UserMessage], str] = _whole) -> None:
     for message in said[-20:]:
         match message:
             case UserMessage():
-                shell.output.note(f"> {_brief(_asked(message))}")
+                shell.output.note(f"> {_brief(asked(message))}")
             case AssistantMessage(text) if text:
                 shell.output.note(f"  {_brief(text)}")
             case ToolMessage(name=name):
