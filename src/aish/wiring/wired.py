@@ -267,18 +267,9 @@ class Wired:
         return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
-        from aish.tools.recall.index import CommandIndex
-        from aish.tools.recall.lines import history_file, tldr_folders
+        from aish.wiring.recall import command_index
 
-        env = self.surroundings.env
-        home = paths.home_dir(env)
-        index = CommandIndex(
-            paths.cache_dir(env) / "commands.db",
-            env.get("PATH", ""),
-            tldr=tldr_folders(home),
-            history=history_file(home, env.get("HISTFILE", "")) if self.config.shell.recall_history else None,
-            redacted=self.redacted,
-        )
+        index = command_index(self.config.shell, self.surroundings.env, self.redacted)
         return await asyncio.to_thread(index.search, question, limit)
 
     def load_for_turns(self) -> None:
