@@ -11,6 +11,7 @@ import pytest
 from aish.errors import WireError, WireTimeout
 from aish.wire.http import HttpClient, Timeouts
 from aish.wire.http_deadlines import Watchdog
+from aish.wire.sweep import sweep_of
 from support.raw_server import Peer, nothing_left, raw_server
 
 TINY_S = 0.03
@@ -147,11 +148,20 @@ class HandClock:
         self.timers.append(HandTimer(when, callback))
         return self.timers[-1]
 
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> HandTimer:
+        return self.call_at(self.now + seconds, callback)
+
+    @property
+    def live_timers(self) -> int:
+        return sum(timer.live for timer in self.timers)
+
     def move_to(self, moment: float) -> None:
+        self.timers = [timer for timer in self.timers if timer.live]
         while due := [timer for timer in self.timers if timer.live and timer.when <= moment]:
             timer = min(due, key=lambda timer: timer.when)
             self.now, timer.live = timer.when, False
             timer.callback()
+            self.timers.remove(timer)
         self.now = moment
 
 
@@ -172,26 +182,34 @@ class Request:
         self.errors.append(error)
 
 
-def watched(timeouts: Timeouts) -> tuple[HandClock, Request, Watchdog]:
-    clock, request = HandClock(), Request()
+def watched(timeouts: Timeouts, clock: HandClock | None = None) -> tuple[HandClock, Request, Watchdog]:
+    clock, request = clock or HandClock(), Request()
     loop: Any = clock
-    watch = Watchdog(loop, timeouts, "origin")
+    watch = Watchdog(loop, sweep_of(loop), timeouts, "origin")
     watch.watch(request)
     watch.enter("first_byte")
     return clock, request, watch
 
 
-def test_a_request_needs_one_timer_however_many_pieces_come() -> None:
-    clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60))
-    clock.move_to(101)
-    watch.enter("idle")
+def test_however_many_requests_wait_there_is_one_timer() -> None:
+    clock = HandClock()
+    requests = [watched(Timeouts(first_byte_s=120, idle_s=60), clock)[1:] for _ in range(50)]
     for tenth in range(500):
-        clock.move_to(101 + tenth / 10)
-        watch.stamp = clock.now
-    assert len(clock.timers) == 1
-    watch.stop()
+        clock.move_to(100 + tenth / 10)
+        for _, watch in requests:
+            watch.enter("idle")
+        assert clock.live_timers == 1
+    for _, watch in requests:
+        watch.stop()
     clock.move_to(1000)
-    assert not request.errors
+    assert clock.live_timers == 0
+    assert not any(request.errors for request, _ in requests)
+
+
+def test_what_is_due_soon_is_not_left_to_the_sweep() -> None:
+    clock, request, _ = watched(Timeouts(first_byte_s=0.02))
+    clock.move_to(100.02)
+    assert [str(error) for error in request.errors] == ["origin: no answer within 0.02 s of the request"]
 
 
 def test_idle_counts_from_the_last_piece() -> None:

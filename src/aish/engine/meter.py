@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from aish.ports import Clock
 from aish.types.events import TurnEnd
 from aish.types.limits import Limits
-from aish.types.usage import Usage
+from aish.types.usage import NOTHING_USED, Usage
 
 
 class Meter:
@@ -16,7 +16,7 @@ class Meter:
         self.limits = limits
         self.steps = 0
         self.tool_calls = 0
-        self.usage = Usage()
+        self.usage = NOTHING_USED
         self._monotonic_s = clock.monotonic_s
         self._deadline_s = clock.monotonic_s() + limits.wall_s
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 
@@ -36,6 +37,7 @@ class Guard:
         return origin in self._origins or (scheme in ("http", "https") and place == host)
 
 
+@lru_cache(maxsize=256)
 def _name_in(host: str) -> str:
     """Without the port; "" for what is no host at all."""
     try:
@@ -45,6 +47,7 @@ def _name_in(host: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=256)
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)

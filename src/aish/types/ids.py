@@ -7,42 +7,46 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["sess", "turn", "call", "req", "run", "resp", "appr", "key", "use", "fact"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
-_TIME_BITS = 45
-_RANDOM_BITS = 55
-_CHANCE_BYTES = 7  # one bit of them is not used
+_TO_ALPHABET = bytes(ord(_ALPHABET[byte & 31]) for byte in range(256))
+_CHANCE_CHARS = 11
+_DRAWN = 256  # ids for which randomness is drawn at once: asking the system each time would be most of what one costs
 
 
 def new_id(kind: Kind) -> str:
-    now_ms = time.time_ns() // 1_000_000 & ((1 << _TIME_BITS) - 1)
-    return f"{kind}_{_base32(now_ms << _RANDOM_BITS | _chance())}"
+    now_ms = time.time_ns() // 1_000_000
+    return f"{kind}_{_coarse_time(now_ms >> 15)}{_PAIRS[now_ms >> 5 & 1023]}{_ALPHABET[now_ms & 31]}{_chance()}"
+
+
+@lru_cache(maxsize=2)
+def _coarse_time(half_minutes: int) -> str:
+    """The first six characters."""
+    return "".join([_PAIRS[half_minutes >> shift & 1023] for shift in (20, 10, 0)])
 
 
 class _Pool:
-    """Randomness drawn from the system in larger pieces: asking it each time would be most of what an id costs."""
-
     def __init__(self) -> None:
-        self.bytes = b""
+        self.chances: Iterator[str] = iter(())
 
 
 _pool = _Pool()
-os.register_at_fork(after_in_child=lambda: setattr(_pool, "bytes", b""))  # or both processes would make the same ids
+os.register_at_fork(after_in_child=lambda: setattr(_pool, "chances", iter(())))  # or both would make the same ids
 
 
-def _chance() -> int:
-    drawn = _pool.bytes
-    if len(drawn) < _CHANCE_BYTES:
-        drawn = os.urandom(512 * _CHANCE_BYTES)
-    _pool.bytes = drawn[_CHANCE_BYTES:]
-    return int.from_bytes(drawn[:_CHANCE_BYTES]) >> 1
+def _chance() -> str:
+    chance = next(_pool.chances, "")  # one step, so that no two threads get the same
+    return chance or _draw()
 
 
-def _base32(number: int) -> str:
-    """Twenty characters, two at a time."""
-    pairs = _PAIRS
-    return "".join([pairs[number >> shift & 1023] for shift in range(90, -1, -10)])
+def _draw() -> str:
+    drawn = os.urandom(_DRAWN * _CHANCE_CHARS).translate(_TO_ALPHABET).decode()
+    first, *others = [drawn[place : place + _CHANCE_CHARS] for place in range(0, len(drawn), _CHANCE_CHARS)]
+    _pool.chances = iter(others)
+    return first

@@ -20,6 +20,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NOTHING_USED:
+            return other
         costs = [usage.cost for usage in (self, other) if usage.cost is not None]
         return Usage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
@@ -29,6 +31,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             cost=sum(costs) if costs else None,
             estimated=self.estimated or other.estimated,
         )
+
+
+NOTHING_USED = Usage()
 
 
 class Category(StrEnum):

@@ -128,7 +128,8 @@ class _Call(AbstractAsyncContextManager[Response]):
         self._exchange: Exchange | None = None
 
     async def __aenter__(self) -> Response:
-        watch = Watchdog(asyncio.get_running_loop(), self._timeouts, self._target.origin)
+        loop = asyncio.get_running_loop()
+        watch = Watchdog(loop, self._pool.sweep, self._timeouts, self._target.origin)
         connection = await self._pool.acquire(self._target, watch)
         reused = connection.reused
         exchange = self._take(connection, watch)

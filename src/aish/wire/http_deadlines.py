@@ -1,7 +1,8 @@
-"""The deadlines of one request, kept with one timer.
+"""The deadlines of one request.
 
-The timer is set once, for the nearest moment at which anything could be due; when it fires it looks at what is due now
-and sets itself again. So a piece of a body costs a time stamp, not a timer. Connecting is bounded by whoever connects.
+What is due soon has a timer of its own, set for the nearest moment at which anything could be due; when it fires it
+looks at what is due now and sets itself again. What is due later is left to the sweep that looks at all requests. So
+a piece of a body costs a time stamp, not a timer. Connecting is bounded by whoever connects.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ import msgspec
 
 from aish.errors import WireError, WireTimeout
 from aish.wire.http_message import Timeouts
+from aish.wire.sweep import Sweep
+
+# What is due before this has a timer: a sweep would come late.
+_SOON_S = 1.0
 
 Phase = Literal["connect", "send", "first_byte", "idle", "total"]
 
@@ -49,6 +54,7 @@ class Watchdog:
         "_loop",
         "_origin",
         "_phase",
+        "_sweep",
         "_timeouts",
         "_timer",
         "_total_due",
@@ -56,9 +62,10 @@ class Watchdog:
         "stamp",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, origin: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sweep: Sweep, timeouts: Timeouts, origin: str) -> None:
         self.stamp = loop.time()
         self._loop = loop
+        self._sweep = sweep
         self._timeouts = timeouts
         self._origin = origin
         self._total_due = math.inf if timeouts.total_s is None else self.stamp + timeouts.total_s
@@ -75,8 +82,9 @@ class Watchdog:
         return self._error("total" if self._loop.time() >= self._total_due else "connect")
 
     def watch(self, watched: Watched) -> None:
-        """Start the timer, so early that no phase entered later can be due before it."""
+        """From now on. The timer is set so early that no phase entered later can be due before it."""
         self._watched = watched
+        self._sweep.add(self)
         timeouts = self._timeouts
         self._arm(min(self._loop.time() + min(timeouts.first_byte_s, timeouts.idle_s), self._total_due))
 
@@ -98,28 +106,33 @@ class Watchdog:
 
     def stop(self) -> None:
         self._watched = None
+        self._sweep.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _arm(self, due_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(due_s, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
+    def look(self, now_s: float) -> None:
         watched = self._watched
         if watched is None:
             return
-        now = self._loop.time()
         if self._phase == "idle" and not watched.waiting:
-            self.stamp = now  # our own caller is the slow one
-        due = min(self.stamp + self._limit_s, self._total_due)
-        if now < due:
-            self._arm(due)
-        else:
-            watched.fail(self._error("total" if now >= self._total_due else self._phase))
+            self.stamp = now_s  # our own caller is the slow one
+        due_s = min(self.stamp + self._limit_s, self._total_due)
+        if now_s >= due_s:
+            watched.fail(self._error("total" if now_s >= self._total_due else self._phase))
+        elif self._timer is None:
+            self._arm(due_s)
+
+    def _arm(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_s - self._loop.time() < _SOON_S:
+            self._timer = self._loop.call_at(due_s, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.look(self._loop.time())
 
     def _error(self, phase: Phase) -> WireTimeout:
         return timeout_error(self._origin, self._timeouts, phase)

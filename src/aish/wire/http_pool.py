@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from functools import cached_property
 
 from aish.errors import ConnectFailed, ConnectionLost
 from aish.wire.http_connection import Connection, open_connection
 from aish.wire.http_deadlines import Watchdog
 from aish.wire.http_message import HttpBounds
 from aish.wire.http_target import Target
+from aish.wire.sweep import Sweep, sweep_of
 
 _CLOSE_S = 2.0  # an aborted transport is gone within an iteration of the loop; more means that the loop itself is stuck
 
@@ -37,6 +39,11 @@ class Pool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._closed = False
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        """Of the loop this pool belongs to."""
+        return sweep_of(asyncio.get_running_loop())
 
     async def acquire(self, target: Target, watch: Watchdog, *, fresh: bool = False) -> Connection:
         """A connection for one exchange, an idle one if there is and `fresh` does not forbid it."""

@@ -38,6 +38,7 @@ class Generation:
         self.runtime = runtime
         self._shared = MANY_WORKERS in runtime.surroundings.env
         self.limits = runtime.config.limits.limits()
+        self.config = runtime.config.serve
         self.users = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -109,7 +110,7 @@ class Service:
 
     @property
     def config(self) -> ServeConfig:
-        return self.runtime.config.serve
+        return self._generation.config
 
     @property
     def limits(self) -> Limits:
