@@ -34,6 +34,7 @@ MAX_ARGUMENTS_CHARS = 4 * 1024 * 1024
 # An answer longer than any window; a backend that never ends one is cut off here.
 MAX_TEXT_CHARS = 8 * 1024 * 1024
 NAMELESS = "nameless_tool"
+_WORDS = (TextDelta, ReasoningDelta)
 
 
 class _Draft:
@@ -93,10 +94,11 @@ class Assembler:
 
     def feed(self, batch: Batch) -> list[Event]:
         events: list[Event] = []
+        event = self._scribe.event
         for chunk in batch:
-            if isinstance(chunk, TextDelta | ReasoningDelta):
+            if isinstance(chunk, _WORDS):
                 self._text_chars += len(chunk.text)
-                events.append(self._scribe.event(chunk))
+                events.append(event(chunk))
             elif isinstance(chunk, CallFragment):
                 events += self._fragment(chunk)
             elif isinstance(chunk, UsageChunk):
@@ -104,7 +106,7 @@ class Assembler:
             elif isinstance(chunk, StepFinished):
                 self.end = chunk.end
             else:
-                events.append(self._scribe.event(chunk))
+                events.append(event(chunk))
         return events
 
     def finish(self) -> list[Event]:

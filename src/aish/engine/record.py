@@ -30,6 +30,8 @@ from aish.types.messages import Message
 from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
+# Words wait this long for company. What a crash may lose is that much of an answer, and nothing acknowledged.
+_MOMENT_MS = 100
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
@@ -48,11 +50,15 @@ class Recorder:
 
     def must_write(self, turn: Turn, events: list[Event]) -> bool:
         """Takes the events; whether they have to be written now. Those of a turn that nobody watches are written
-        together, but an intent or an outcome at once."""
+        together, but an intent or an outcome at once; of one that is watched, the words of a moment are."""
         turn.unwritten += events
-        if turn.is_watched or self._write_through:
+        if self._write_through:
             return True
-        return isinstance(events[-1].body, TurnFinished) or _any_durable(events)
+        last = events[-1]
+        if isinstance(last.body, TurnFinished) or _any_durable(events):
+            return True
+        waited_ms = last.at_ms - turn.unwritten[0].at_ms
+        return turn.is_watched and (waited_ms >= _MOMENT_MS or not isinstance(last.body, _DELTAS))
 
     async def write(self, turn: Turn) -> None:
         events, turn.unwritten = turn.unwritten, []
@@ -112,7 +118,10 @@ class Recorder:
         return self._redactor.line(lines)
 
     def all_presentable(self, events: list[Event]) -> list[Event]:
-        return [self.presentable(event) if isinstance(event.body, _OF_OTHERS) else event for event in events]
+        for place, event in enumerate(events):
+            if isinstance(event.body, _OF_OTHERS):
+                events[place] = self.presentable(event)
+        return events
 
     def presentable(self, event: Event) -> Event:
         """What others said of a failure may hold a key; what is shown of it does not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from aish.errors import ConnectionLost
@@ -18,6 +18,8 @@ Pairs = Iterable[tuple[bytes, bytes]]
 
 # In a scope: globs of the tools that the asker may use, where that is known.
 TOOLS = "aish.tools"
+# In a scope: the connection of the request, where the server is ours.
+CONNECTION = "aish.connection"
 
 _BODY_S = 30.0  # for a body to arrive whole; a few megabytes on a slow line
 _JSON = (b"content-type", b"application/json")
@@ -26,6 +28,18 @@ _STREAM_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
+
+
+class Link(Protocol):
+    """What a connection of ours tells. `on_gone` is called once when the client has gone."""
+
+    on_gone: Callable[[], None] | None
+
+    @property
+    def is_gone(self) -> bool: ...
+
+    @property
+    def has_whole_body(self) -> bool: ...
 
 
 class HttpRefusal(Exception):
@@ -42,12 +56,11 @@ class Headers:
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         self._pairs = pairs
-        self._values: dict[str, str] = {}
-        for name, value in pairs:
-            self._values.setdefault(name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t"))
+        self._values = {name.lower(): value for name, value in reversed(pairs)}
 
     def get(self, name: str) -> str | None:
-        return self._values.get(name)
+        value = self._values.get(name.encode("latin-1"))
+        return None if value is None else value.decode("latin-1").strip(" \t")
 
     def is_repeated(self, name: str) -> bool:
         wanted = name.encode("latin-1")
@@ -60,6 +73,8 @@ class Exchange:
         self.path: str = scope["path"]
         self.headers = Headers(scope["headers"])
         self._scope = scope
+        self._link: Link | None = scope.get(CONNECTION)
+        self._waiting: asyncio.Future[None] | None = None
         self._receive = receive
         self._send = send
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
@@ -81,6 +96,8 @@ class Exchange:
         announced = self.headers.get("content-length") or "0"
         if announced.isdigit() and (len(announced) > 18 or int(announced) > max_bytes):
             raise HttpRefusal(413, f"a message may have {max_bytes} bytes")
+        if self._link is not None and self._link.has_whole_body:
+            return await self._whole_body(max_bytes)
         # By hand: asyncio.timeout costs as much as reading a small body does.
         task = asyncio.current_task()
         assert task is not None
@@ -115,6 +132,24 @@ class Exchange:
         """Returns when the client has closed the connection. Only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    def when_gone(self, tell: Callable[[], None]) -> None:
+        """Has it told, once, when the client has gone. Only after the body was read; ends with `stop_watching`."""
+        link = self._link
+        if link is None:
+            self._waiting = asyncio.ensure_future(self.gone())
+            self._waiting.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() else tell())
+            return
+        link.on_gone = tell
+        if link.is_gone:
+            asyncio.get_running_loop().call_soon(tell)
+
+    def stop_watching(self) -> None:
+        if self._link is not None:
+            self._link.on_gone = None
+        elif self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
     async def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
         """JSON, unless `headers` name another type."""

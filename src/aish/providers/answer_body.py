@@ -27,7 +27,7 @@ class AnswerBody(AsyncIterator[bytes]):
 
     async def __anext__(self) -> bytes:
         try:
-            piece = await anext(self._response)
+            piece = await self._response.__anext__()
         except WireError:
             if self._complete:
                 raise StopAsyncIteration from None

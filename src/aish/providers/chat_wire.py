@@ -223,6 +223,18 @@ class WireChunk(msgspec.Struct):
         return None
 
 
+    def plain_text(self) -> str:
+        """Of a chunk that holds a piece of the answer and nothing else, which nearly all do; "" of any other."""
+        choices = self.choices
+        if choices is None or len(choices) != 1 or self.usage or self.error:
+            return ""
+        choice = choices[0]
+        delta = choice.delta
+        if delta is None or choice.finish_reason or delta.tool_calls or delta.reasoning_content or delta.reasoning:
+            return ""
+        return delta.content if type(delta.content) is str else ""
+
+
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
 
 _ENDS = {

@@ -5,13 +5,14 @@ Answers come as one JSON document or as a stream. All failures are ProviderError
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from aish.errors import ProviderError, ProviderProtocolError, UsageError, WireError
+from aish.errors import AishError, ProviderError, ProviderProtocolError, UsageError, WireError
 from aish.providers.faults import error_text, refusal, translate
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.wire.http import HttpClient, Response, Timeouts
@@ -107,34 +108,68 @@ class Backend:
                 shown = error_text(data)[:80]
                 raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
 
-    @asynccontextmanager
-    async def _opened(
-        self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts
-    ) -> AsyncIterator[Response]:
-        headers = self._headers
-        try:
-            async with self._http.request(method, url, headers=headers, body=body, timeouts=timeouts) as response:
-                if response.status != 200:
-                    raise await refusal(self.name, model, response)
-                self._check_encoding(response)
-                yield response
-        except (WireError, UsageError) as exc:
-            raise self._without_secrets(translate(self.name, exc)) from exc
-        except ProviderError as exc:
-            self._without_secrets(exc)
-            raise
+    def _opened(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> _Opened:
+        http, headers = self._http, self._headers
+        return _Opened(
+            self, model, lambda: http.request(method, url, headers=headers, body=body, timeouts=timeouts)
+        )
 
-    def _check_encoding(self, response: Response) -> None:
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
-            raise ProviderProtocolError(
-                f"{self.name} compressed its answer ({encoding[:20]}) although it was asked not to",
-                hint="turn off compression in the proxy or gateway before it",
-            )
+    def is_plain(self, response: Response) -> bool:
+        return _encoding_of(response) in ("", "identity")
 
-    def _without_secrets(self, error: ProviderError) -> ProviderError:
+    async def refusal(self, model: str, response: Response) -> ProviderError:
+        """Why that is no answer."""
+        if response.status != 200:
+            return await refusal(self.name, model, response)
+        return ProviderProtocolError(
+            f"{self.name} compressed its answer ({_encoding_of(response)[:20]}) although it was asked not to",
+            hint="turn off compression in the proxy or gateway before it",
+        )
+
+    def without_secrets(self, error: ProviderError) -> ProviderError:
         """Some backends repeat the key they refuse."""
         error.message = self.endpoint.hide_secrets(error.message)
         error.hint = self.endpoint.hide_secrets(error.hint)
         error.args = (error.message,)
         return error
+
+
+class _Opened(AbstractAsyncContextManager[Response]):
+    """An answer that has begun well; failures are translated. A class: a generator costs more, for every request."""
+
+    def __init__(
+        self, backend: Backend, model: str, request: Callable[[], AbstractAsyncContextManager[Response]]
+    ) -> None:
+        self._backend = backend
+        self._model = model
+        self._make_request = request
+
+    async def __aenter__(self) -> Response:
+        try:
+            self._request = self._make_request()
+            response = await self._request.__aenter__()
+        except (WireError, UsageError) as exc:
+            raise self._translated(exc) from exc
+        if response.status == 200 and self._backend.is_plain(response):
+            return response
+        try:
+            raise await self._backend.refusal(self._model, response)
+        except BaseException as exc:
+            await self.__aexit__(type(exc), exc, exc.__traceback__)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._request.__aexit__(kind, exc, trace)
+        if isinstance(exc, WireError | UsageError):
+            raise self._translated(exc) from exc
+        if isinstance(exc, ProviderError):
+            self._backend.without_secrets(exc)
+
+    def _translated(self, error: AishError) -> ProviderError:
+        return self._backend.without_secrets(translate(self._backend.name, error))
+
+
+def _encoding_of(response: Response) -> str:
+    return response.headers.get("content-encoding").strip().lower()

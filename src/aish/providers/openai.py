@@ -28,7 +28,7 @@ from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoi
 from aish.providers.faults import error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
-from aish.types.events import Status
+from aish.types.events import Status, TextDelta
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
 from aish.wire.http import HttpClient, Response
@@ -171,7 +171,7 @@ class _Answer(AsyncIterator[Batch]):
 
     async def __anext__(self) -> Batch:
         while not self._ended:
-            if batch := self._read(await self._next_chunks()):
+            if batch := await self._next():
                 self._said = True
                 return batch
         if self._broken is not None:
@@ -192,49 +192,57 @@ class _Answer(AsyncIterator[Batch]):
             raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
         return Status(f"{self._provider} ended the answer without a finish reason")
 
-    def _read(self, wire_chunks: Sequence[WireChunk]) -> list[Chunk]:
-        batch: list[Chunk] = []
-        for wire in wire_chunks:
-            for chunk in read_chunk(wire):
-                if isinstance(chunk, StepFinished):
-                    self._finished = chunk
-                    self._body.complete(_LAG_S)
-                else:
-                    self._called = self._called or isinstance(chunk, CallFragment)
-                    batch.append(chunk)
-        return batch
-
-    async def _next_chunks(self) -> Sequence[WireChunk]:
+    async def _next(self) -> list[Chunk]:
         """What one more read of the body holds, which may be nothing."""
         if self._whole:
             self._ended = True
             self._body.complete(_TAIL_S)
             await self._body.drain()
-            return ()
-        piece = await anext(self._body, None)
-        if piece is None:
+            return []
+        try:
+            piece = await self._body.__anext__()
+        except StopAsyncIteration:
             self._ended = True
-            return self._decode_all(self._reader.finish())
+            return self._read_all(self._reader.finish())
         if not self._begun and piece.strip():
             self._begun = True
             if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
-                return [await self._whole_answer(piece, html=start == b"<")]
-        return self._decode_all(self._reader.feed(piece))
+                return self._read(await self._whole_answer(piece, html=start == b"<"))
+        return self._read_all(self._reader.feed(piece))
 
-    def _decode_all(self, events: Sequence[SseEvent]) -> list[WireChunk]:
+    def _read_all(self, events: Sequence[SseEvent]) -> list[Chunk]:
         """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
-        chunks: list[WireChunk] = []
+        batch: list[Chunk] = []
         for event in events:
-            if event.data == b"[DONE]":
+            data = event.data
+            if data == b"[DONE]":
                 self._whole = True
                 break
-            if event.data:
-                try:
-                    chunks.append(self._decode(event.data))
-                except ProviderError as exc:
-                    self._ended, self._broken = True, exc
-                    break
-        return chunks
+            if not data:
+                continue
+            try:
+                wire = self._decode(data)
+                if text := wire.plain_text():
+                    batch.append(TextDelta(text))
+                else:
+                    batch += self._read(wire)
+            except ProviderError as exc:
+                self._ended, self._broken = True, exc
+                break
+        return batch
+
+    def _read(self, wire: WireChunk) -> list[Chunk]:
+        if (error := wire.find_error()) is not None:
+            raise stream_error(self._provider, self._model, error)
+        batch: list[Chunk] = []
+        for chunk in read_chunk(wire):
+            if isinstance(chunk, StepFinished):
+                self._finished = chunk
+                self._body.complete(_LAG_S)
+            else:
+                self._called = self._called or isinstance(chunk, CallFragment)
+                batch.append(chunk)
+        return batch
 
     async def _whole_answer(self, piece: bytes, *, html: bool) -> WireChunk:
         """The backend ignored `stream` and sent one JSON document, or something that is no answer at all."""
@@ -251,10 +259,7 @@ class _Answer(AsyncIterator[Batch]):
 
     def _decode(self, data: bytes) -> WireChunk:
         try:
-            chunk = decode_json(data, decode_chunk)
+            return decode_json(data, decode_chunk)
         except NotJson as exc:
             shown = error_text(data)[:80]
             raise ProviderProtocolError(f"{self._provider} sent a chunk that cannot be read ({exc}): {shown}") from exc
-        if (error := chunk.find_error()) is not None:
-            raise stream_error(self._provider, self._model, error)
-        return chunk

@@ -119,6 +119,7 @@ class Watchdog:
             self.stamp = now_s  # our own caller is the slow one
         due_s = min(self.stamp + self._limit_s, self._total_due)
         if now_s >= due_s:
+            self.stop()
             watched.fail(self._error("total" if now_s >= self._total_due else self._phase))
         elif self._timer is None:
             self._arm(due_s)

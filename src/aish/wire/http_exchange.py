@@ -50,7 +50,7 @@ class Exchange(Response):
 
     @property
     def waiting(self) -> bool:
-        return self._waiter is not None
+        return self._waiter is not None and not self._waiter.done()
 
     # What the caller's side does.
 
@@ -70,7 +70,7 @@ class Exchange(Response):
         for start in range(0, len(body), _SLICE_BYTES):
             self._link.write(body[start : start + _SLICE_BYTES])
             while self._link.write_paused and not self._answered():
-                await self._wait()
+                await self._news()
             if self._answered():
                 return False
         return True
@@ -83,7 +83,7 @@ class Exchange(Response):
         while not parser.headed:
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self._news()
         self.status, self.reason, self.headers = parser.status, parser.reason, parser.headers
         self._watch.enter("idle")
 
@@ -94,7 +94,7 @@ class Exchange(Response):
             if self._parser.complete:
                 raise StopAsyncIteration
             self._watch.stamp = self._loop.time()
-            await self._wait()
+            await self._news()
         piece = self._pieces.popleft()
         self._held_bytes -= len(piece)
         if self._paused and self._held_bytes <= self._bounds.high_water_bytes // 2:
@@ -121,14 +121,12 @@ class Exchange(Response):
             self._link.resume_reading()
         return self._sent and self._error is None and self._parser.keep_alive
 
-    async def _wait(self) -> None:
-        if self._waiter is not None:
+    def _news(self) -> asyncio.Future[None]:
+        """Done when something has come. Whoever waits for it is the only one."""
+        if self._waiter is not None and not self._waiter.done():
             raise UsageError("two tasks read one answer at the same time")
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     # What the connection's side does.
 

@@ -275,6 +275,7 @@ async def test_a_client_that_leaves_takes_its_turn_with_it():
 
 async def test_headers_do_not_wait_for_a_slow_model_and_silence_is_filled(monkeypatch):
     monkeypatch.setattr("aish.faces.http.watch.HEADERS_S", 0.05)
+    monkeypatch.setattr("aish.wire.sweep.PERIOD_S", 0.02)
     async with face(Bench([0.5, TextDelta("late")]), heartbeat_s=0.1) as http:
         visit = http.visit("POST", "/v1/chat/completions", {
             "model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]})  # fmt: skip

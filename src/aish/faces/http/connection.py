@@ -1,60 +1,112 @@
-"""uvicorn's connection, with three things changed.
+"""uvicorn's connection, with some things changed.
 
 A request has a bounded time to say what it wants: or a client that sends a header now and then holds a connection for
-ever. And the head of a reply goes out together with the first of its body, which saves a system call and a wake-up
-of the client, most of what a small reply costs. And the application is told when connections are to end: a worker has
-no other way to learn it, and a stream without an end would hold it up.
+ever. The head of a reply goes out together with the first of its body, which saves a system call and a wake-up of the
+client, most of what a small reply costs. Whoever answers is told at once when the client goes away. And the
+application is told when connections are to end: a worker has no other way to learn it, and a stream without an end
+would hold it up.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from aish.faces.asgi import CONNECTION
+from aish.wire.reads import read_little
+from aish.wire.sweep import sweep_of
 
 # For a whole head to arrive. A slow phone takes a second.
 HEAD_S = 20.0
 
 
 class Connection(HttpToolsProtocol):
-    _head_timer: asyncio.TimerHandle | None = None
+    """In the scope of its requests as `CONNECTION`: `on_gone` is called when the client has gone."""
+
+    on_gone: Callable[[], None] | None = None
+    is_gone = False
+    _head_due_s: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        read_little(transport)
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, _HeadWithBody(transport, self.loop))
-        self._await_head()
+        self._time = self.loop.time
+        self._sweep = sweep_of(self.loop)
+        self._idle = _Idle()
+        self.loop = cast(asyncio.AbstractEventLoop, _Loop(self.loop, self._idle))
+        self._head_due_s = self._time() + HEAD_S
+        self._sweep.add(self)
+
+    @property
+    def has_whole_body(self) -> bool:
+        return not self.cycle.more_body
 
     def data_received(self, data: bytes) -> None:
-        if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
-            self._await_head()
+        if self._head_due_s is None and (self.cycle is None or self.cycle.response_complete):
+            self._head_due_s = self._time() + HEAD_S
         super().data_received(data)
 
     def on_headers_complete(self) -> None:
-        self._head_came()
+        self._head_due_s = None
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_came()
+        self._sweep.discard(self)
+        self.is_gone = True
         super().connection_lost(exc)
+        if self.on_gone is not None:
+            self.on_gone()
 
     def shutdown(self) -> None:
         if (drain := getattr(self.app, "drain", None)) is not None:
             drain()
         super().shutdown()
 
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
+    def look(self, now_s: float) -> None:
+        if self._head_due_s is not None and now_s >= self._head_due_s:
+            self._head_due_s = None
+            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+        self._idle.look(now_s)
 
-    def _head_came(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
 
-    def _too_slow(self) -> None:
-        self._head_timer = None
-        self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-        self.transport.close()
+class _Idle:
+    """The timer of a connection that is kept open between requests: set and taken back with each of them."""
+
+    def __init__(self) -> None:
+        self._due_s: float | None = None
+        self._close: Callable[[], None] | None = None
+
+    def set(self, due_s: float, close: Callable[[], None]) -> _Idle:
+        self._due_s, self._close = due_s, close
+        return self
+
+    def cancel(self) -> None:
+        self._due_s = None
+
+    def look(self, now_s: float) -> None:
+        if self._due_s is not None and self._close is not None and now_s >= self._due_s:
+            self._due_s = None
+            self._close()
+
+
+class _Loop:
+    """What uvicorn's connection asks of its loop: tasks, and the one timer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, idle: _Idle) -> None:
+        self._loop = loop
+        self._idle = idle
+
+    def create_task(self, work: Coroutine[Any, Any, None], **options: Any) -> asyncio.Task[None]:
+        return self._loop.create_task(work, **options)
+
+    def call_later(self, seconds: float, close: Callable[[], None]) -> _Idle:
+        return self._idle.set(self._loop.time() + seconds, close)
 
 
 class _HeadWithBody:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.asgi import Exchange, Scope
+from aish.faces.asgi import CONNECTION, Exchange, Scope
 from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.idempotent_elsewhere import Elsewhere
@@ -64,7 +64,8 @@ class _Recording:
         self.body: list[bytes] = []
         self.size = 0
         self._unread = [{"type": "http.request", "body": body, "more_body": False}]
-        self.exchange = Exchange(scope, self._receive, self._send)
+        alone = {name: value for name, value in scope.items() if name != CONNECTION}
+        self.exchange = Exchange(alone, self._receive, self._send)
 
     async def _receive(self) -> MutableMapping[str, Any]:
         if self._unread:
