@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 ROW_BYTES = 256 * 1024
 
 Run = Callable[[sqlite3.Connection], Any]
+InsertAll = Callable[[sqlite3.Connection, Sequence[Any]], None]
 
 
 class Append(NamedTuple):
@@ -18,6 +19,24 @@ class Append(NamedTuple):
     first_seq: int
     last_seq: int
     lines: bytes
+
+
+class Insert(NamedTuple):
+    """A record that nobody waits for. `insert` takes as many of its kind as a group holds: a server makes them by the
+    thousand, and each statement more is one more fight with the event loop over the interpreter."""
+
+    insert: InsertAll
+    record: Any
+
+
+class Inserts(NamedTuple):
+    insert: InsertAll
+    records: Sequence[Any]
+
+    @property
+    def run(self) -> None:
+        """No operation: appends of turns may go past it."""
+        return None
 
 
 class Operation:
@@ -34,7 +53,7 @@ class Operation:
             self.future.set_running_or_notify_cancel()
 
 
-Item = Append | Operation
+Item = Append | Insert | Operation
 
 
 class Ordered(Protocol):
@@ -64,6 +83,25 @@ def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
                 yield from _close(rows)
             yield item
     yield from _close(rows)
+
+
+def join_inserts(items: Iterable[Item]) -> Iterator[Append | Inserts | Operation]:
+    """Records of one kind become one. None moves past an operation that runs."""
+    kinds: dict[InsertAll, list[Any]] = {}
+    for item in items:
+        if isinstance(item, Insert):
+            kinds.setdefault(item.insert, []).append(item.record)
+            continue
+        if kinds and isinstance(item, Operation) and item.run is not None:
+            yield from _inserts(kinds)
+        yield item
+    yield from _inserts(kinds)
+
+
+def _inserts(kinds: dict[InsertAll, list[Any]]) -> Iterator[Inserts]:
+    for insert, records in kinds.items():
+        yield Inserts(insert, records)
+    kinds.clear()
 
 
 def _close(rows: dict[str, _Row]) -> Iterator[Append]:

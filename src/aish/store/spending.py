@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
@@ -13,25 +16,35 @@ _SUMS = (
     " coalesce(sum(cost), 0.0), coalesce(sum(expires_ms = 0 AND cost IS NULL), 0),"
     " coalesce(sum(estimate), 0), coalesce(sum(prompt_tokens * (estimate > 0)), 0)"
 )
+_encoder = msgspec.json.Encoder()
 _DAY = "date(at_ms / 1000, 'unixepoch', 'localtime')"
 
 
-def insert_usage(db: sqlite3.Connection, record: UsageRecord) -> None:
+_INSERT_USAGE = """
+    INSERT OR REPLACE INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate)
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
+      json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
+      json_extract(value, '$[6]'), json_extract(value, '$[7]'), json_extract(value, '$[8]')
+    FROM json_each(?1)"""
+
+
+def insert_usage(db: sqlite3.Connection, records: Sequence[UsageRecord]) -> None:
+    """In one statement, out of one JSON text: a server books thousands of calls a second."""
+    db.execute(_INSERT_USAGE, (_encoder.encode([_row(record) for record in records]).decode(),))
+
+
+def _row(record: UsageRecord) -> tuple[Any, ...]:
     usage = record.usage
-    db.execute(
-        "INSERT OR REPLACE INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost,"
-        " estimate) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            record.id,
-            record.at_ms,
-            record.session,
-            record.model,
-            record.category.value,
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cost,
-            record.estimate,
-        ),
+    return (
+        record.id,
+        record.at_ms,
+        record.session.replace("\0", ""),  # which would end a text of SQLite's
+        record.model.replace("\0", ""),
+        record.category.value,
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cost,
+        record.estimate,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -82,28 +82,51 @@ def _insert_turn_of_none(db: sqlite3.Connection, turn: TurnRecord) -> int:
     return 0
 
 
-def insert_ended_turn(db: sqlite3.Connection, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+class EndedTurn(NamedTuple):
     """One of no session, with its events."""
-    inserted = db.execute(
-        "INSERT OR IGNORE INTO turns (id, session, number, model, started_ms, owner, input, folded,"
-        " state, finished_ms, messages, usage)"
-        " SELECT ?, '', coalesce(max(rowid), 0) + 1, ?, ?, ?, ?, '', ?, ?, ?, ? FROM turns",
-        (
-            turn.id,
-            turn.model,
-            turn.started_ms,
-            turn.owner,
-            _encoder.encode(turn.input),
-            _RUNNING if turn.end is None else turn.end.value,
-            turn.finished_ms,
-            _encoder.encode(turn.messages),
-            _encoder.encode(turn.usage),
-        ),
+
+    turn: TurnRecord
+    last_seq: int
+    lines: bytes
+
+
+# All of a group in one statement each, out of one JSON text.
+_INSERT_ENDED_TURNS = """
+    INSERT OR IGNORE INTO turns (id, session, number, model, started_ms, owner, input, folded, state, finished_ms,
+      messages, usage)
+    SELECT json_extract(value, '$[0]'), '', (SELECT coalesce(max(rowid), 0) FROM turns) + key + 1,
+      json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+      CAST(json_extract(value, '$[4]') AS BLOB), '', json_extract(value, '$[5]'), json_extract(value, '$[6]'),
+      CAST(json_extract(value, '$[7]') AS BLOB), CAST(json_extract(value, '$[8]') AS BLOB)
+    FROM json_each(?1)"""
+_INSERT_THEIR_EVENTS = """
+    INSERT INTO events (turn, first_seq, last_seq, body)
+    SELECT json_extract(value, '$[0]'), 1, json_extract(value, '$[9]'), CAST(json_extract(value, '$[10]') AS BLOB)
+    FROM json_each(?1)
+    WHERE NOT EXISTS (SELECT 1 FROM events WHERE turn = json_extract(value, '$[0]'))"""
+
+
+def insert_ended_turns(db: sqlite3.Connection, ended: Sequence[EndedTurn]) -> None:
+    rows = _encoder.encode([_ended_row(one) for one in ended]).decode()
+    db.execute(_INSERT_ENDED_TURNS, (rows,))
+    db.execute(_INSERT_THEIR_EVENTS, (rows,))
+
+
+def _ended_row(ended: EndedTurn) -> tuple[Any, ...]:
+    turn = ended.turn
+    return (
+        turn.id,
+        turn.model.replace("\0", ""),  # which would end a text of SQLite's
+        turn.started_ms,
+        turn.owner,
+        _encoder.encode(turn.input).decode(),
+        _RUNNING if turn.end is None else turn.end.value,
+        turn.finished_ms,
+        _encoder.encode(turn.messages).decode(),
+        _encoder.encode(turn.usage).decode(),
+        ended.last_seq,
+        ended.lines.decode(),
     )
-    if inserted.rowcount:
-        db.execute(
-            "INSERT INTO events (turn, first_seq, last_seq, body) VALUES (?, 1, ?, ?)", (turn.id, last_seq, lines)
-        )
 
 
 def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:

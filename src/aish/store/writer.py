@@ -15,7 +15,18 @@ from typing import Any, Literal, TypeVar
 
 from aish.errors import AishError, StoreError
 from aish.store.faults import breaks_the_group, is_busy, translate
-from aish.store.groups import ROW_BYTES, Append, Item, Operation, Run, join_appends
+from aish.store.groups import (
+    ROW_BYTES,
+    Append,
+    Insert,
+    InsertAll,
+    Inserts,
+    Item,
+    Operation,
+    Run,
+    join_appends,
+    join_inserts,
+)
 
 # Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
 JOIN_WINDOW_S = 0.05
@@ -30,6 +41,7 @@ _INSERT_EVENTS = """
 
 T = TypeVar("T")
 Outcome = tuple[Operation, Any, AishError | None]
+_Joined = Append | Inserts | Operation
 
 
 class Writer:
@@ -82,6 +94,14 @@ class Writer:
         with self._wake:
             first = not self._queue
             self._put(Operation(run, durable=False, awaited=False))
+            if first:
+                self._wake.notify()
+
+    def insert(self, insert: InsertAll, record: Any) -> None:
+        """The same for a record, which is written together with others of its kind."""
+        with self._wake:
+            first = not self._queue
+            self._put(Insert(insert, record))
             if first:
                 self._wake.notify()
 
@@ -139,7 +159,7 @@ class Writer:
             return group
 
     def _write_group(self, group: Sequence[Item]) -> None:
-        items = list(join_appends([*self._kept, *group]))
+        items = list(join_appends(join_inserts([*self._kept, *group])))
         try:
             outcomes = self._transact(items)
         except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on
@@ -153,7 +173,7 @@ class Writer:
             if operation.future is not None:
                 _settle(operation.future, result, error)
 
-    def _transact(self, items: Sequence[Item]) -> list[Outcome]:
+    def _transact(self, items: Sequence[_Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
             return [(self._last, None, self._lost)]  # a file that never opened need not open to be closed
         connection = self._connected()
@@ -179,9 +199,12 @@ class Writer:
             self._synchronous = synchronous
         _retried(lambda: connection.execute("BEGIN IMMEDIATE"))
 
-    def _apply(self, connection: sqlite3.Connection, item: Item) -> Outcome | None:
+    def _apply(self, connection: sqlite3.Connection, item: _Joined) -> Outcome | None:
         if isinstance(item, Append):
             self._apply_append(connection, item)
+            return None
+        if isinstance(item, Inserts):
+            self._apply_inserts(connection, item)
             return None
         if item.run is None:
             lost, self._lost = self._lost, None
@@ -208,6 +231,22 @@ class Writer:
             if breaks_the_group(exc):
                 raise
             self._lost = translate(exc, self._path)
+
+    def _apply_inserts(self, connection: sqlite3.Connection, inserts: Inserts) -> None:
+        """All together. If one of them is no good, each by itself, so that only that one is lost."""
+        connection.execute("SAVEPOINT inserts")
+        try:
+            inserts.insert(connection, inserts.records)
+        except Exception as exc:  # nobody waits for them: the next flush tells
+            if breaks_the_group(exc):
+                raise
+            connection.execute("ROLLBACK TO inserts")
+            if len(inserts.records) == 1:
+                self._lost = translate(exc, self._path)
+            else:
+                for record in inserts.records:
+                    self._apply_inserts(connection, Inserts(inserts.insert, [record]))
+        connection.execute("RELEASE inserts")
 
     def _keep(self, appends: list[Append]) -> None:
         if sum(len(append.lines) for append in appends) > KEPT_BYTES:
