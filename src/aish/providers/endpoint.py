@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError, ProviderError, ProviderProtocolError, UsageError, WireError
+from aish.errors import ProviderError, ProviderProtocolError, UsageError, WireError
 from aish.providers.faults import error_text, refusal, translate
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.wire.http import HttpClient, Response, Timeouts
@@ -167,7 +167,7 @@ class _Opened(AbstractAsyncContextManager[Response]):
         if isinstance(exc, ProviderError):
             self._backend.without_secrets(exc)
 
-    def _translated(self, error: AishError) -> ProviderError:
+    def _translated(self, error: WireError | UsageError) -> ProviderError:
         return self._backend.without_secrets(translate(self._backend.name, error))
 
 

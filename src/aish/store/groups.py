@@ -54,6 +54,7 @@ class Operation:
 
 
 Item = Append | Insert | Operation
+Joined = Inserts | Operation
 
 
 class Ordered(Protocol):
@@ -85,7 +86,7 @@ def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
     yield from _close(rows)
 
 
-def join_inserts(items: Iterable[Item]) -> Iterator[Append | Inserts | Operation]:
+def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
     """Records of one kind become one. None moves past an operation that runs."""
     kinds: dict[InsertAll, list[Any]] = {}
     for item in items:

@@ -22,6 +22,7 @@ from aish.store.groups import (
     InsertAll,
     Inserts,
     Item,
+    Joined,
     Operation,
     Run,
     join_appends,
@@ -41,7 +42,6 @@ _INSERT_EVENTS = """
 
 T = TypeVar("T")
 Outcome = tuple[Operation, Any, AishError | None]
-_Joined = Append | Inserts | Operation
 
 
 class Writer:
@@ -159,7 +159,7 @@ class Writer:
             return group
 
     def _write_group(self, group: Sequence[Item]) -> None:
-        items = list(join_appends(join_inserts([*self._kept, *group])))
+        items: list[Append | Joined] = list(join_appends(join_inserts([*self._kept, *group])))
         try:
             outcomes = self._transact(items)
         except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on
@@ -173,7 +173,7 @@ class Writer:
             if operation.future is not None:
                 _settle(operation.future, result, error)
 
-    def _transact(self, items: Sequence[_Joined]) -> list[Outcome]:
+    def _transact(self, items: Sequence[Append | Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
             return [(self._last, None, self._lost)]  # a file that never opened need not open to be closed
         connection = self._connected()
@@ -199,7 +199,7 @@ class Writer:
             self._synchronous = synchronous
         _retried(lambda: connection.execute("BEGIN IMMEDIATE"))
 
-    def _apply(self, connection: sqlite3.Connection, item: _Joined) -> Outcome | None:
+    def _apply(self, connection: sqlite3.Connection, item: Append | Joined) -> Outcome | None:
         if isinstance(item, Append):
             self._apply_append(connection, item)
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -80,32 +80,30 @@ class App:
         request_id = new_id("req")
         exchange.extra.append((b"x-request-id", request_id.encode()))
         note_request(request_id)
-        place, began_s = "unknown", time.monotonic()
-
-        async def answer() -> None:
-            nonlocal place
-            self._check(exchange)
-            path = exchange.path.removeprefix("/api")
-            if (mount := self._mounts.get(path)) is not None:
-                place = path
-                caller = await self._service.keys.admit(exchange)
-                await mount({**scope, TOOLS: caller.tools}, receive, send)
-            elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
-                await exchange.reply(204, headers=_PREFLIGHT)
-            else:
-                found = self._routes.find(exchange.method, exchange.path)
-                place = found.route.path
-                await _told(exchange, found.route.shape, lambda: self._handle(exchange, scope, found))
-
-        try:
-            with self._service.request():
-                await _told(exchange, openai_shape, answer)
-        finally:
-            self._service.metrics.count_request(place, exchange.status)
-            if exchange.method == "POST":  # what is asked for, not what is looked at
-                self._service.metrics.series.count_request(exchange.failed_status or exchange.status)
-            if log.isEnabledFor(logging.INFO):
-                _note(exchange, place, time.monotonic() - began_s)
+        service, began_s = self._service, time.monotonic()
+        place, shape = "unknown", openai_shape
+        with service.request():
+            try:
+                self._check(exchange)
+                path = exchange.path.removeprefix("/api")
+                if (mount := self._mounts.get(path)) is not None:
+                    place = path
+                    caller = await service.keys.admit(exchange)
+                    await mount({**scope, TOOLS: caller.tools}, receive, send)
+                elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
+                    await exchange.reply(204, headers=_PREFLIGHT)
+                else:
+                    found = self._routes.find(exchange.method, exchange.path)
+                    place, shape = found.route.path, found.route.shape
+                    await self._handle(exchange, scope, found)
+            except Exception as exc:
+                await _tell(exchange, shape, exc)
+            finally:
+                service.metrics.count_request(place, exchange.status)
+                if exchange.method == "POST":  # what is asked for, not what is looked at
+                    service.metrics.series.count_request(exchange.failed_status or exchange.status)
+                if log.isEnabledFor(logging.INFO):
+                    _note(exchange, place, time.monotonic() - began_s)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
         caller = Caller() if found.route.open else await self._service.console.admit(exchange)
@@ -118,7 +116,10 @@ class App:
 
         async def answer(recorded: Exchange) -> None:
             recorded.extra = exchange.extra
-            await _told(recorded, found.route.shape, lambda: found.handle(recorded, caller))
+            try:
+                await found.handle(recorded, caller)
+            except Exception as exc:
+                await _tell(recorded, found.route.shape, exc)
 
         await self._idempotent.answer(exchange, scope, caller, key, answer)
 
@@ -153,25 +154,23 @@ def _note(exchange: Exchange, place: str, seconds: float) -> None:
     log.info("request", extra={"fields": fields})
 
 
-async def _told(exchange: Exchange, shape: Shape, work: Callable[[], Awaitable[None]]) -> None:
-    """Does the work; what goes wrong is told in this shape."""
-    try:
-        await work()
-    except (ClientGone, ConnectionLost):
+async def _tell(exchange: Exchange, shape: Shape, error: Exception) -> None:
+    """What went wrong, in this shape. Nothing more can be told once a reply has begun: the stream then ends without its
+    proper end."""
+    if isinstance(error, ClientGone | ConnectionLost):
         return
-    except Problem as exc:
-        await _tell(exchange, shape, exc)
-    except AishError as exc:
-        await _tell(exchange, shape, problem_of(exc))
-    except Exception:
-        log.exception("a request failed by a defect of aish")
-        await _tell(exchange, shape, Problem(500, "aish failed to answer this request", code="internal_error"))
-
-
-async def _tell(exchange: Exchange, shape: Shape, problem: Problem) -> None:
-    """Nothing more can be told once a reply has begun: the stream then ends without its proper end."""
+    problem = _problem_in(error)
     if not exchange.started:
         await exchange.reply(problem.status, msgspec.json.encode(shape(problem)), problem.headers)
+
+
+def _problem_in(error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, AishError):
+        return problem_of(error)
+    log.error("a request failed by a defect of aish", exc_info=error)
+    return Problem(500, "aish failed to answer this request", code="internal_error")
 
 
 def make_routes(service: Service) -> list[Route]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from aish.faces.asgi import CONNECTION
+from aish.faces.asgi import CONNECTION, Scope
 from aish.wire.reads import read_little
 from aish.wire.sweep import sweep_of
 
@@ -52,7 +52,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_due_s = None
-        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
+        cast(Scope, self.scope)[CONNECTION] = self
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:

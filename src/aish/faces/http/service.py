@@ -39,9 +39,8 @@ class Generation:
         self._shared = MANY_WORKERS in runtime.surroundings.env
         self.limits = runtime.config.limits.limits()
         self.config = runtime.config.serve
-        self.users = 0
-        self.idle = asyncio.Event()
-        self.idle.set()
+        self._users = 0
+        self._left = asyncio.Event()
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
@@ -50,17 +49,18 @@ class Generation:
     async def close(self, wait_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await self.idle.wait()
+                while self._users:
+                    self._left.clear()
+                    await self._left.wait()
         await self._stack.aclose()
 
     def enter(self) -> None:
-        self.users += 1
-        self.idle.clear()
+        self._users += 1
 
     def leave(self) -> None:
-        self.users -= 1
-        if not self.users:
-            self.idle.set()
+        self._users -= 1
+        if not self._users:
+            self._left.set()
 
 
 class UnderWay:
