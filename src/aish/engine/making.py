@@ -136,7 +136,7 @@ class TurnMaker:
 
     def _offer_for(self, request: TurnRequest, *, interactive: bool) -> Offer:
         among = request.tool_choice.among or ("*",)
-        clients = [spec for spec in request.client_tools if matches(spec.name, among)]
+        clients = [spec for spec in request.client_tools if matches(spec.name, among)] if request.client_tools else ()
         return self.offer(request.tools, among=among, interactive=interactive, clients=clients)
 
     def offer(
@@ -147,9 +147,12 @@ class TurnMaker:
         among: Sequence[str] = ("*",),
         clients: Sequence[ToolSpec] = (),
     ) -> Offer:
+        if not tools:
+            return Offer(self._tools.specs, (), clients)
         known = self._tools.specs()
         wanted = (spec for spec in known if matches(spec.name, tools) and matches(spec.name, among))
-        return Offer(known, [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)], clients)
+        offered = [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)]
+        return Offer(lambda: known, offered, clients)
 
     def dispatcher(
         self,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from aish.calls.near import find_near, without_prefix
 from aish.types.tools import ToolSpec, wire_name
@@ -15,12 +16,20 @@ class Offer:
     that the asker runs: `clients`."""
 
     def __init__(
-        self, known: Iterable[ToolSpec], offered: Iterable[ToolSpec], clients: Iterable[ToolSpec] = ()
+        self,
+        known: Callable[[], Iterable[ToolSpec]],
+        offered: Iterable[ToolSpec] = (),
+        clients: Iterable[ToolSpec] = (),
     ) -> None:
-        self._known = {spec.name: spec for spec in known}
+        self._list_known = known
         self._offered = {spec.name: spec for spec in offered}
         self._clients = {spec.name: spec for spec in clients if spec.name not in self._offered}
         self.specs = (*self._offered.values(), *self._clients.values())
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """Asked for when a model names a tool: most turns have none."""
+        return frozenset(spec.name for spec in self._list_known())
 
     @property
     def has_clients(self) -> bool:

@@ -148,12 +148,17 @@ class Turn:
                 async for events in batches:
                     yield events
             self._asking.only_answers = self._planner.is_done
-        while self.end is None:
-            limit = self._meter.reached()
-            if limit is not None:
-                self.end = limit
+        while self.end is None and not self._is_at_limit():
+            yield [*self._take_owed(), self._begin_step()]
+            assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
+            async with aclosing(self._asking.ask(assembler)) as batches:
+                async for events in batches:
+                    yield events
+            await self._book(assembler)
+            if self._is_over(assembler):
                 break
-            async with aclosing(self._step()) as batches:
+            yield self._take_owed()
+            async with aclosing(self._run_calls(assembler)) as batches:
                 async for events in batches:
                     yield events
         yield [*self._take_owed(), *self._last_words()]
@@ -186,25 +191,25 @@ class Turn:
         ]
         return [*self._take_owed(), *owed, *self._last_words()]
 
-    async def _step(self) -> AsyncGenerator[list[Event], None]:
-        """One model call and the tool calls it asks for."""
+    def _is_at_limit(self) -> bool:
+        self.end = self._meter.reached()
+        return self.end is not None
+
+    def _begin_step(self) -> Event:
         self._meter.steps += 1
         self._scribe.step += 1
-        yield [*self._take_owed(), self._emit(StepStarted(self._asking.route.name))]
-        assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
-        async with aclosing(self._asking.ask(assembler)) as batches:
-            async for events in batches:
-                yield events
-        await self._book(assembler)
+        return self._emit(StepStarted(self._asking.route.name))
+
+    def _is_over(self, assembler: Assembler) -> bool:
+        """Whether the turn ends with what the model has said, and how: with a failure, or because it calls nothing."""
         self.end = self._asking.end
-        if self.end is not None:
-            return
-        if not assembler.calls:
+        if self.end is None and not assembler.calls:
             self.end = TurnEnd.LENGTH if assembler.end is StepEnd.LENGTH else TurnEnd.ANSWERED
             if not assembler.said_anything:
                 self._owed.append(self._emit(Status("the model gave an empty answer")))
-            return
-        yield self._take_owed()
+        return self.end is not None
+
+    async def _run_calls(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
         run = self._dispatcher.run(
             assembler.calls, cut=assembler.cut_calls, whole=assembler.is_whole, choice=self._asking.choice
         )

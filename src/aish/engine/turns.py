@@ -8,21 +8,23 @@ is closed when its session is next opened.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from types import TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from aish.engine.alone import hold_session, leave_session
-from aish.engine.choose import Chooser
+from aish.engine.choose import Chooser, Chosen
 from aish.engine.conversation import Conversations
 from aish.engine.held import HELD_ENDS, hold, hold_for_retry, take_retried, use_answers
 from aish.engine.journal import Journal
 from aish.engine.making import TurnMaker
 from aish.engine.meter import Meter
-from aish.engine.planning.kept import plan_run
+from aish.engine.planning.kept import PlanRun, plan_run
 from aish.engine.record import Recorder
 from aish.engine.route import Route
 from aish.engine.runs import RunKeeper
@@ -41,8 +43,6 @@ from aish.types.records import TurnRecord
 from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
-_NOBODY_ELSE = nullcontext()  # a turn of no session has nobody to wait for
-_NO_PLAN = nullcontext(None)
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
 
@@ -85,46 +85,66 @@ class Turns:
         )
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def turn(
+    def turn(
         self, request: TurnRequest, *, ask: Ask | None = None, journal: Journal | None = None
-    ) -> AsyncIterator[AsyncGenerator[Sequence[Event], None]]:
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
         belongs to. Leaving the context stops everything.
         """
+        return _UnderWay(self, request, ask, journal)
+
+    async def ready(self, request: TurnRequest) -> tuple[TurnRequest, Chosen]:
+        """The request as it is answered, with what is known of earlier attempts, and by which model."""
         chosen = await self._chooser.choose(request)
         if request.retry_key and request.context is not None:
             request = await self._gone_on_with(request, request.context)
         if request.answers:
             request = await use_answers(self._store, request, self._clock.now_ms())
-        session = (request.session or new_id("sess")) if request.kept else ""
-        async with (
-            self._alone_in(session, request.limits.wall_s, journal.left_by if journal else "")
-            if session
-            else _NOBODY_ELSE,
-            plan_run(self._runs, request, session) if request.planner else _NO_PLAN as plan,
-        ):
-            journal = plan.journal if plan else journal
-            if journal is not None and journal.left_by:
-                await self._conversations.take_over(session, journal.left_by)
-            conversation = await self._conversations.open(session, request, chosen.route)
-            turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
-            self._running.add(turn.id)
-            try:
-                await self._start(turn, request, chosen.route)
-                async with aclosing(self._recorded(turn)) as events:
-                    yield events
-            finally:
-                if not turn.is_finished:
-                    await _surely(self._close(turn))
-                if turn.retry_key:
-                    await _surely(hold_for_retry(self._store, turn, self._redacted_json))
-                if plan is not None:
-                    await _surely(plan.end(turn.end))
-                self._running.discard(turn.id)
+        return request, chosen
+
+    async def hold(
+        self, stack: AsyncExitStack, request: TurnRequest, session: str, journal: Journal | None
+    ) -> PlanRun | None:
+        """What the turn has to itself until it ends: its session, and the run of its plan."""
+        left_by = journal.left_by if journal else ""
+        if session:
+            await stack.enter_async_context(self._alone_in(session, request.limits.wall_s, left_by))
+        if not request.planner:
+            return None
+        return await stack.enter_async_context(plan_run(self._runs, request, session))
+
+    async def start(
+        self,
+        request: TurnRequest,
+        chosen: Chosen,
+        session: str,
+        ask: Ask | None,
+        journal: Journal | None,
+        plan: PlanRun | None,
+    ) -> Turn:
+        if journal is not None and journal.left_by:
+            await self._conversations.take_over(session, journal.left_by)
+        conversation = await self._conversations.open(session, request, chosen.route)
+        turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
+        self._running.add(turn.id)
+        try:
+            await self._start(turn, request, chosen.route)
+        except BaseException:
+            await self.end(turn, plan)
+            raise
+        return turn
+
+    async def end(self, turn: Turn, plan: PlanRun | None) -> None:
+        if not turn.is_finished:
+            await _surely(self._close(turn))
+        if turn.retry_key:
+            await _surely(hold_for_retry(self._store, turn, self._redacted_json))
+        if plan is not None:
+            await _surely(plan.end(turn.end))
+        self._running.discard(turn.id)
 
     async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
         """The request, with what an attempt that broke off has done already."""
@@ -209,7 +229,7 @@ class Turns:
         else:
             turn.unrecorded = record
 
-    async def _recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
+    async def recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
         try:
             async with aclosing(turn.events()) as batches:
                 async for events in batches:
@@ -230,6 +250,49 @@ class Turns:
             if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
                 turn.unwritten += owed
                 await self._recorder.write(turn)
+
+
+class _UnderWay(AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]):
+    """One turn, from choosing its model to its last write. A class: a generator costs more, for every request."""
+
+    def __init__(self, turns: Turns, request: TurnRequest, ask: Ask | None, journal: Journal | None) -> None:
+        self._turns = turns
+        self._request = request
+        self._ask = ask
+        self._journal = journal
+        self._stack: AsyncExitStack | None = None
+        self._plan: PlanRun | None = None
+
+    async def __aenter__(self) -> AsyncGenerator[Sequence[Event], None]:
+        request, chosen = await self._turns.ready(self._request)
+        session = (request.session or new_id("sess")) if request.kept else ""
+        if not session and not request.planner:
+            return await self._begin(request, chosen, session)
+        self._stack = AsyncExitStack()
+        try:
+            self._plan = await self._turns.hold(self._stack, request, session, self._journal)
+            return await self._begin(request, chosen, session)
+        except BaseException:
+            await self._stack.__aexit__(*sys.exc_info())
+            raise
+
+    async def _begin(self, request: TurnRequest, chosen: Chosen, session: str) -> AsyncGenerator[Sequence[Event], None]:
+        journal = self._plan.journal if self._plan else self._journal
+        self._turn = await self._turns.start(request, chosen, session, self._ask, journal, self._plan)
+        self._events = self._turns.recorded(self._turn)
+        return self._events
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            try:
+                await self._events.aclose()
+            finally:
+                await self._turns.end(self._turn, self._plan)
+        finally:
+            if self._stack is not None:
+                await self._stack.__aexit__(kind, exc, trace)
 
 
 async def _surely(work: Coroutine[Any, Any, None]) -> None:

@@ -102,6 +102,7 @@ def _encode_tuning(tuning: Tuning) -> Json:
 
 
 _FREE_CHOICE = ToolChoice()
+_UNSAID = Sampling()
 
 
 def _encode_choice(choice: ToolChoice) -> str | Json:
@@ -164,6 +165,8 @@ def _encode_image(image: ImagePart) -> Json:
 
 
 def _encode_sampling(sampling: Sampling) -> Json:
+    if sampling == _UNSAID:
+        return {}
     body: Json = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -221,7 +224,6 @@ class WireChunk(msgspec.Struct):
         if any(choice.finish_reason == "error" for choice in self.choices or ()):
             return "it gave up on its answer"
         return None
-
 
     def plain_text(self) -> str:
         """Of a chunk that holds a piece of the answer and nothing else, which nearly all do; "" of any other."""

@@ -110,9 +110,7 @@ class Backend:
 
     def _opened(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> _Opened:
         http, headers = self._http, self._headers
-        return _Opened(
-            self, model, lambda: http.request(method, url, headers=headers, body=body, timeouts=timeouts)
-        )
+        return _Opened(self, model, lambda: http.request(method, url, headers=headers, body=body, timeouts=timeouts))
 
     def is_plain(self, response: Response) -> bool:
         return _encoding_of(response) in ("", "identity")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from aish.errors import AishError, StoreError
 from aish.store.faults import breaks_the_group, is_busy, translate
@@ -159,7 +159,7 @@ class Writer:
             return group
 
     def _write_group(self, group: Sequence[Item]) -> None:
-        items: list[Append | Joined] = list(join_appends(join_inserts([*self._kept, *group])))
+        items = cast(list[Append | Joined], [*join_appends(join_inserts([*self._kept, *group]))])
         try:
             outcomes = self._transact(items)
         except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on

@@ -45,6 +45,8 @@ from aish.types.ids import new_id
 
 log = logging.getLogger(__name__)
 
+_UNKNOWN_SHAPE: Shape = openai_shape  # of what goes wrong before it is known which API is meant
+
 # What a page of an allowed site may send. The answer to the question itself says which site that is.
 _PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST, DELETE"),
@@ -81,7 +83,7 @@ class App:
         exchange.extra.append((b"x-request-id", request_id.encode()))
         note_request(request_id)
         service, began_s = self._service, time.monotonic()
-        place, shape = "unknown", openai_shape
+        place, shape = "unknown", _UNKNOWN_SHAPE
         with service.request():
             try:
                 self._check(exchange)

@@ -148,6 +148,8 @@ def limits_of(service: Service, extensions: Extensions) -> Limits:
     """A request may ask for less than the configuration gives, never for more."""
     limits = service.limits
     steps, calls = extensions.max_steps, extensions.max_tool_calls
+    if steps is None and calls is None:
+        return limits
     if steps is not None and steps < 1:
         raise bad_field("max_steps", "must be at least 1")
     if calls is not None and calls < 0:
@@ -196,8 +198,10 @@ def begin_request(
     messages: Sequence[Message],
     tools: Tools,
     body: bytes,
+    **more: Any,
 ) -> TurnRequest:
-    """What is the same for every API whose clients send the conversation: whose history it is, tools and limits."""
+    """What is the same for every API whose clients send the conversation: whose history it is, tools and limits.
+    `more` are the fields that each has its own form of."""
     session = caller.session(session_of(service, exchange, extensions))
     from_store = bool(extensions.use_server_history)
     if from_store and not session:
@@ -216,6 +220,7 @@ def begin_request(
         retry_key=retry_key_of(exchange, caller, body),
         planner=planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),
+        **more,
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from aish.faces.asgi import Exchange
 from aish.faces.http.asked import Tools, begin_request, check_count, check_servers, choose_tools, tool_choice
 from aish.faces.http.bodies import read_body
@@ -54,8 +52,14 @@ class ChatCompletions:
     def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, body: bytes) -> TurnRequest:
         service = self._service
         check_count("messages", len(chat.messages), service.config.max_messages)
-        return msgspec.structs.replace(
-            begin_request(service, exchange, caller, chat, read_messages(chat.messages), tools, body),
+        return begin_request(
+            service,
+            exchange,
+            caller,
+            chat,
+            read_messages(chat.messages),
+            tools,
+            body,
             model=chat.model,
             tool_choice=tool_choice("tool_choice", chat.tool_choice),
             parallel_calls=chat.parallel_tool_calls,

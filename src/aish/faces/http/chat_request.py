@@ -86,6 +86,9 @@ def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
     names: dict[str, str] = {}
     read: list[Message] = []
     for place, message in enumerate(messages):
+        if message.role == "user" and isinstance(message.content, str):
+            read.append(UserMessage((TextPart(message.content),)))
+            continue
         field = f"messages[{place}]"
         match message.role:
             case "system" | "developer":

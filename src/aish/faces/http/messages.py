@@ -74,8 +74,14 @@ class Messages:
         self, exchange: Exchange, caller: Caller, given: MessagesBody, tools: Tools, body: bytes
     ) -> TurnRequest:
         choice, parallel = read_choice(given.tool_choice)
-        return msgspec.structs.replace(
-            begin_request(self._service, exchange, caller, given, read_conversation(given), tools, body),
+        return begin_request(
+            self._service,
+            exchange,
+            caller,
+            given,
+            read_conversation(given),
+            tools,
+            body,
             model=given.model,
             tool_choice=choice,
             parallel_calls=parallel,

@@ -84,10 +84,11 @@ class Series:
         }
 
     def _now(self) -> Point:
-        at_ms = self._step()
-        if self._points[-1].at_ms != at_ms:
-            self._points.append(Point(at_ms))
-        return self._points[-1]
+        newest = self._points[-1]
+        if not 0 <= self._now_ms() - newest.at_ms < STEP_MS:
+            newest = Point(self._step())
+            self._points.append(newest)
+        return newest
 
     def _step(self) -> int:
         return self._now_ms() // STEP_MS * STEP_MS
