@@ -142,7 +142,7 @@ class Recorder:
 
 
 def _any_durable(events: Sequence[Event]) -> bool:
-    return any(_must_be_durable(event.body) for event in events if isinstance(event.body, _OF_EFFECTS))
+    return any([_must_be_durable(event.body) for event in events if isinstance(event.body, _OF_EFFECTS)])  # noqa: C419
 
 
 def _must_be_durable(body: DecisionMade | ToolResult) -> bool:

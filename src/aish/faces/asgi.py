@@ -62,6 +62,13 @@ class Headers:
         value = self._values.get(name.encode("latin-1"))
         return None if value is None else value.decode("latin-1").strip(" \t")
 
+    def first(self, names: Sequence[bytes]) -> str:
+        """Of the first of these that is there and not empty; "" for none."""
+        for name in names:
+            if value := self._values.get(name):
+                return value.decode("latin-1").strip(" \t")
+        return ""
+
     def is_repeated(self, name: str) -> bool:
         wanted = name.encode("latin-1")
         return sum(key.lower() == wanted for key, _ in self._pairs) > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 
 import msgspec
 
@@ -26,7 +27,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     tool_adapter: bool = False  # picks tools with an adapter made for it
 
 
-class ModelInfo(msgspec.Struct, frozen=True):
+class ModelInfo(msgspec.Struct, frozen=True, dict=True):
     """`context_size` and `parameters` are what the backend said, or None: they are never assumed."""
 
     provider: str
@@ -35,7 +36,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     capabilities: Capabilities = Capabilities()
     parameters: int | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"{self.provider}:{self.id}"
 

@@ -6,6 +6,7 @@ Life: `lifespan` opens the engine and closes it again; everything else is one ca
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -138,6 +139,8 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as stack:
             await receive()
+            # Every generator of ours is closed by whoever began it: the loop need not keep a list of them.
+            sys.set_asyncgen_hooks(firstiter=None)
             try:
                 await stack.enter_async_context(self._service.opened())
             except AishError as exc:

@@ -27,9 +27,9 @@ from aish.types.tools import Effect, ToolSpec, wire_name
 
 CLIENT = "client"
 MAX_NAME_CHARS = 128  # of a client's function; OpenAI takes 64, some clients send more
-_SESSION_HEADERS = ("x-session-id", "session-id", "session_id")
+_SESSION_HEADERS = (b"x-session-id", b"session-id", b"session_id")
 _MAX_SESSION_CHARS = 128
-_RETRY_HEADERS = (*_SESSION_HEADERS, "x-client-request-id", "thread-id")
+_RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
 class Extensions(msgspec.Struct, frozen=True):
@@ -175,7 +175,7 @@ def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> 
     """The session the request names, "" for none."""
     named = extensions.session_id or ""
     if not named and service.config.client_sessions:
-        named = next((value for name in _SESSION_HEADERS if (value := exchange.headers.get(name))), "")
+        named = exchange.headers.first(_SESSION_HEADERS)
     if len(named) > _MAX_SESSION_CHARS or not named.isprintable():
         raise bad_field("session_id", f"must be printable and at most {_MAX_SESSION_CHARS} characters")
     return named
@@ -184,7 +184,7 @@ def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> 
 def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
     """Names this very request of this very client, if it says who it is: opencode, codex and others ask again on their
     own when an answer breaks off."""
-    who = next((value for name in _RETRY_HEADERS if (value := exchange.headers.get(name))), "")
+    who = exchange.headers.first(_RETRY_HEADERS)
     if not who:
         return ""
     return hashlib.sha256(b"\0".join((caller.key.encode(), who.encode("latin-1", "replace"), body))).hexdigest()

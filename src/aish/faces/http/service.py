@@ -37,8 +37,6 @@ class Generation:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._shared = MANY_WORKERS in runtime.surroundings.env
-        self.limits = runtime.config.limits.limits()
-        self.config = runtime.config.serve
         self._users = 0
         self._left = asyncio.Event()
         self._stack = AsyncExitStack()
@@ -85,7 +83,7 @@ class Service:
     def __init__(self, runtime: Runtime, keys: Sequence[str] = (), *, must_have_keys: bool = False) -> None:
         self._given_keys = tuple(keys)
         self._must_have_keys = must_have_keys
-        self._generation = Generation(runtime)
+        self._take(Generation(runtime))
         self._closing: set[asyncio.Task[None]] = set()
         self.draining = False
         self.under_way = 0
@@ -97,10 +95,6 @@ class Service:
         self.runs = Runs(self)
 
     @property
-    def runtime(self) -> Runtime:
-        return self._generation.runtime
-
-    @property
     def engine(self) -> Engine:
         return self._generation.engine
 
@@ -108,13 +102,12 @@ class Service:
     def store(self) -> Store:
         return self.engine.store
 
-    @property
-    def config(self) -> ServeConfig:
-        return self._generation.config
-
-    @property
-    def limits(self) -> Limits:
-        return self._generation.limits
+    def _take(self, generation: Generation) -> None:
+        """What every request looks at is at hand."""
+        self._generation = generation
+        self.runtime = generation.runtime
+        self.config: ServeConfig = generation.runtime.config.serve
+        self.limits: Limits = generation.runtime.config.limits.limits()
 
     def redacted(self, body: bytes) -> bytes:
         """JSON without known secrets, for whatever is kept."""
@@ -154,7 +147,7 @@ class Service:
         """From now on by this configuration. If it cannot be opened, nothing changes."""
         old, new = self._generation, Generation(runtime)
         await new.open()
-        self._generation = new
+        self._take(new)
         self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
         closing = asyncio.create_task(old.close(self.limits.wall_s))
         self._closing.add(closing)
