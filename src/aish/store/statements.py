@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from aish.store import feed, runs
+from aish.store.rows import Rows
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages
 from aish.types.events import TurnEnd
@@ -90,42 +91,35 @@ class EndedTurn(NamedTuple):
     lines: bytes
 
 
-# All of a group in one statement each, out of one JSON text.
-_INSERT_ENDED_TURNS = """
-    INSERT OR IGNORE INTO turns (id, session, number, model, started_ms, owner, input, folded, state, finished_ms,
-      messages, usage)
-    SELECT json_extract(value, '$[0]'), '', (SELECT coalesce(max(rowid), 0) FROM turns) + key + 1,
-      json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
-      CAST(json_extract(value, '$[4]') AS BLOB), '', json_extract(value, '$[5]'), json_extract(value, '$[6]'),
-      CAST(json_extract(value, '$[7]') AS BLOB), CAST(json_extract(value, '$[8]') AS BLOB)
-    FROM json_each(?1)"""
-_INSERT_THEIR_EVENTS = """
-    INSERT INTO events (turn, first_seq, last_seq, body)
-    SELECT json_extract(value, '$[0]'), 1, json_extract(value, '$[9]'), CAST(json_extract(value, '$[10]') AS BLOB)
-    FROM json_each(?1)
-    WHERE NOT EXISTS (SELECT 1 FROM events WHERE turn = json_extract(value, '$[0]'))"""
+_ENDED_COLUMNS = "id, session, number, model, started_ms, owner, input, folded, state, finished_ms, messages, usage"
+_INSERT_ENDED = Rows(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS}) VALUES ", columns=12)
+_INSERT_THEIR_EVENTS = Rows(
+    "INSERT INTO events (turn, first_seq, last_seq, body) SELECT * FROM (VALUES ",
+    columns=4,
+    end=") AS new WHERE NOT EXISTS (SELECT 1 FROM events WHERE turn = new.column1)",
+)
 
 
 def insert_ended_turns(db: sqlite3.Connection, ended: Sequence[EndedTurn]) -> None:
-    rows = _encoder.encode([_ended_row(one) for one in ended]).decode()
-    db.execute(_INSERT_ENDED_TURNS, (rows,))
-    db.execute(_INSERT_THEIR_EVENTS, (rows,))
+    number = db.execute("SELECT coalesce(max(rowid), 0) FROM turns").fetchone()[0]
+    _INSERT_ENDED.insert(db, [_ended_row(one.turn, number + place) for place, one in enumerate(ended, 1)])
+    _INSERT_THEIR_EVENTS.insert(db, [(one.turn.id, 1, one.last_seq, one.lines) for one in ended])
 
 
-def _ended_row(ended: EndedTurn) -> tuple[Any, ...]:
-    turn = ended.turn
+def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
     return (
         turn.id,
-        turn.model.replace("\0", ""),  # which would end a text of SQLite's
+        "",
+        number,
+        turn.model,
         turn.started_ms,
         turn.owner,
-        _encoder.encode(turn.input).decode(),
+        _encoder.encode(turn.input),
+        "",
         _RUNNING if turn.end is None else turn.end.value,
         turn.finished_ms,
-        _encoder.encode(turn.messages).decode(),
-        _encoder.encode(turn.usage).decode(),
-        ended.last_seq,
-        ended.lines.decode(),
+        _encoder.encode(turn.messages),
+        _encoder.encode(turn.usage),
     )
 
 
