@@ -52,4 +52,5 @@ async def line_cost(live: LiveBash, line: str, rounds: int) -> Row:
 
 async def flood(live: LiveBash, rounds: int) -> Row:
     ours, theirs = (MEGABYTES / statistics.median(each) for each in await shell.in_turns(live, shell.FLOOD, rounds))
-    return row(PART, "output", "MB/s", ours, limits={BASH: theirs}, better="more", rounds=rounds)
+    bar = Bar(least=10)
+    return row(PART, "output", "MB/s", ours, limits={BASH: theirs}, better="more", bar=bar, rounds=rounds)
