@@ -179,7 +179,22 @@ async def test_a_key_sees_only_what_it_made():
     assert refused.status == 404
 
 
-async def test_a_history_that_was_deleted_in_its_middle_goes_on_with_what_is_left():
+async def test_what_was_said_before_a_deleted_response_is_not_lost_to_those_after_it():
+    bench = Bench([TextDelta("1")], [TextDelta("2")], [TextDelta("3")], [TextDelta("4")])
+    async with Site(bench).opened() as here:
+        first = await here.create("a")
+        second = await here.create("b", previous_response_id=first["id"])
+        third = await here.create("c", previous_response_id=second["id"])
+        await here.send("DELETE", f"/v1/responses/{second['id']}")
+        assert (await here.send("GET", f"/v1/responses/{second['id']}")).status == 404
+        await here.create("d", previous_response_id=third["id"])
+        follow = {"model": "scripted:model", "input": "x", "previous_response_id": second["id"]}
+        assert (await here.send("POST", "/v1/responses", follow)).status == 404
+        assert (await here.send("DELETE", f"/v1/responses/{second['id']}")).status == 404
+    assert said(bench) == [("user", "a"), ("assistant", "1"), ("user", "c"), ("assistant", "3"), ("user", "d")]
+
+
+async def test_a_history_whose_beginning_was_deleted_goes_on_with_what_is_left():
     bench = Bench([TextDelta("1")], [TextDelta("2")], [TextDelta("3")])
     async with Site(bench).opened() as here:
         first = await here.create("a")

@@ -116,7 +116,7 @@ class Conversations:
         conversation = await self.get(id, caller)
         for name, kept in await self._shelf.chain(conversation.head, caller.key):
             if kept.status == ITEMS:
-                await self._shelf.delete(name)
+                await self._shelf.delete(name, caller.key)
         await self._service.store.delete(KIND, id)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "conversation.deleted", "deleted": True}))
 

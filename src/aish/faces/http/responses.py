@@ -74,7 +74,7 @@ class Responses:
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
         await self.shelf.get(id, caller.key)
         await self._background.end(id, caller)
-        await self.shelf.delete(id)
+        await self.shelf.delete(id, caller.key)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
 
     async def cancel(self, exchange: Exchange, caller: Caller, id: str) -> None:

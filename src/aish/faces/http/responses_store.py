@@ -115,9 +115,14 @@ class Shelf:
             await self.put(id, owner, msgspec.structs.replace(kept, previous=previous))
             self._forget(id)
 
-    async def delete(self, id: str) -> None:
-        """What was remembered of conversations through it goes, too."""
-        await self._store().delete(KIND, id)
+    async def delete(self, id: str, owner: str) -> None:
+        """What was remembered of conversations through it goes, too. One that others came before leaves an empty
+        document behind: those that follow still know what was said earlier."""
+        kept = await self.find(id, owner)
+        if kept is not None and kept.previous and kept.status != ITEMS:
+            await self.put(id, owner, Kept(ITEMS, previous=kept.previous, conversation=kept.conversation))
+        else:
+            await self._store().delete(KIND, id)
         self._histories.clear()
         self._remembered_bytes = 0
 
