@@ -8,10 +8,10 @@ from typing import Any
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.providers.toolmode.provider import ToolModeProvider
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
-from aish.types.events import TextDelta
+from aish.types.events import Status, TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Capabilities, Constraint, ModelInfo
-from aish.types.requests import Sampling, StepRequest
+from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, RepairKind, ToolSpec
 from aish.types.usage import Usage
 
@@ -123,3 +123,19 @@ async def test_a_call_that_is_cut_off_is_handed_on_as_it_stands():
     chunks = await said(model, user("add 17 and 25"))
     written = "".join(chunk.arguments for chunk in chunks if isinstance(chunk, CallFragment))
     assert CALL[:40].endswith(written) and written and chunks[-1] != StepFinished(StepEnd.STOP)
+
+
+async def test_a_call_with_a_number_that_was_made_up_is_not_made_and_the_model_itself_is_asked():
+    model = Small('{"name": "runtime__add", "arguments": {"a": 17, "b": 99}}')
+    chunks = await said(model, user("is 17 prime?"))
+    assert not [chunk for chunk in chunks if isinstance(chunk, CallFragment)]
+    assert text_of(chunks) == "Paris." and len(model.requests) == 2
+    assert [chunk.text for chunk in chunks if isinstance(chunk, Status)] == [
+        "no call: b of runtime__add is nowhere in what was asked"
+    ]
+
+
+async def test_a_call_that_was_demanded_is_made_whatever_its_numbers_are():
+    model = Small('{"name": "runtime__add", "arguments": {"a": 17, "b": 99}}')
+    chunks = await said(model, user("is 17 prime?"), tool_choice=ToolChoice("required"))
+    assert [chunk.name for chunk in chunks if isinstance(chunk, CallFragment)] == ["runtime__add"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.toolmode.aftercheck import Asked, checked
+from aish.providers.toolmode.aftercheck import Asked, checked, find_made_up
 from aish.types.messages import AssistantMessage, SystemMessage, TextPart, ToolMessage, user
 from aish.types.tools import Effect, RepairKind, ToolSpec
 
@@ -155,3 +155,32 @@ def test_whatever_the_arguments_only_optional_ones_go_and_nothing_is_added(argum
     gone = arguments.keys() - made.keys()
     assert made.keys() <= arguments.keys() and "a" not in gone
     assert {repair.path for repair in repairs if repair.kind is RepairKind.UNASKED} == {f"/{name}" for name in gone}
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "is_made_up"),
+    [
+        ("Convert 48 gigabytes to megabytes.", 250, True),
+        ("How do I cook shakshuka?", 6, True),
+        ("at 7 percent", 0.07, False),
+        ("3 km", 3000, False),
+        ("3000 m", 3, False),
+        ("for 2 years", 24, False),
+        ("roll a die", 1, False),
+        ("eine halbe Stunde", 30, False),
+        ("twelve of them", 12, False),
+        ("把它换成美元", 12, False),
+        ("anything", True, False),
+    ],
+)
+def test_a_required_number_that_nothing_said_can_have_given_is_made_up(said, value, is_made_up):
+    spec = tool("n", n=NUMBER)
+    assert bool(find_made_up(spec, json.dumps({"n": value}), Asked([user(said)]))) is is_made_up
+
+
+def test_choices_defaults_options_and_what_was_told_before_are_not_made_up():
+    spec = tool("n", "m", n={"type": "number", "enum": [7]}, m={"type": "number", "default": 9}, k=NUMBER)
+    assert find_made_up(spec, '{"n": 7, "m": 9, "k": 5}', Asked([user("go")])) == ""
+    told = [user("what is it?"), AssistantMessage("It is 42."), user("double that")]
+    assert find_made_up(tool("n", n=NUMBER), '{"n": 42}', Asked(told)) == ""
+    assert find_made_up(tool("n", n=NUMBER), "no json", Asked(told)) == ""

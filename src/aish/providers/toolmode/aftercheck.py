@@ -26,7 +26,9 @@ _STEM_CHARS = 4
 # Words that stand for numbers: in one of these a number may be meant that no digit says.
 _COUNTING = re.compile(
     r"\b(zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|billion"
-    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|third|first|second|last)\b",
+    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|third|first|second|last"
+    r"|squared?|cubed?|eine?[nrms]?|zwei|drei|vier|sechs|sieben|acht|neun|zehn|elf|halb\w*|viertel|dutzend"
+    r"|une?|deux|trois|quatre|cinq|sept|huit|neuf|dix|demie?|uno?|dos|tres|cuatro|cinco|seis|siete|ocho|diez|medi[ao])\b",
     re.I,
 )
 # Words of time stand for some, and turn others into these.
@@ -59,12 +61,16 @@ class Asked:
     """What has been said so far by the user and by tools."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
-        spoken = [m for m in messages if not isinstance(m, SystemMessage | AssistantMessage)]
+        heard = [message for message in messages if not isinstance(message, SystemMessage)]
+        spoken = [message for message in heard if not isinstance(message, AssistantMessage)]
         self.original = "\n".join(message.text for message in spoken)
         self.text = self.original.casefold()
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
         self._numbers = _numbers(self.text)
         self._undated = _numbers(_IN_DATES.sub(" ", self.text))
+        # A number that the model itself has named may be meant by "that".
+        told = [message.text for message in heard if isinstance(message, AssistantMessage)]
+        self._heard = self._numbers | _numbers("\n".join(told))
         self.percentages = {_as_number(found) for found in _PERCENTAGE.findall(self.text)}
 
     def speaks_of(self, value: Any, name: str = "") -> bool:
@@ -78,13 +84,20 @@ class Asked:
         items = value.values() if isinstance(value, dict) else value
         return not items or any(self.speaks_of(item, name) for item in items)
 
+    def makes_up(self, value: Any) -> bool:
+        """Whether it is a number that cannot come from anything that was said. None and one are often not said."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or value in (0, 1):
+            return False
+        return not self._has_number(float(value), self._heard)
+
     def _has_number(self, value: float, numbers: set[float]) -> bool:
         if _COUNTING.search(self.text) or not self.text.isascii():
             return True
         if _SPANS.search(self.text):
             spans = {span * number for span in _SPAN_NUMBERS for number in (1, *numbers)}
             numbers = numbers | spans | {number / span for span in _SPAN_NUMBERS for number in numbers}
-        return not numbers.isdisjoint({value, -value, value * 100, round(value / 100, 6), value / 1000})
+        made = {value, -value, round(value * 100, 6), round(value / 100, 6), value * 1000, value / 1000}
+        return not numbers.isdisjoint(made)
 
     def _has_text(self, value: str) -> bool:
         if value in self.text or not self.text.isascii():
@@ -120,6 +133,23 @@ def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Re
 
 
 _NONE = object()
+
+
+def find_made_up(spec: ToolSpec, arguments: str, asked: Asked) -> str:
+    """The name of a required number that nobody spoke of; "" if there is none. Whoever makes up what a tool cannot do
+    without has taken the wrong tool, or was told too little."""
+    try:
+        given = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return ""
+    properties, required = spec.schema.get("properties") or {}, spec.schema.get("required") or ()
+    for name in (name for name in required if name in given):
+        schema = properties.get(name)
+        if not isinstance(schema, dict) or schema.keys() & {"enum", "const"}:
+            continue
+        if given[name] != schema.get("default", _NONE) and asked.makes_up(given[name]):
+            return name
+    return ""
 
 
 def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> tuple[Any, list[Repair]]:

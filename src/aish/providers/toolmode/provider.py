@@ -133,8 +133,8 @@ class ToolModeProvider:
     async def _picked(
         self, request: StepRequest, sent: StepRequest, reading: Reading
     ) -> AsyncGenerator[Sequence[Chunk], None]:
-        """Asks with the adapter, to the end. Where it calls nothing the model itself is asked, and what both took is
-        counted."""
+        """Asks with the adapter, to the end. Where it calls nothing, or with a number that it has made up, the model
+        itself is asked, and what both took is counted."""
         due_s = asyncio.get_running_loop().time() + request.deadline_s
         held: list[Chunk] = []
         async with self._inner.stream(sent) as batches:
@@ -143,9 +143,11 @@ class ToolModeProvider:
                 held += [chunk for chunk in read if not isinstance(chunk, Status)]
                 if said := [chunk for chunk in read if isinstance(chunk, Status)]:
                     yield said
-        if reading.has_called:
+        if reading.has_called and (not reading.made_up or request.tool_choice.mode == "required"):
             yield held
             return
+        if reading.made_up:
+            yield [Status(f"no call: {reading.made_up} is nowhere in what was asked")]
         spent = sum((chunk.usage for chunk in held if isinstance(chunk, UsageChunk)), Usage())
         left_s = max(0.0, due_s - asyncio.get_running_loop().time())
         async with self._inner.stream(self._sent(_without_tools(request, left_s), Way.CONSTRAINED)) as batches:

@@ -9,7 +9,7 @@ import msgspec
 from aish.calls.envelope import Written
 from aish.calls.ready import make_ready
 from aish.calls.recognise import Recogniser
-from aish.providers.toolmode.aftercheck import Asked, checked
+from aish.providers.toolmode.aftercheck import Asked, checked, find_made_up
 from aish.providers.toolmode.answers import ConstrainedReader
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta
@@ -47,6 +47,7 @@ class Reading:
         self._found = 0
         self.has_called = False
         self.has_called_natively = False
+        self.made_up = ""  # what a call cannot do without, and nobody has named
 
     def passes(self, batch: Batch) -> bool:
         """Whether the batch can be handed on as it is: nearly always."""
@@ -94,6 +95,8 @@ class Reading:
         if spec is None or self._asked is None:
             return fragment
         arguments, repairs = checked(spec, fragment.arguments, self._asked)
+        if name := find_made_up(spec, arguments, self._asked):
+            self.made_up = f"{name} of {spec.name}"
         return CallFragment(
             fragment.index, name=fragment.name, arguments=arguments, repairs=(*fragment.repairs, *repairs)
         )
