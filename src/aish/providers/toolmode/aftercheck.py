@@ -143,9 +143,9 @@ def find_made_up(spec: ToolSpec, arguments: str, asked: Asked) -> str:
     except msgspec.DecodeError:
         return ""
     properties, required = spec.schema.get("properties") or {}, spec.schema.get("required") or ()
-    for name in (name for name in required if name in given):
+    for name in map(str, required):
         schema = properties.get(name)
-        if not isinstance(schema, dict) or schema.keys() & {"enum", "const"}:
+        if name not in given or not isinstance(schema, dict) or schema.keys() & {"enum", "const"}:
             continue
         if given[name] != schema.get("default", _NONE) and asked.makes_up(given[name]):
             return name
