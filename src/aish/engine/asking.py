@@ -99,7 +99,7 @@ class Asking:
 
     async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
         """One answer, as the assembler's events. `end` is set if the turn cannot go on."""
-        apply = self._transcript.apply
+        apply_all = self._transcript.apply_all
         look_at = LOOK_CHARS
         try:
             composed, notes = await self._compose()
@@ -109,8 +109,7 @@ class Asking:
             async with self.route.provider.stream(request) as batches:
                 async for batch in batches:
                     if events := assembler.feed(batch):
-                        for event in events:
-                            apply(event)
+                        apply_all(events)
                         yield events
                     if assembler.text_chars >= look_at:
                         look_at = assembler.text_chars + LOOK_CHARS
@@ -118,8 +117,7 @@ class Asking:
                             assembler.end = StepEnd.LENGTH
                             break
             if events := assembler.finish():
-                for event in events:
-                    apply(event)
+                apply_all(events)
                 yield events
         except BudgetExceeded as exc:
             self.end, self.refusal = TurnEnd.COST, f"{exc.message}; {exc.hint}"

@@ -7,7 +7,8 @@ its turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from msgspec import UNSET
 
@@ -93,6 +94,10 @@ class Assembler:
         return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
 
     def feed(self, batch: Batch) -> list[Event]:
+        if all([isinstance(chunk, TextDelta) for chunk in batch]):  # noqa: C419 - a list is faster here
+            words = cast(Sequence[TextDelta], batch)
+            self._text_chars += sum([len(chunk.text) for chunk in words])
+            return self._scribe.events(words)
         events: list[Event] = []
         event = self._scribe.event
         for chunk in batch:

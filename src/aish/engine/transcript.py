@@ -6,6 +6,8 @@ say and nothing else. Every tool call in it has exactly one result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aish.types.events import (
     Event,
     ReasoningDelta,
@@ -26,6 +28,15 @@ class Transcript:
         self._reasoning: list[str] = []
         self._calls: list[ToolCall] = []
         self._open: dict[str, ToolCall] = {}
+
+    def apply_all(self, events: Sequence[Event]) -> None:
+        said = self._text
+        for event in events:
+            if isinstance(event.body, TextDelta):
+                said.append(event.body.text)
+            else:
+                self.apply(event)
+                said = self._text
 
     def apply(self, event: Event) -> None:
         match event.body:

@@ -221,7 +221,10 @@ class _Answer(AsyncIterator[Batch]):
             if not data:
                 continue
             try:
-                wire = self._decode(data)
+                try:
+                    wire = decode_chunk(data)
+                except (ValueError, RecursionError):  # with more patience, then
+                    wire = self._decode(data)
                 if text := wire.plain_text():
                     batch.append(TextDelta(text))
                 else:

@@ -32,6 +32,7 @@ from aish.types.events import (
 from aish.types.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
+_TEXT_END = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 # Between what the model said before our tools ran and what it said after.
 PARAGRAPH = "\n\n"
 _MAX_SUMMARY_BYTES = 4096  # proxies refuse larger headers
@@ -99,10 +100,11 @@ class ChatStream:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         pieces: list[bytes] = []
+        head, told = self._text_head, self._narrative.text
         for event in events:
             body = event.body
             if isinstance(body, TextDelta):
-                pieces.append(self._text(body.text))
+                pieces += (head, _encode(told(body.text)), _TEXT_END)
             else:
                 pieces += self._other(event)
         return b"".join(pieces)
@@ -111,7 +113,7 @@ class ChatStream:
         return b"data: " + _encode(openai_shape(settled(problem, effects=self.effects))) + b"\n\n" + DONE
 
     def _text(self, text: str) -> bytes:
-        return self._text_head + _encode(self._narrative.text(text)) + b'},"logprobs":null,"finish_reason":null}]}\n\n'
+        return self._text_head + _encode(self._narrative.text(text)) + _TEXT_END
 
     def _other(self, event: Event) -> list[bytes]:
         body, pieces = event.body, []

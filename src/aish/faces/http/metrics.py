@@ -44,6 +44,7 @@ _ASKED_AGAIN = (
 )
 
 
+_WORDS = (TextDelta, ReasoningDelta)
 MANY_WORKERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where the workers of one server count together
 
 
@@ -146,8 +147,9 @@ class TurnMeter:
             return  # nearly every batch
         for event in events:
             body = event.body
-            if isinstance(body, TextDelta | ReasoningDelta):
-                self._token()
+            if isinstance(body, _WORDS):
+                if self._first_s is None:
+                    self._token()
             elif isinstance(body, TurnStarted):
                 self._model = self._metrics.of_model(body.model)
                 note_turn(event.session, event.turn)
@@ -169,7 +171,7 @@ class TurnMeter:
                 self._finished(body)
 
     def _token(self) -> None:
-        if self._first_s is None and self._model is not None:
+        if self._model is not None:
             self._first_s = time.monotonic()
             self._model.first_token.observe(self._first_s - self._began_s)
             self._metrics.series.add_first_token(self._first_s - self._began_s)
