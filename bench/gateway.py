@@ -90,7 +90,12 @@ class Bench:
 
     def measured(self, measure: Callable[[Gateway, Sizes], Figures], gateway: Gateway, sizes: Sizes) -> Figures:
         try:
-            return measure(gateway, sizes)
+            found = measure(gateway, sizes)
+            if not found["errors"] or gateway.name == "aish":
+                return found
+            # A refusal is quick: what refuses has no figure.
+            self.faults.setdefault(f"{gateway.name}, {measure.__name__}", [f"{found['errors']:.0f} requests refused"])
+            return {"errors": found["errors"]}
         except (subprocess.SubprocessError, ValueError) as exc:  # the others are measured all the same
             self.faults.setdefault(f"{gateway.name}, {measure.__name__}", [f"{type(exc).__name__} {exc}"])
             return {"errors": 1}

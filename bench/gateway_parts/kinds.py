@@ -53,7 +53,10 @@ def sglang_router(upstream: Upstream, port: int) -> Kind:
     base = upstream.url.removesuffix("/v1")
     words = (python, "-m", "sglang_router.launch_router", "--backend", "openai", "--worker-urls", base)
     quiet = ("--history-backend", "none", "--log-level", "error", "--prometheus-port", str(free_port()))
-    return Kind("sglang-router", (*words, "--host", "127.0.0.1", "--port", str(port), *quiet), version=peer.version)
+    # A client that leaves counts as a failure of the upstream, and after a few of them everybody is refused.
+    patient = ("--disable-circuit-breaker", "--disable-retries", "--max-concurrent-requests", "-1")
+    words = (*words, "--host", "127.0.0.1", "--port", str(port), *quiet, *patient)
+    return Kind("sglang-router", words, version=peer.version)
 
 
 def portkey(upstream: Upstream, port: int) -> Kind:
