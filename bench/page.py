@@ -39,7 +39,7 @@ def text_table(results: Results) -> str:
         lines += ["", f"{name}: {PARTS.get(name, name)}"]
         lines += [_text_row(row) for row in _rows(part)]
         lines += [f"  failed: {part['failed']}"] * bool(part["failed"])
-        lines += [f"  no figure for {who}: {why}" for who, why in _notes(part).items()]
+        lines += [f"  {note}" for note in _notes(part)]
     return "\n".join(lines)
 
 
@@ -84,7 +84,7 @@ def _figures(results: Results) -> Iterator[str]:
     yield from _where(results)
     reasons = tomllib.loads(REASONS.read_text("utf-8"))
     for name, part in results["parts"].items():
-        yield f"## {PARTS.get(name, name).capitalize()}\n"
+        yield f"### {_title(name)}\n"
         rows = _rows(part)
         if chart := _chart(name, rows):
             (CHARTS / f"{name}.svg").write_text(chart, "utf-8")
@@ -94,11 +94,16 @@ def _figures(results: Results) -> Iterator[str]:
         yield from _lists(part, rows, reasons.get(name, {}))
 
 
+def _title(part: str) -> str:
+    name = PARTS.get(part, part)
+    return name[0].upper() + name[1:]
+
+
 def _lists(part: Mapping[str, Any], rows: list[Row], reasons: Mapping[str, Any]) -> Iterator[str]:
     """What stands below a table: bars that were missed, who is ahead of us and why, who has no figure."""
     told = [f"Missed: {row.what}, {shown(row.ours)} {row.unit} ({row.bar})." for row in rows if row.met is False]
     told += _behind(rows, reasons)
-    told += [f"No figure for {who}: {why}" for who, why in _notes(part).items()]
+    told += _notes(part)
     told += [f"This part did not come to its end: {part['failed']}"] * bool(part["failed"])
     if told:
         yield "\n".join(f"- {line}" for line in told) + "\n"
@@ -156,7 +161,7 @@ def _chart(part: str, rows: list[Row]) -> str:
         return svg.lines("Cost as the size grows", several, across=across, up=up) if several else ""
     found = [(f"{row.what}, {row.unit}", _times(row)) for row in rows]
     kept = [(what, figures) for what, figures in found if figures]
-    title = f"{PARTS[part].capitalize()}: how many times better aish is"
+    title = f"{_title(part)}: how many times better aish is"
     return svg.dots(title, kept, here="aish", hollow=_names(rows, "limits")) if kept else ""
 
 
@@ -175,9 +180,13 @@ def _rows(part: Mapping[str, Any]) -> list[Row]:
     return [Row.of_json(each) for each in part["rows"]]
 
 
-def _notes(part: Mapping[str, Any]) -> dict[str, str]:
-    """Said once, however many rows it concerns."""
-    return {who: why[:NOTE_CHARS] for row in _rows(part) for who, why in row.notes.items()}
+def _notes(part: Mapping[str, Any]) -> list[str]:
+    """Said once, however many rows they concern."""
+    rows = _rows(part)
+    found = {who: why[:NOTE_CHARS] for row in rows for who, why in row.notes.items()}
+    measured = {who for row in rows for who, figure in row.peers.items() if figure is not None}
+    measured |= {row.what.partition(":")[0] for row in rows if row.ours is not None}  # of growth, by what grows
+    return [f"{who}: {why}" if who in measured else f"No figure for {who}: {why}" for who, why in found.items()]
 
 
 def shown(figure: Figure) -> str:

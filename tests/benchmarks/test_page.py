@@ -93,4 +93,4 @@ def test_growth_is_drawn_as_lines_and_told_with_its_sizes(written: Path) -> None
 def test_the_table_for_the_terminal_names_everybody() -> None:
     text = page.text_table(results(row("startup", "--version", "ms", 30.0, peers={"llm": 900.0}, notes={"x": "why"})))
     assert "llm 900 (30×)" in text
-    assert "no figure for x: why" in text
+    assert "No figure for x: why" in text
