@@ -32,6 +32,7 @@ from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, Wire
 from aish.wire import process_guard
 from aish.wire.process_pipes import STDIN, ByteStream, ChildPipes, StderrRing
 from aish.wire.process_spec import POSIX, ProcessSpec, child_environment, spawn_failed
+from aish.wire.process_start import start
 
 __all__ = ["ChildProcess", "Completed", "ProcessSpec", "run"]
 
@@ -222,29 +223,31 @@ async def _abandon(starting: asyncio.Future[ChildProcess]) -> None:
 
 
 async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
-    loop = asyncio.get_running_loop()
     streams = {"pipe": subprocess.PIPE, "devnull": subprocess.DEVNULL, "inherit": None}
     on_terminal = spec.terminal is not None
+    options = {
+        "stdout": spec.terminal if on_terminal else streams[spec.stdout],
+        "stderr": spec.terminal if on_terminal else subprocess.PIPE,
+        "env": child_environment(os.environ, spec),
+        "cwd": spec.cwd,
+    }
     try:
-        transport, _ = await loop.subprocess_exec(
-            lambda: pipes,
-            *spec.argv,
-            stdin=spec.terminal if on_terminal else subprocess.PIPE,
-            stdout=spec.terminal if on_terminal else streams[spec.stdout],
-            stderr=spec.terminal if on_terminal else subprocess.PIPE,
-            env=child_environment(os.environ, spec),
-            cwd=spec.cwd,
-            **_platform_options(on_terminal=on_terminal),
-        )
+        transport = await _start(spec, pipes, options)
     except (OSError, ValueError, subprocess.SubprocessError) as exc:
         raise spawn_failed(spec, exc) from exc
     return ChildProcess(spec, transport, pipes)
 
 
-def _platform_options(*, on_terminal: bool) -> dict[str, Any]:
-    if not POSIX:
-        return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-    return {"start_new_session": True, "preexec_fn": process_guard.before_exec(on_terminal=on_terminal)}
+async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) -> asyncio.SubprocessTransport:
+    if POSIX:
+        guard = process_guard.before_exec(on_terminal=spec.terminal is not None)
+        return start(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard, **options)
+    group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.subprocess_exec(
+        lambda: pipes, *spec.argv, stdin=subprocess.PIPE, creationflags=group, **options
+    )
+    return transport
 
 
 class Completed(msgspec.Struct, frozen=True):
