@@ -26,11 +26,14 @@ _STEM_CHARS = 4
 # Words that stand for numbers: in one of these a number may be meant that no digit says.
 _COUNTING = re.compile(
     r"\b(zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|thousand|million|billion"
-    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|third|first|second|last"
+    r"|once|twice|thrice|single|both|pair|couple|double|triple|dozen|half|quarter|first|second|last"
+    r"|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|twelfth|\w+teenth|\w+tieth|fortnight|century|decade|zeros?|pi"
     r"|squared?|cubed?|eine?[nrms]?|zwei|drei|vier|sechs|sieben|acht|neun|zehn|elf|halb\w*|viertel|dutzend"
     r"|une?|deux|trois|quatre|cinq|sept|huit|neuf|dix|demie?|uno?|dos|tres|cuatro|cinco|seis|siete|ocho|diez|medi[ao])\b",
     re.I,
 )
+# What is written as a power, a product or a fraction may be worked out.
+_FORMULA = re.compile(r"\^|\*|×|²|³|\d\s*x\s*\d|\de[-+]?\d|\d\s*/\s*\d", re.I)
 # Words of time stand for some, and turn others into these.
 _SPANS = re.compile(
     r"\b(daily|weekly|monthly|quarterly|annual\w*|semi\w*|yearly|(hour|day|week|month|year)\w*)\b", re.I
@@ -91,7 +94,7 @@ class Asked:
         return not self._has_number(float(value), self._heard)
 
     def _has_number(self, value: float, numbers: set[float]) -> bool:
-        if _COUNTING.search(self.text) or not self.text.isascii():
+        if _COUNTING.search(self.text) or _FORMULA.search(self.text) or not self.text.isascii():
             return True
         if _SPANS.search(self.text):
             spans = {span * number for span in _SPAN_NUMBERS for number in (1, *numbers)}
