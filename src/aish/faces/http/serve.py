@@ -91,7 +91,7 @@ def _config(
         host=host,
         port=port,
         http=Connection,
-        loop="asyncio",  # the process owner relies on its transports
+        loop="auto",  # uvloop, where there is one
         lifespan="on",
         log_config=None,
         access_log=False,
