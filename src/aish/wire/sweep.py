@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 PERIOD_S = 0.25
 
@@ -21,22 +21,30 @@ class Watched(Protocol):
 
 class Sweep:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._call_later = loop.call_later
-        self._time = loop.time
+        self._loop = ref(loop)  # neither the loop itself nor a timer, which holds it: both would be kept for ever
         self._watched: set[Watched] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._has_timer = False
 
     def add(self, watched: Watched) -> None:
         self._watched.add(watched)
-        if self._timer is None:
-            self._timer = self._call_later(PERIOD_S, self._run)
+        if not self._has_timer:
+            self._set_timer()
 
     def discard(self, watched: Watched) -> None:
         self._watched.discard(watched)
 
+    def _set_timer(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop()
+        assert loop is not None, "only a loop that runs has something to look at"
+        loop.call_later(PERIOD_S, self._run)
+        self._has_timer = True
+        return loop
+
     def _run(self) -> None:
-        self._timer = self._call_later(PERIOD_S, self._run) if self._watched else None
-        now_s = self._time()
+        self._has_timer = False
+        if not self._watched:
+            return
+        now_s = self._set_timer().time()
         for watched in list(self._watched):
             watched.look(now_s)
 
