@@ -82,6 +82,7 @@ class Exchange:
         self._scope = scope
         self._link: Link | None = scope.get(CONNECTION)
         self._waiting: asyncio.Future[None] | None = None
+        self._when_gone: Callable[[], None] | None = None
         self._receive = receive
         self._send = send
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
@@ -142,19 +143,23 @@ class Exchange:
 
     def when_gone(self, tell: Callable[[], None]) -> None:
         """Has it told, once, when the client has gone. Only after the body was read; ends with `stop_watching`."""
-        link = self._link
-        if link is None:
+        self._when_gone = tell
+        if self._link is None:
             self._waiting = asyncio.ensure_future(self.gone())
             self._waiting.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() else tell())
             return
-        link.on_gone = tell
-        if link.is_gone:
-            asyncio.get_running_loop().call_soon(tell)
+        self._link.on_gone = self._tell_gone
+        if self._link.is_gone:
+            asyncio.get_running_loop().call_soon(self._tell_gone)
+
+    def _tell_gone(self) -> None:
+        if self._when_gone is not None:
+            self._when_gone()
 
     def stop_watching(self) -> None:
-        if self._link is not None:
-            self._link.on_gone = None
-        elif self._waiting is not None:
+        """The connection may be the next request's by now: what that has set stays."""
+        self._when_gone = None
+        if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
 

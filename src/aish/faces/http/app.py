@@ -78,6 +78,10 @@ class App:
         """No new work, and streams that have no end of their own end now."""
         self._service.draining = True
 
+    @property
+    def send_timeout_s(self) -> float:
+        return self._service.config.send_timeout_s
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
         request_id = new_id("req")

@@ -1,10 +1,10 @@
 """uvicorn's connection, with some things changed.
 
 A request has a bounded time to say what it wants: or a client that sends a header now and then holds a connection for
-ever. The head of a reply goes out together with the first of its body, which saves a system call and a wake-up of the
-client, most of what a small reply costs. Whoever answers is told at once when the client goes away. And the
-application is told when connections are to end: a worker has no other way to learn it, and a stream without an end
-would hold it up.
+ever. One that does not read what it is sent is dropped, for the same reason. The head of a reply goes out together with
+the first of its body, which saves a system call and a wake-up of the client, most of what a small reply costs. Whoever
+answers is told at once when the client goes away. And the application is told when connections are to end: a worker has
+no other way to learn it, and a stream without an end would hold it up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from aish.faces.asgi import CONNECTION, Scope
 from aish.wire.reads import read_little
@@ -21,6 +21,10 @@ from aish.wire.sweep import sweep_of
 
 # For a whole head to arrive. A slow phone takes a second.
 HEAD_S = 20.0
+# Requests that wait for the one before them, and are still read: only who reads learns that the client has gone.
+_MOST_WAITING = 16
+# For a client to read what it was sent, where the application does not say.
+_SEND_S = 30.0
 
 
 class Connection(HttpToolsProtocol):
@@ -29,6 +33,8 @@ class Connection(HttpToolsProtocol):
     on_gone: Callable[[], None] | None = None
     is_gone = False
     _head_due_s: float | None = None
+    _full_since_s: float | None = None  # more is waiting to be sent than is kept
+    _answered: RequestResponseCycle | None = None  # `cycle` is the newest, which may have to wait for this one
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         read_little(transport)
@@ -43,7 +49,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def has_whole_body(self) -> bool:
-        return not self.cycle.more_body
+        return self._answered is not None and not self._answered.more_body
 
     def data_received(self, data: bytes) -> None:
         if self._head_due_s is None and (self.cycle is None or self.cycle.response_complete):
@@ -54,13 +60,30 @@ class Connection(HttpToolsProtocol):
         self._head_due_s = None
         cast(Scope, self.scope)[CONNECTION] = self
         super().on_headers_complete()
+        if 0 < len(self.pipeline) <= _MOST_WAITING:
+            self.flow.resume_reading()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._sweep.discard(self)
         self.is_gone = True
         super().connection_lost(exc)
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True  # uvicorn tells the newest alone
+            self._answered.message_event.set()
         if self.on_gone is not None:
             self.on_gone()
+
+    def pause_writing(self) -> None:
+        self._full_since_s = self._time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._full_since_s = None
+        super().resume_writing()
 
     def shutdown(self) -> None:
         if (drain := getattr(self.app, "drain", None)) is not None:
@@ -72,6 +95,10 @@ class Connection(HttpToolsProtocol):
             self._head_due_s = None
             self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
             self.transport.close()
+        if self._full_since_s is not None and now_s - self._full_since_s >= getattr(
+            self.app, "send_timeout_s", _SEND_S
+        ):
+            self.transport.abort()
         self._idle.look(now_s)
 
 

@@ -68,7 +68,7 @@ class FeedRoutes:
         service, config = self._service, self._service.config
         place = await self._place(exchange)
         is_wanted = _wanted(exchange.query, caller)
-        watch = Watch(exchange, _Signs(), heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+        watch = Watch(exchange, _Signs(), heartbeat_s=config.heartbeat_s)
         with service.news.listener(lambda owner: caller.admin or owner == caller.key) as listener:
             async with watch:
                 await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _name(place)))

@@ -110,7 +110,7 @@ class Responses:
     async def _streamed(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
         making = self._making(caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
-        watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+        watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s)
         async with watch, aclosing(making.pieces(watch.until_shut_down())) as pieces:
             async for data in pieces:
                 await watch.send(data)
@@ -121,7 +121,7 @@ class Responses:
     async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
         making = self._making(caller, plan, has_begun=lambda: False)
         config = self._service.config
-        watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+        watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s)
         async with watch, aclosing(making.pieces(watch.until_shut_down())) as pieces:
             async for _ in pieces:
                 pass

@@ -134,7 +134,7 @@ class Background:
 
     async def _deliver(self, exchange: Exchange, pieces: AsyncGenerator[bytes, None], stream: ResponseStream) -> None:
         config, follower = self._service.config, _Follower()
-        watch = Watch(exchange, follower, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+        watch = Watch(exchange, follower, heartbeat_s=config.heartbeat_s)
         async with watch, aclosing(pieces):
             async for data in pieces:
                 follower.heartbeat = stream.heartbeat

@@ -98,7 +98,7 @@ def _name_turn(exchange: Exchange, events: Sequence[Event]) -> None:
 
 def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:
     config = service.config
-    return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s, send_timeout_s=config.send_timeout_s)
+    return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s)
 
 
 class _Deeds:

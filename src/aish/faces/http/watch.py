@@ -1,8 +1,8 @@
 """A reply under way and the client it goes to.
 
-Looks after three things: a client that goes away takes its turn with it; a stream that is silent gets a sign of life; a
-client that stops reading is given up. Headers wait a moment for the first news, so that what fails at once is an error
-with its own status; they do not wait longer, since clients count until they come.
+Looks after two things: a client that goes away takes its turn with it; a stream that is silent gets a sign of life. One
+that stops reading is made to go away by its connection. Headers wait a moment for the first news, so that what fails at
+once is an error with its own status; they do not wait longer, since clients count until they come.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.problems import ShutDown
-from aish.wire.sweep import sweep_of
+from aish.wire.sweep import PERIOD_S, sweep_of
 
-# How long the headers wait for the first news.
-HEADERS_S = 1.0
+# How long the headers wait for the first news: a second, less what the sweep may come late.
+HEADERS_S = 1.0 - PERIOD_S
 
 
 class Encoder(Protocol):
@@ -34,17 +34,13 @@ class ClientGone(Exception):
 class Watch:
     """`encoder` None: the reply is sent as a whole at the end."""
 
-    def __init__(
-        self, exchange: Exchange, encoder: Encoder | None, *, heartbeat_s: float, send_timeout_s: float
-    ) -> None:
+    def __init__(self, exchange: Exchange, encoder: Encoder | None, *, heartbeat_s: float) -> None:
         self._exchange = exchange
         self._encoder = encoder
         self._heartbeat_s = heartbeat_s
-        self._send_timeout_s = send_timeout_s
         self._loop = asyncio.get_running_loop()
         self._sweep = sweep_of(self._loop)
         self._sent_s = self._loop.time()
-        self._sending_since_s: float | None = None
         self._gone = False
         self._sign: asyncio.Task[None] | None = None  # of life, or the headers
 
@@ -79,30 +75,30 @@ class Watch:
         return True
 
     async def send(self, data: bytes) -> None:
-        if not self._exchange.started:
+        if not self._exchange.started:  # or every piece would cost a call more
             await self._start()
-        self._sending_since_s = self._sent_s = self._loop.time()
+        self._sent_s = self._loop.time()
         await self._exchange.send_piece(data)
-        self._sending_since_s = None
 
     async def finish(self) -> None:
-        self._end()
-        if not self._exchange.started:
-            await self._start()
+        self._sweep.discard(self)  # nothing comes after the end
+        if self._sign is not None:
+            self._sign.cancel()
+        await self._start()
         await self._exchange.send_piece(b"", last=True)
+        self._end()
 
     async def _start(self) -> None:
+        if self._exchange.started:
+            return
         await self._exchange.start_stream()
         if self._encoder is not None and (opening := self._encoder.opening()):
             await self._exchange.send_piece(opening)
 
     def look(self, now_s: float) -> None:
-        if self._sending_since_s is not None:
-            if now_s - self._sending_since_s >= self._send_timeout_s:
-                self._give_up()
-        elif self._encoder is None or (self._sign is not None and not self._sign.done()):
+        if self._encoder is None or (self._sign is not None and not self._sign.done()):
             return
-        elif not self._exchange.started:
+        if not self._exchange.started:
             if now_s - self._sent_s >= HEADERS_S:
                 self._sign_by(self._start())
         elif now_s - self._sent_s >= self._heartbeat_s:
@@ -113,8 +109,9 @@ class Watch:
         self._sign = self._loop.create_task(work)
 
     def _give_up(self) -> None:
-        self._gone = True
-        if self._task is not None:
+        """Once: to cancel again would break off what closes the turn."""
+        if not self._gone and self._task is not None:
+            self._gone = True
             self._task.cancel()
 
 

@@ -1,0 +1,228 @@
+"""Connections of the server over real sockets: who waits, who leaves, who says nothing, who does not read."""
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from aish.faces.asgi import CONNECTION, Exchange
+from aish.faces.http.connection import Connection
+from aish.faces.http.watch import ClientGone, Watch
+from aish.types.events import TextDelta
+from support.asgi import Visit
+from support.engines import Bench
+from support.eventually import eventually
+from support.http_face import face
+
+LONG_S = 30.0
+DEADLINE_S = 5.0
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr("aish.wire.sweep.PERIOD_S", 0.02)
+
+
+@asynccontextmanager
+async def listening(app, *, keep_alive_s=60):
+    """The port, and the state that uvicorn keeps of its connections."""
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        proxy_headers=False,
+        timeout_keep_alive=keep_alive_s,
+    )
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    place = socket.create_server(("127.0.0.1", 0))
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # or the system takes all that a test sends
+    server = await loop.create_server(lambda: Connection(config, state, {}), sock=place)
+    try:
+        yield place.getsockname()[1], state
+    finally:
+        server.close()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await eventually(lambda: not state.connections and not state.tasks)
+
+
+@asynccontextmanager
+async def client(port):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(DEADLINE_S):
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+
+def chat(text, *, stream=False):
+    messages = [{"role": "user", "content": text}]
+    body = json.dumps({"model": "scripted:model", "messages": messages, "stream": stream}).encode()
+    return b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+
+
+async def said(reader):
+    head = await reader.readuntil(b"\r\n\r\n")
+    [length] = [line.split(b":")[1] for line in head.split(b"\r\n") if line.startswith(b"content-length")]
+    return json.loads(await reader.readexactly(int(length)))["choices"][0]["message"]["content"]
+
+
+async def test_requests_sent_at_once_are_answered_in_their_order():
+    bench = Bench([0.05, TextDelta("heard")])
+    async with face(bench) as http, listening(http.app) as (port, _), client(port) as (reader, writer):
+        writer.write(chat("a") + chat("b"))
+        await eventually(lambda: bench.scripted.requests)
+        writer.write(chat("c"))
+        assert [await said(reader) for _ in range(3)] == ["heard"] * 3
+    assert [request.messages[-1].text for request in bench.scripted.requests] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 3])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_is_noticed_while_further_requests_of_it_wait(waiting, stream, caplog):
+    bench = Bench([LONG_S])
+    async with face(bench) as http, listening(http.app) as (port, state):
+        async with client(port) as (_, writer):
+            writer.write(chat("a", stream=stream))
+            await eventually(lambda: bench.scripted.requests)
+            [connection] = state.connections
+            writer.write(chat("b") * waiting)
+            await eventually(lambda: len(connection.pipeline) == waiting)
+        await eventually(lambda: not state.tasks)
+        assert http.service.under_way == 0
+    assert len(bench.scripted.requests) == 1
+    assert not caplog.records
+
+
+async def test_the_next_request_of_a_connection_is_watched_like_the_first():
+    bench = Bench([TextDelta("one")], [LONG_S])
+    async with face(bench) as http, listening(http.app) as (port, state):
+        async with client(port) as (reader, writer):
+            writer.write(chat("a"))
+            assert await said(reader) == "one"
+            writer.write(chat("b"))
+            await eventually(lambda: len(bench.scripted.requests) == 2)
+        await eventually(lambda: not state.tasks)
+
+
+async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.connection.HEAD_S", 0.05)
+    async with face(Bench()) as http, listening(http.app) as (port, _), client(port) as (reader, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: loc")
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_connection_that_is_not_used_is_closed_and_no_longer_looked_at():
+    bench = Bench([TextDelta("one")])
+    async with face(bench) as http, listening(http.app, keep_alive_s=0) as (port, state):
+        async with client(port) as (reader, writer):
+            writer.write(chat("a"))
+            assert await said(reader) == "one"
+            [connection] = state.connections
+            assert await reader.read() == b""
+        assert connection not in connection._sweep._watched
+
+
+async def stop_reading(port, data):
+    """A client that sends this and reads nothing."""
+    connected = socket.socket()
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connected.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(connected, ("127.0.0.1", port))
+    await loop.sock_sendall(connected, data)
+    return connected
+
+
+@pytest.mark.parametrize("key", [b"", b"idempotency-key: k\r\n"], ids=["", "idempotent"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_does_not_read_is_given_up(stream, key):
+    much = [TextDelta("x" * 65_000) for _ in range(100)]
+    async with face(Bench(much), send_timeout_s=0.1) as http, listening(http.app) as (port, state):
+        request = chat("a", stream=stream).replace(b"\r\n\r\n", b"\r\n" + key + b"\r\n", 1)
+        with await stop_reading(port, request * 2):
+            await eventually(lambda: state.connections)
+            await eventually(lambda: not state.connections and not state.tasks)
+        await eventually(lambda: http.service.under_way == 0)
+
+
+class Link:
+    on_gone = None
+    is_gone = False
+    has_whole_body = True
+
+
+async def test_a_request_that_ends_late_leaves_its_connection_to_the_next():
+    link, told = Link(), []
+    first, second = (
+        Exchange({"method": "GET", "path": "/", "headers": [], CONNECTION: link}, None, None) for _ in "ab"
+    )
+    first.when_gone(lambda: told.append("first"))
+    second.when_gone(lambda: told.append("second"))
+    first.stop_watching()
+    link.on_gone()
+    assert told == ["second"]
+
+
+async def test_whoever_no_longer_watches_is_not_told_that_the_client_had_gone():
+    link, told = Link(), []
+    link.is_gone = True
+    exchange = Exchange({"method": "GET", "path": "/", "headers": [], CONNECTION: link}, None, None)
+    exchange.when_gone(lambda: told.append("gone"))
+    exchange.stop_watching()
+    await asyncio.sleep(0)
+    assert told == []
+
+
+async def test_what_closes_after_a_client_that_has_gone_is_not_broken_off():
+    link, closed = Link(), []
+    exchange = Exchange({"method": "GET", "path": "/", "headers": [], CONNECTION: link}, None, None)
+
+    async def left():
+        async with Watch(exchange, None, heartbeat_s=LONG_S):
+            try:
+                await asyncio.sleep(LONG_S)
+            finally:
+                link.on_gone()
+                await asyncio.sleep(0)
+                closed.append(True)
+
+    task = asyncio.create_task(left())
+    await eventually(lambda: link.on_gone)
+    link.on_gone()
+    with pytest.raises(ClientGone):
+        await task
+    assert closed == [True]
+
+
+class Signs:
+    heartbeat = b"sign"
+
+    def opening(self):
+        return b"opening "
+
+
+async def test_headers_that_are_due_when_the_first_news_comes_are_sent_once():
+    visit, starts = Visit("GET", [], []), []
+
+    async def send(event):
+        starts.extend([1] * (event["type"] == "http.response.start"))
+        await visit._send(event)
+
+    exchange = Exchange(visit._scope, visit._receive, send)
+    async with Watch(exchange, Signs(), heartbeat_s=LONG_S) as watch:
+        watch.look(asyncio.get_running_loop().time() + 2)
+        await watch.send(b"news")
+        assert watch._sign is not None
+        await watch._sign
+        await watch.finish()
+    assert starts == [1] and visit.reply.body == b"opening news" and visit.reply.ended
