@@ -113,7 +113,10 @@ class Bench:
         if (
             self.hold and gateway.name != "litellm"
         ):  # it was seen not to reach 500 and spends minutes on it (reference/perf.md §2)
-            figures |= measures.hold(gateway, self.sizes)
+            held = measures.hold(gateway, self.sizes)
+            if held["held_errors"] and gateway.name != "aish":
+                raise ValueError(f"{held['held_errors']:.0f} of {measures.HELD} slow streams refused")
+            figures |= held
             if gateway.name != "direct":
                 figures["after_mb"] = gateway.pss_mb()
 
