@@ -21,7 +21,7 @@ from aish.store.writer import Writer
 from aish.types.events import TurnEnd
 from aish.types.messages import user
 from aish.types.records import SessionRecord, TurnRecord
-from aish.types.usage import Usage
+from aish.types.usage import Category, Usage, UsageRecord
 
 
 @pytest.fixture
@@ -39,6 +39,11 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 async def begin(store: SqliteStore) -> None:
     await store.create_session(SessionRecord("sess_1", 1, 1))
     await store.start_turn(TurnRecord("turn_1", "sess_1", 0, "m", 1, (user("hello"),)))
+
+
+def alone(id: str, *, model: str = "m") -> TurnRecord:
+    """A turn of no session."""
+    return TurnRecord(id, "", 0, model, 1, (user("hello"),), end=TurnEnd.ANSWERED, finished_ms=2)
 
 
 def line(number: int) -> bytes:
@@ -227,6 +232,41 @@ async def test_text_that_is_not_unicode_fails_its_own_write_only(store: SqliteSt
         return_exceptions=True,
     )
     assert [type(result) for result in results] == [StoreError, type(None)]
+
+
+async def test_a_locked_store_loses_nothing_that_nobody_waits_for(store: SqliteStore, path: Path) -> None:
+    await begin(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        await store.record_turn(alone("turn_2"), 1, line(1))
+        await store.record_usage(UsageRecord("use_1", 1, "", "m", Category.MAIN, Usage(prompt_tokens=7)))
+        await store.start_turn(alone("turn_3"), wait=False)
+        store.append_events("turn_3", 1, 1, line(1))
+        with pytest.raises(StoreError, match="is locked by another process"):
+            await store.flush()
+        other.execute("ROLLBACK")
+    await store.flush()
+    assert [await store.read_events(turn) for turn in ("turn_2", "turn_3")] == [line(1)] * 2
+    assert (await store.spent()).prompt_tokens == 7
+
+
+async def test_a_record_that_cannot_be_written_is_told_by_the_flush_after_it_and_alone_lost(store: SqliteStore) -> None:
+    await begin(store)
+    for turn in (alone("turn_2"), alone("turn_3", model="\udc80"), alone("turn_4")):
+        await store.record_turn(turn, 1, line(1))
+    with pytest.raises(StoreError, match="refused an operation"):
+        await store.flush()
+    await store.flush()
+    found = [await store.find_turn(turn) for turn in ("turn_2", "turn_3", "turn_4")]
+    assert [turn is not None for turn in found] == [True, False, True]
+
+
+async def test_a_turn_recorded_twice_does_not_take_the_place_of_a_later_one(store: SqliteStore) -> None:
+    for group in (["turn_1"], ["turn_1", "turn_2"], ["turn_3", "turn_4"]):
+        for turn in group:
+            await store.record_turn(alone(turn), 1, line(1))
+        await store.flush()
+    assert all([await store.find_turn(f"turn_{number}") for number in range(1, 5)])
 
 
 async def test_a_turn_of_another_session_under_way_is_not_blocked_by_a_reader(store: SqliteStore, path: Path) -> None:

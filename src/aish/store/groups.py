@@ -20,6 +20,10 @@ class Append(NamedTuple):
     last_seq: int
     lines: bytes
 
+    @property
+    def size(self) -> int:
+        return len(self.lines)
+
 
 class Insert(NamedTuple):
     """A record that nobody waits for. `insert` takes as many of its kind as a group holds: a server makes them by the
@@ -27,6 +31,7 @@ class Insert(NamedTuple):
 
     insert: InsertAll
     record: Any
+    size: int  # in bytes, about
 
 
 class Inserts(NamedTuple):
@@ -43,6 +48,7 @@ class Operation:
     """`run` None only waits for what was queued before it. Once queued it runs, whether or not its waiter stays."""
 
     __slots__ = ("durable", "future", "run")
+    size = 0  # not known
 
     def __init__(self, run: Run | None, *, durable: bool, awaited: bool = True) -> None:
         self.run = run

@@ -70,7 +70,7 @@ class SqliteStore(SqliteRuns):
         return await self._write(lambda db: statements.insert_turn(db, turn), wait=wait) or 0
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-        self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines))
+        self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
@@ -159,7 +159,7 @@ class SqliteStore(SqliteRuns):
         return bool(await self._write(lambda db: documents.delete(db, kind, _plain(id))))
 
     async def record_usage(self, record: UsageRecord) -> None:
-        self._writer.insert(spending.insert_usage, record)
+        self._writer.insert(spending.insert_usage, record, size=0)
 
     async def reserve(
         self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None

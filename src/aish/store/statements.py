@@ -91,8 +91,11 @@ class EndedTurn(NamedTuple):
     lines: bytes
 
 
-_ENDED_COLUMNS = "id, session, number, model, started_ms, owner, input, folded, state, finished_ms, messages, usage"
-_INSERT_ENDED = Rows(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS}) VALUES ", columns=12)
+# The number is the row's, said outright: they would part where a turn is there already, and numbers be given twice.
+_ENDED_COLUMNS = (
+    "rowid, id, session, number, model, started_ms, owner, input, folded, state, finished_ms, messages, usage"
+)
+_INSERT_ENDED = Rows(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS}) VALUES ", columns=13)
 _INSERT_THEIR_EVENTS = Rows(
     "INSERT INTO events (turn, first_seq, last_seq, body) SELECT * FROM (VALUES ",
     columns=4,
@@ -108,6 +111,7 @@ def insert_ended_turns(db: sqlite3.Connection, ended: Sequence[EndedTurn]) -> No
 
 def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
     return (
+        number,
         turn.id,
         "",
         number,

@@ -1,7 +1,7 @@
 """The one thread that writes. Everything queued becomes one transaction and one commit; then all waiters learn of it.
 
-Life: the thread and the file open at the first use. A group that cannot be written fails its waiters, its events stay
-for the next group, and the file is opened anew. `close` writes what is queued and ends the thread.
+Life: the thread and the file open at the first use. A group that cannot be written fails its waiters, what nobody
+waits for stays for the next group, and the file is opened anew. `close` writes what is queued and ends the thread.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from aish.store.groups import (
 
 # Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
 JOIN_WINDOW_S = 0.05
-# Events that could not be written are kept up to this, in the hope of a later group; past it they are given up.
+# What could not be written and nobody waits for is kept up to this, in the hope of a later group, and then given up.
 KEPT_BYTES = 64 * 1024 * 1024
+KEPT_ITEMS = 20_000  # the same for what has no size of its own, a KB each
 # Each attempt waits as long as the busy timeout for other processes.
 _ATTEMPTS = 3
 
@@ -71,7 +72,7 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
         self._synchronous: Literal["FULL", "NORMAL"] | None = None
         self._unsynced = False
-        self._kept: list[Append] = []
+        self._kept: list[Item] = []
         self._lost: AishError | None = None
 
     @property
@@ -97,11 +98,11 @@ class Writer:
             if first:
                 self._wake.notify()
 
-    def insert(self, insert: InsertAll, record: Any) -> None:
+    def insert(self, insert: InsertAll, record: Any, *, size: int) -> None:
         """The same for a record, which is written together with others of its kind."""
         with self._wake:
             first = not self._queue
-            self._put(Insert(insert, record))
+            self._put(Insert(insert, record, size))
             if first:
                 self._wake.notify()
 
@@ -159,12 +160,13 @@ class Writer:
             return group
 
     def _write_group(self, group: Sequence[Item]) -> None:
-        items = cast(list[Append | Joined], [*join_appends(join_inserts([*self._kept, *group]))])
+        group = [*self._kept, *group]
+        items = cast(list[Append | Joined], [*join_appends(join_inserts(group))])
         try:
             outcomes = self._transact(items)
         except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on
             self._drop_connection()
-            self._keep([item for item in items if isinstance(item, Append)])
+            self._keep([item for item in group if not isinstance(item, Operation) or item.future is None])
             outcomes = [(item, None, translate(exc, self._path)) for item in items if isinstance(item, Operation)]
         else:
             self._kept = []
@@ -191,7 +193,14 @@ class Writer:
                 connection.execute("ROLLBACK")
             raise
         self._unsynced = not durable and (wrote or self._unsynced)
-        return outcomes
+        return self._with_losses(outcomes)
+
+    def _with_losses(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Whoever only waits for what came before is told what was lost of it. Last: joined, it may come after them."""
+        if all(operation.run is not None for operation, _, _ in outcomes):
+            return outcomes
+        lost, self._lost = self._lost, None
+        return [(item, result, lost if item.run is None else error) for item, result, error in outcomes]
 
     def _begin(self, connection: sqlite3.Connection, synchronous: Literal["FULL", "NORMAL"]) -> None:
         if self._synchronous != synchronous:
@@ -207,8 +216,7 @@ class Writer:
             self._apply_inserts(connection, item)
             return None
         if item.run is None:
-            lost, self._lost = self._lost, None
-            return item, None, lost
+            return item, None, None
         connection.execute("SAVEPOINT operation")
         try:
             result = item.run(connection)
@@ -248,13 +256,14 @@ class Writer:
                     self._apply_inserts(connection, Inserts(inserts.insert, [record]))
         connection.execute("RELEASE inserts")
 
-    def _keep(self, appends: list[Append]) -> None:
-        if sum(len(append.lines) for append in appends) > KEPT_BYTES:
+    def _keep(self, items: list[Item]) -> None:
+        size = sum(item.size for item in items)
+        if size > KEPT_BYTES or sum(not isinstance(item, Append) for item in items) > KEPT_ITEMS:
             self._lost = StoreError(
                 f"events were lost: the store {self._path} could not be written for too long", hint="run the turn again"
             )
-            appends = []
-        self._kept = appends
+            items = []
+        self._kept = items
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
