@@ -96,6 +96,12 @@ def _held(gateway: Gateway, upstream: Upstream, count: int, hold_s: float) -> tu
 SUBJECTS = (
     Subject("messages in a request", (10, 100, 1000), "a request", messages_sent, "faces/http/chat_request.py"),
     Subject("tools in a request", (5, 50, 500), "a request", tools_sent, "faces/http/chat_request.py"),
-    Subject("rounds of a turn", (1, 10, 100), "a turn", rounds_taken, "engine/turn.py, providers/chat_wire.py"),
+    Subject(
+        "rounds of a turn",
+        (1, 10, 100),
+        "a turn",
+        rounds_taken,
+        "encode_request in providers/chat_wire.py: every round encodes and sends all before it again",
+    ),
     Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "faces/http, wire/http"),
 )
