@@ -1,10 +1,13 @@
 """Calls that a turn leaves to others: the asker's own tools, and decisions that come later."""
 
+import asyncio
+
 import pytest
 
 from aish.engine.session import flattened
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import from_steps
+from aish.store.memory import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd
@@ -12,6 +15,7 @@ from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessag
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolSpec
 from support.engines import ANYTHING, Bench, Tools, bodies, call, finish, policy_gate, results, said
+from support.eventually import eventually
 
 THEIRS = ToolSpec("read", "reads", ANYTHING, Effect.READ, "client")
 
@@ -178,6 +182,36 @@ async def test_a_turn_that_broke_off_is_gone_on_with_and_its_tools_do_not_run_ag
     assert [type(m) for m in bench.scripted.requests[-1].messages] == [UserMessage, AssistantMessage, ToolMessage]
     again = await bench.run(**fields)
     assert len(bench.scripted.requests[-1].messages) == 1 and finish(again).reason is TurnEnd.ANSWERED
+
+
+class Held(MemoryStore):
+    """Its last write of a turn takes until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    async def finish_turn(self, turn, **fields):
+        self.reached.set()
+        await self.go.wait()
+        await super().finish_turn(turn, **fields)
+
+
+async def test_a_turn_that_is_cancelled_again_while_it_closes_is_gone_on_with_all_the_same():
+    store = Held()
+    bench = Bench([call("t__x")], [TextDelta("half"), 30.0], tools=Tools().add("t__x"), store=store)
+    fields = {"context": (), "kept": False, "retry_key": "k"}
+    turn = asyncio.create_task(bench.run(**fields))
+    await eventually(lambda: len(bench.scripted.requests) == 2)
+    turn.cancel()
+    await eventually(store.reached.is_set)
+    turn.cancel()
+    store.go.set()
+    await asyncio.wait({turn}, timeout=10)
+    assert turn.cancelled()
+    bench.scripted._scripts["model"] = from_steps([[], [TextDelta("whole")]])
+    await bench.run(**fields)
+    assert [type(m) for m in bench.scripted.requests[-1].messages] == [UserMessage, AssistantMessage, ToolMessage]
 
 
 async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():

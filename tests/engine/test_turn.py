@@ -27,6 +27,7 @@ from aish.types.events import (
     TurnEnd,
     TurnStarted,
     UsageReported,
+    decode_event,
     encode_event,
 )
 from aish.types.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage, user
@@ -251,6 +252,9 @@ async def test_leaving_in_the_middle_of_text_keeps_it_and_records_the_cancellati
     (turn,) = await bench.store.list_turns(event.session)
     assert turn.end is TurnEnd.CANCELLED
     assert turn.messages[-1] == AssistantMessage("half said")
+    recorded = [decode_event(line) for line in (await bench.recorded([event])).splitlines()]
+    assert [event.seq for event in recorded] == [*range(1, len(recorded) + 1)]
+    assert isinstance(recorded[-2].body, UsageReported)
 
 
 async def test_cancelling_a_running_tool_stops_it_and_leaves_a_result_for_every_call():

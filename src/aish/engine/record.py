@@ -30,7 +30,8 @@ from aish.types.messages import Message
 from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
-# Words wait this long for company. What a crash may lose is that much of an answer, and nothing acknowledged.
+# Words wait for company: they are written with the first event that comes this long after them, or ends them. What a
+# crash may lose is the words of one such moment.
 _MOMENT_MS = 100
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)

@@ -227,7 +227,9 @@ class Turn:
 
     async def settle_spending(self) -> None:
         """Of a call that was left in the middle."""
-        await self._asking.book(None, said_anything=bool(self._transcript.step_text))
+        spent = await self._asking.book(None, said_anything=bool(self._transcript.step_text))
+        if spent is not None:
+            self._owed.append(spent)
 
     def _newest(self) -> tuple[Message, ...]:
         """What was said last: enough to see which calls are open."""

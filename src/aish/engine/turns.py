@@ -138,13 +138,18 @@ class Turns:
         return turn
 
     async def end(self, turn: Turn, plan: PlanRun | None) -> None:
-        if not turn.is_finished:
-            await _surely(self._close(turn))
-        if turn.retry_key:
-            await _surely(hold_for_retry(self._store, turn, self._redacted_json))
-        if plan is not None:
-            await _surely(plan.end(turn.end))
-        self._running.discard(turn.id)
+        """Each step, though the one before it was cancelled: a client that comes back relies on what is held."""
+        try:
+            if not turn.is_finished:
+                await _surely(self._close(turn))
+        finally:
+            try:
+                if turn.retry_key:
+                    await _surely(hold_for_retry(self._store, turn, self._redacted_json))
+            finally:
+                if plan is not None:
+                    await _surely(plan.end(turn.end))
+                self._running.discard(turn.id)
 
     async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
         """The request, with what an attempt that broke off has done already."""
