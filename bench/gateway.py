@@ -31,6 +31,7 @@ from bench.peers import PeerMissing
 
 KINDS: dict[str, Callable[..., Kind]] = {
     "aish": kinds.aish,
+    "relay": kinds.relay,
     "litellm": kinds.litellm,
     "sglang-router": kinds.sglang_router,
     "portkey": kinds.portkey,

@@ -8,10 +8,12 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from bench.gateway_parts.gateways import ECHO, Json, Kind, Upstream, free_port
 from bench.peers import installed
 
+RELAY = Path(__file__).with_name("relay.py")
 TOOLS_CONFIG = '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n'
 
 
@@ -24,6 +26,12 @@ def aish(upstream: Upstream, port: int, *, tools: bool = False, url: str = "", m
     listen, endpoint = f"127.0.0.1:{port}", f"up={upstream.url}"
     words = (sys.executable, "-m", "aish", "serve", "--listen", listen, "--endpoint", endpoint)
     return Kind("aish", words, files={".config/aish/config.toml": config}, version=_aish_version())
+
+
+def relay(upstream: Upstream, port: int) -> Kind:
+    """The least that a gateway made of our parts can cost."""
+    words = (sys.executable, str(RELAY), upstream.url, str(port))
+    return Kind("relay", words, version="bench/gateway_parts/relay.py")
 
 
 def litellm(upstream: Upstream, port: int, *, tools: bool = False, url: str = "") -> Kind:
