@@ -91,6 +91,7 @@ def _config(
         host=host,
         port=port,
         http=Connection,
+        ws="none",  # or a library that happens to be there would take connections over from ours
         loop="auto",  # uvloop, where there is one
         lifespan="on",
         log_config=None,
