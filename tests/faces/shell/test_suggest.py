@@ -1,11 +1,17 @@
 """A model at the prompt you already have."""
 
+import argparse
 import shutil
 import subprocess
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from aish.faces.shell.suggest import SNIPPETS, bare_command
+from aish.config.schema import Config
+from aish.faces.shell.suggest import SNIPPETS, bare_command, run
+from aish.types.command_hints import CommandHint
+from aish.types.models import ModelInfo
 
 
 @pytest.mark.parametrize(
@@ -31,3 +37,23 @@ def test_the_lines_for_a_start_up_file_are_good_shell(shell, tmp_path):
     file = tmp_path / "rc"
     file.write_text(SNIPPETS[shell])
     assert subprocess.run([shell, "-n", str(file)], capture_output=True, check=False).returncode == 0
+
+
+def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):
+    """It would make one up."""
+    line = "du -ah . | sort -rh | head -20"
+
+    async def find(text):
+        return [CommandHint("du", "how much space files take", line)]
+
+    async def resolve(model):
+        return SimpleNamespace(info=ModelInfo("embedded", "small", parameters=135_000_000))
+
+    @asynccontextmanager
+    async def engine(**options):
+        yield SimpleNamespace(router=SimpleNamespace(resolve=resolve))  # it has no `turn` to ask with
+
+    runtime = SimpleNamespace(config=Config(), find_commands=find, engine=engine, surroundings=SimpleNamespace(env={}))
+    asked = argparse.Namespace(command="suggest", text=["how do I find the biggest files here?"], model="")
+    assert run(asked, runtime) == 0
+    assert capsys.readouterr().out == f"{line}\n"
