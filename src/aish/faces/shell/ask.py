@@ -20,10 +20,13 @@ from aish.types.messages import user
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aish.engine.session import Engine
     from aish.faces.shell.narrate import Narrator
     from aish.faces.shell.state import Shell
     from aish.ports import Ask
+    from aish.types.command_hints import CommandHint
 
 # More than any model's window; a larger pipe is a mistake.
 MAX_STDIN_BYTES = 4 * 1024 * 1024
@@ -74,16 +77,30 @@ async def _answer(
     from aish.faces.mentions import Places, expand
     from aish.faces.shell.answer import answer
     from aish.faces.shell.consent import consent_for
+    from aish.faces.shell.hints import runnable, shown, told_to_model
     from aish.faces.shell.narrate import JsonNarrator, narrator_for
     from aish.faces.shell.tools_ready import await_tools
 
+    question = request.input[0].text
+    hints = () if arguments.json else await _hints(runtime, question)
+    if runnable(hints) and (await engine.router.resolve(request.model)).info.is_weak:
+        for line in shown(hints):  # a small model makes lines up; these are known to work here
+            output.line(line)
+        return 0
     await await_tools(runtime, output)
-    mentioned = await expand(request.input[0].text, Places(runtime.surroundings.cwd, runtime.mcp_servers))
+    mentioned = await expand(question + told_to_model(hints), Places(runtime.surroundings.cwd, runtime.mcp_servers))
     request = msgspec.structs.replace(request, input=(mentioned,))
     look = look_for(output.out, runtime.surroundings.env)
     narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look)
     await answer(engine, request, narrator, consent_for(output, lines, yes=arguments.yes))
     return narrator.exit_code
+
+
+async def _hints(runtime: Runtime, question: str) -> Sequence[CommandHint]:
+    """What this machine has for a question that asks for a command."""
+    from aish.faces.shell.hints import asks_for_command
+
+    return await runtime.find_commands(question) if asks_for_command(question) else ()
 
 
 async def _interact(
