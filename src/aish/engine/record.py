@@ -5,11 +5,14 @@ An intent or outcome of more than a read, and the end of the turn, are durable b
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from aish.engine.turn import Turn
+from aish.errors import AishError
 from aish.ports import Store
 from aish.safety.redact import Redactor
 from aish.types.decisions import Verdict
@@ -30,9 +33,8 @@ from aish.types.messages import Message
 from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
-# Words wait for company: they are written with the first event that comes this long after them, or ends them. What a
-# crash may lose is the words of one such moment.
-_MOMENT_MS = 100
+# Words wait for company, no longer than this. What a crash may lose is the words of one such moment.
+_MOMENT_S = 0.1
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
@@ -53,15 +55,37 @@ class Recorder:
         """Takes the events; whether they have to be written now. Those of a turn that nobody watches are written
         together, but an intent or an outcome at once; of one that is watched, the words of a moment are."""
         turn.unwritten += events
-        if self._write_through:
-            return True
         last = events[-1]
-        if isinstance(last.body, TurnFinished) or _any_durable(events):
+        if self._write_through or isinstance(last.body, TurnFinished) or _any_durable(events):
             return True
-        waited_ms = last.at_ms - turn.unwritten[0].at_ms
-        return turn.is_watched and (waited_ms >= _MOMENT_MS or not isinstance(last.body, _DELTAS))
+        if not turn.is_watched:
+            return False
+        if not isinstance(last.body, _DELTAS):
+            return True
+        if turn.moment is None:
+            turn.moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._write_words, turn)
+        return False
+
+    def let_go(self, turn: Turn) -> None:
+        """Nothing of it is waited for any more."""
+        if turn.moment is not None:
+            turn.moment.cancel()
+            turn.moment = None
+
+    def _write_words(self, turn: Turn) -> None:
+        """What a model has said before it fell silent: whoever follows the turn through the store sees it, too."""
+        turn.moment = None
+        if turn.unwritten and turn.unrecorded is None:
+            with suppress(AishError):  # a store that fails is told of by the next write
+                self._append(turn.unwritten)
+                turn.unwritten = []
+
+    def _append(self, events: Sequence[Event]) -> None:
+        lines = self._without_secrets(events, encode_events(events))
+        self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, lines)
 
     async def write(self, turn: Turn) -> None:
+        self.let_go(turn)
         events, turn.unwritten = turn.unwritten, []
         first, last = events[0], events[-1]
         encoded = encode_events(events)

@@ -7,6 +7,7 @@ end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
@@ -88,6 +89,7 @@ class Turn:
         self.broken = False
         # The recorder's: events to be written, and the turn itself where nothing of it has been written yet.
         self.unwritten: list[Event] = []
+        self.moment: asyncio.TimerHandle | None = None  # at its end they are written
         self.unrecorded: TurnRecord | None = None
         self.end: TurnEnd | None = None
 

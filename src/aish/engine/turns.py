@@ -139,6 +139,7 @@ class Turns:
 
     async def end(self, turn: Turn, plan: PlanRun | None) -> None:
         """Each step, though the one before it was cancelled: a client that comes back relies on what is held."""
+        self._recorder.let_go(turn)
         try:
             if not turn.is_finished:
                 await _surely(self._close(turn))

@@ -273,6 +273,25 @@ async def test_a_client_that_leaves_takes_its_turn_with_it():
     assert not visit.reply.ended
 
 
+async def test_what_a_model_said_before_it_fell_silent_is_recorded():
+    """Others follow the turn through the store."""
+    async with face(Bench([TextDelta("Begun."), 30.0])) as http:
+        visit = http.visit("POST", "/v1/chat/completions", {
+            "model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]})  # fmt: skip
+        running = asyncio.create_task(visit.run(http.app))
+        await visit.news.wait()
+        turn = visit.reply.headers["x-turn-id"]
+
+        async def recorded():
+            return b"Begun." in await http.service.store.read_events(turn)
+
+        async with asyncio.timeout(10):
+            while not await recorded():  # noqa: ASYNC110 - a store tells nobody
+                await asyncio.sleep(0.01)
+        visit.leave()
+        await running
+
+
 async def test_headers_do_not_wait_for_a_slow_model_and_silence_is_filled(monkeypatch):
     monkeypatch.setattr("aish.faces.http.watch.HEADERS_S", 0.05)
     monkeypatch.setattr("aish.wire.sweep.PERIOD_S", 0.02)
