@@ -100,6 +100,15 @@ async def test_events_appended_together_become_one_row(store: SqliteStore, path:
     assert len(rows) <= 5
 
 
+async def test_whoever_makes_more_than_the_disk_takes_waits_for_it(store: SqliteStore, path: Path) -> None:
+    await begin(store)
+    piece = b'{"text":"%s"}\n' % (b"x" * 1024 * 1024)
+    for number in range(1, 13):
+        store.append_events("turn_1", number, number, piece)
+    await store.record_turn(alone("turn_2"), 1, line(1))
+    assert query(path, "SELECT max(last_seq) FROM events WHERE turn = 'turn_1'") == [(12,)]
+
+
 async def test_a_gap_in_the_numbers_starts_a_new_row(store: SqliteStore, path: Path) -> None:
     await begin(store)
     store.append_events("turn_1", 1, 1, line(1))

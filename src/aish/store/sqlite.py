@@ -11,13 +11,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from aish.errors import StoreError
+from aish.errors import AishError, StoreError
 from aish.store import documents, facts, feed, spending, statements
 from aish.store.faults import translate
 from aish.store.groups import Append
@@ -70,6 +71,7 @@ class SqliteStore(SqliteRuns):
         return await self._write(lambda db: statements.insert_turn(db, turn), wait=wait) or 0
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+        await self._keep_up()
         self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
@@ -205,11 +207,18 @@ class SqliteStore(SqliteRuns):
 
     async def _write(self, run: Callable[[sqlite3.Connection], T], *, wait: bool = True) -> T | None:
         if not wait:
+            await self._keep_up()
             self._writer.post(run)
             return None
         result: T = await asyncio.wrap_future(self._writer.submit(run))
         self._opened = True
         return result
+
+    async def _keep_up(self) -> None:
+        """Whoever makes more than the disk takes waits for it. What fails there is told by the next flush."""
+        if self._writer.is_behind:
+            with suppress(AishError):
+                await asyncio.wrap_future(self._writer.submit(lambda db: None, durable=False))
 
     async def _settle(self) -> None:
         """What was queued before can be read after."""

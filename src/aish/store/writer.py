@@ -34,6 +34,8 @@ JOIN_WINDOW_S = 0.05
 # What could not be written and nobody waits for is kept up to this, in the hope of a later group, and then given up.
 KEPT_BYTES = 64 * 1024 * 1024
 KEPT_ITEMS = 20_000  # the same for what has no size of its own, a KB each
+# What may be queued before whoever makes more of it has to wait for the disk.
+QUEUED_BYTES = 8 * 1024 * 1024
 # Each attempt waits as long as the busy timeout for other processes.
 _ATTEMPTS = 3
 
@@ -81,6 +83,11 @@ class Writer:
         with self._wake:
             return not self._queue and not self._writing
 
+    @property
+    def is_behind(self) -> bool:
+        """More is queued than should wait in memory."""
+        return self._queued_bytes > QUEUED_BYTES
+
     def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
         operation = Operation(run, durable=durable)
         with self._wake:
@@ -103,6 +110,7 @@ class Writer:
         with self._wake:
             first = not self._queue
             self._put(Insert(insert, record, size))
+            self._queued_bytes += size
             if first:
                 self._wake.notify()
 
