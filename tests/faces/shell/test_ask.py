@@ -45,6 +45,13 @@ def test_a_question_for_a_command_is_answered_by_the_machine_where_the_model_is_
     assert DU.example in capsys.readouterr().out
 
 
-def test_other_questions_go_to_the_model(small, capsys):
+@pytest.mark.parametrize("question", ["tell me a joke", "How do I say hello in French?", "how do I cook rice?"])
+def test_other_questions_go_to_the_model(small, question):
     with pytest.raises(AttributeError):  # there is none here
-        run(asked("tell me a joke"), small)
+        run(asked(question), small)
+
+
+def test_a_question_about_what_is_piped_in_goes_to_the_model(small, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a log of some lines\n")))
+    with pytest.raises(AttributeError):
+        run(asked("find the odd lines in this file"), small)

@@ -82,7 +82,7 @@ async def _answer(
     from aish.faces.shell.tools_ready import await_tools
 
     question = request.input[0].text
-    hints = () if arguments.json else await _hints(runtime, question)
+    hints = () if arguments.json else await _hints(arguments, runtime, question)
     if runnable(hints) and (await engine.router.resolve(request.model)).info.is_weak:
         for line in shown(hints):  # a small model makes lines up; these are known to work here
             output.line(line)
@@ -96,11 +96,12 @@ async def _answer(
     return narrator.exit_code
 
 
-async def _hints(runtime: Runtime, question: str) -> Sequence[CommandHint]:
-    """What this machine has for a question that asks for a command."""
-    from aish.faces.shell.hints import asks_for_command
+async def _hints(arguments: argparse.Namespace, runtime: Runtime, question: str) -> Sequence[CommandHint]:
+    """What this machine has for a question that asks for a command, and not about what is piped in."""
+    from aish.faces.shell.hints import surely_asks_for_command
 
-    return await runtime.find_commands(question) if asks_for_command(question) else ()
+    is_whole = " ".join(arguments.question).strip() == question
+    return await runtime.find_commands(question) if is_whole and surely_asks_for_command(question) else ()
 
 
 async def _interact(

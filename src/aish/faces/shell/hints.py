@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from aish.faces.terminal import visible
 from aish.types.command_hints import CommandHint
 
-_ASKS = re.compile(
-    r"\b(how (do|can|would|to)\b|what('s| is) (the )?(command|way)|which (command|program|tool)|command (for|to)\b|"
+_SURELY = (
+    r"what('s| is) the command|which (command|program)|command (for|to)\b|"
     r"(find|list|show|count|search|unpack|extract|compress|delete|rename|copy|download|sort|replace|convert)\b.*\b"
-    r"(file|files|folder|directory|line|lines|process|port|disk|archive)s?\b)",
-    re.IGNORECASE,
+    r"(file|files|folder|directory|line|lines|process|port|disk|archive)s?\b"
+)
+_ASKS_SURELY = re.compile(rf"\b({_SURELY})", re.IGNORECASE)
+_ASKS = re.compile(
+    rf"\b(how (do|can|would|to)\b|what('s| is) (the )?(command|way)|which tool|{_SURELY})", re.IGNORECASE
 )
 _MAX_CHARS = 2000
 # Words that stand before the program that is meant.
@@ -22,6 +25,11 @@ _BEFORE = frozenset({"sudo", "time", "nohup", "exec", "command", "env", "nice"})
 
 def asks_for_command(text: str) -> bool:
     return len(text) <= _MAX_CHARS and bool(_ASKS.search(text))
+
+
+def surely_asks_for_command(text: str) -> bool:
+    """Not just how to do something: that may as well be cooking rice."""
+    return len(text) <= _MAX_CHARS and bool(_ASKS_SURELY.search(text))
 
 
 def told_to_model(hints: Sequence[CommandHint]) -> str:
