@@ -40,6 +40,13 @@ async def read_pids(child: ChildProcess) -> tuple[int, int]:
 # Talking to it
 
 
+async def test_a_child_that_writes_to_its_own_input_is_heard_all_the_same() -> None:
+    code = "import os, sys; os.write(0, b'x' * 4096); print(sys.stdin.readline().strip().upper(), flush=True)"
+    async with ChildProcess.start(python(code)) as child:
+        await child.write(b"hello\n")
+        assert (await anext(child.stdout)).strip() == b"HELLO"
+
+
 async def test_what_is_written_to_stdin_comes_back_from_stdout() -> None:
     async with ChildProcess.start(child_file("echo")) as child:
         await child.write(b"hello")

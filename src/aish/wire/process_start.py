@@ -304,8 +304,9 @@ class _Writing(asyncio.WriteTransport):
 
     def _ready(self) -> None:
         try:
-            if self._socket.recv(1):
-                return  # nobody writes there
+            if self._socket.recv(1):  # a child that writes there writes for nobody, and must not keep us busy with it
+                self._loop.remove_reader(self._fd)
+                return
             lost: Exception | None = None
         except (BlockingIOError, InterruptedError):
             return
