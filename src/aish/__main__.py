@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -15,6 +16,8 @@ _COLLECT_AFTER = 20_000
 
 def main() -> None:
     gc.set_threshold(_COLLECT_AFTER)
+    left: list[int] = []
+    atexit.register(_end, left)  # the first to be registered is the last to run
     try:
         _open_streams()
         code = _run(sys.argv[1:])
@@ -23,6 +26,7 @@ def main() -> None:
         code = 130
     except OSError as exc:
         code = 141 if isinstance(exc, BrokenPipeError) else _cannot_write(exc)
+    left.append(code)
     _leave(code)
 
 
@@ -51,15 +55,26 @@ def _cannot_write(exc: OSError) -> int:
 
 
 def _leave(code: int) -> None:
-    """Python flushes once more at exit; where that fails, what was to be said has been said. It also looks through all
-    that is left for cycles, which nobody needs any more: a tenth of a short run."""
-    gc.freeze()
+    """Python flushes once more at exit; where that fails, what was to be said has been said."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
     sys.exit(code)
+
+
+def _end(left: list[int]) -> None:
+    """When threads have ended and all that wanted to do something at exit has done it. Python would go on to take every
+    module and object apart, which the system does at once: a tenth of a short run."""
+    if not left:
+        return  # something failed that nobody caught: Python says so, in its own way
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105  (contextlib is not loaded to tell a version)
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # closed, or nobody reads any more
+    os._exit(left[0])
 
 
 if __name__ == "__main__":
