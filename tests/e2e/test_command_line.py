@@ -46,6 +46,47 @@ def test_a_tool_call_runs_and_its_result_is_answered(aish):
     assert "→ runtime__add" in done.err
 
 
+def test_a_run_loads_no_more_than_it_uses(aish):
+    code = (
+        "import atexit, sys\n"
+        "from aish.__main__ import main\n"
+        "heavy = {'jsonschema_rs', 'dataclasses', 'httptools', 'aish.wire.http', 'aish.providers.openai',\n"
+        "         'aish.providers.embedded', 'aish.engine.planning.following', 'aish.providers.toolmode.aftercheck'}\n"
+        "sys.argv = ['aish', '--model', 'scripted:fake-tool', 'add 2 and 3']\n"
+        "import aish.cli as cli\n"
+        "inner = cli.run\n"
+        "def told(words):\n"
+        "    atexit.register(lambda: print('loaded:', *sorted(heavy & {*sys.modules})))\n"
+        "    return inner(words)\n"
+        "cli.run = told\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=aish.environment()
+    )
+    assert done.stdout == "The result of runtime__add is 5.\nloaded:\n"
+
+
+def test_what_is_registered_for_the_exit_is_done_and_the_code_is_kept(aish):
+    code = (
+        "import atexit, sys, threading\n"
+        "from aish.__main__ import main\n"
+        "import aish.cli as cli\n"
+        "go = threading.Event()\n"
+        "def run(words):\n"
+        "    atexit.register(lambda: print('registered'))\n"
+        "    threading.Thread(target=lambda: (go.wait(30), print('thread'))).start()\n"
+        "    threading.Timer(0.05, go.set).start()\n"
+        "    return 7\n"
+        "cli.run = run\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, env=aish.environment()
+    )
+    assert (done.returncode, done.stdout) == (7, "thread\nregistered\n")
+
+
 def test_a_recorded_turn_replays_byte_for_byte(aish):
     live = aish.run("--model", "fake-tool", "--json", "add 2 and 3")
     assert isinstance(live.events[0].body, TurnStarted)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from aish.engine.made import MadeProviders
 from aish.engine.route import Router
 from aish.errors import ModelNotFound, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
@@ -25,6 +26,27 @@ A, B = provider("a", "m1", "llama3:8b"), provider("b", "m2", "m1")
 
 async def test_provider_and_model_together_pick_exactly_that():
     assert (await Router({"a": A, "b": B}).resolve("b:m1")).name == "b:m1"
+
+
+async def test_a_provider_that_nobody_asks_for_is_never_made():
+    made, closed = [], []
+
+    class Kept(ScriptedProvider):
+        async def aclose(self):
+            closed.append(self.name)
+
+    def make(name):
+        made.append(name)
+        return Kept(name, {"m1": from_steps([[TextDelta(name)]])})
+
+    router = Router(lambda: MadeProviders({name: lambda name=name: make(name) for name in ("a", "b", "c")}))
+    assert (await router.resolve("b:m1")).name == "b:m1"
+    assert (await router.resolve("b:m1")).name == "b:m1"
+    assert made == ["b"]
+    await router.aclose()
+    assert closed == ["b"]
+    assert (await router.resolve("m1")).name == "a:m1"  # a bare name is looked for everywhere
+    assert made == ["b", "a", "c"]
 
 
 async def test_a_bare_name_is_found_in_what_the_providers_list_in_order():

@@ -1,7 +1,7 @@
 """Checks arguments against a tool's own schema, in words a model can act on.
 
 Schemas come from strangers. References to other documents are refused, never fetched; a schema that cannot be compiled
-lets any object pass, since one bad schema must not take a tool away.
+lets any object pass, since one bad schema must not take a tool away. The plainest are checked without the library.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _MAX_ERROR_CHARS = 300
 
 def schema_errors(schema: JsonSchema, arguments: Any) -> list[str]:
     """What is wrong, item by item; empty if nothing is."""
+    if _fits_plainly(schema, arguments):
+        return []
     validator = _validator(_encoded(schema))
     if validator is None:
         return []
@@ -37,8 +39,36 @@ def schema_errors(schema: JsonSchema, arguments: Any) -> list[str]:
 
 
 def is_valid(schema: JsonSchema, value: Any) -> bool:
+    if _fits_plainly(schema, value):
+        return True
     validator = _validator(_encoded(schema))
     return validator is None or validator.is_valid(value)
+
+
+_PLAIN = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
+_PLAIN_MEMBER = frozenset({"type", "title", "description", "default", "examples"})
+_PLAIN_TYPES: dict[Any, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)
+}  # fmt: skip
+
+
+def _fits_plainly(schema: Any, value: Any) -> bool:
+    """Whether the value surely fits: an object of texts, numbers and truths, as most tools take it. False: perhaps."""
+    if type(schema) is not dict or type(value) is not dict or not schema.keys() <= _PLAIN:
+        return False
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("type") != "object" or type(properties) is not dict or type(required) is not list:
+        return False
+    if not all(type(name) is str and name in value for name in required):
+        return False
+    return all(name in properties and _is_plainly(properties[name], member) for name, member in value.items())
+
+
+def _is_plainly(schema: Any, value: Any) -> bool:
+    """By the exact type: to JSON Schema, `true` is no integer."""
+    if type(schema) is not dict or not schema.keys() <= _PLAIN_MEMBER or type(schema.get("type")) is not str:
+        return False
+    return type(value) in _PLAIN_TYPES.get(schema["type"], ())
 
 
 def _encoded(schema: JsonSchema) -> bytes:
@@ -50,7 +80,7 @@ def _encoded(schema: JsonSchema) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator | None:
-    import jsonschema_rs  # 30 ms of loading that a turn without tool calls does not need
+    import jsonschema_rs  # ten milliseconds of loading, where many turns do not need it
 
     try:
         return jsonschema_rs.Draft202012Validator(msgspec.json.decode(schema), retriever=_refuse)

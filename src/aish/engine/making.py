@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from aish.engine.aside import Aside
 from aish.engine.asking import Asking, Means
@@ -15,9 +16,6 @@ from aish.engine.held import answering
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer, matches
-from aish.engine.planning.following import Planner
-from aish.engine.planning.kept import PlanRun
-from aish.engine.planning.writing import PlanWriter
 from aish.engine.route import Route
 from aish.engine.scribe import Scribe
 from aish.engine.session import Background, FindBackground
@@ -30,6 +28,10 @@ from aish.types.ids import new_id
 from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from aish.engine.planning.following import Planner
+    from aish.engine.planning.kept import PlanRun
 
 
 class TurnMaker:
@@ -121,6 +123,9 @@ class TurnMaker:
         self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
     ) -> Planner | None:
         """None where there is nothing to plan with."""
+        from aish.engine.planning.following import Planner  # few turns are planned
+        from aish.engine.planning.writing import PlanWriter
+
         planning = request.planner or Planning()
         tools = {spec.name: spec for spec in offer.specs if not offer.is_clients(spec.name)}
         if not tools:

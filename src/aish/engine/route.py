@@ -12,6 +12,7 @@ from functools import cached_property
 
 import msgspec
 
+from aish.engine.made import MadeProviders
 from aish.errors import AishError, ModelNotFound
 from aish.ports import Provider
 from aish.types.models import ModelInfo, Preset
@@ -63,14 +64,14 @@ class Router:
         return self._providers
 
     @cached_property
-    def _providers(self) -> dict[str, Provider]:
-        """Made when first asked for: a prompt needs none."""
-        return dict(self._given() if callable(self._given) else self._given)
+    def _providers(self) -> MadeProviders:
+        """Found when first asked for: a prompt needs none."""
+        given = self._given() if callable(self._given) else self._given
+        return given if isinstance(given, MadeProviders) else MadeProviders.of(given)
 
     async def aclose(self) -> None:
-        """Of those that were made. One that fails does not keep the others open."""
-        made = self.__dict__.get("_providers", {})
-        await asyncio.gather(*(provider.aclose() for provider in made.values()), return_exceptions=True)
+        if "_providers" in self.__dict__:
+            await self._providers.aclose()
 
     async def resolve(self, name: str) -> Route:
         name = name or self._default
@@ -150,7 +151,7 @@ class Router:
             found = await self._find_candidates() if self._find_candidates else self._providers.values()
             self._candidates = list(found)
             for provider in self._candidates:
-                self._providers.setdefault(provider.name, provider)
+                self._providers.add(provider.name, provider)
         return self._candidates
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from aish.engine.asking import Asking
 from aish.engine.assemble import Assembler
@@ -18,7 +19,6 @@ from aish.engine.dispatch import Dispatcher, result_event
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer
 from aish.engine.past import PastTurn
-from aish.engine.planning.following import Floor, Planner
 from aish.engine.planning.kept import question_of
 from aish.engine.scribe import Scribe
 from aish.engine.settle import open_calls
@@ -36,6 +36,9 @@ from aish.types.events import (
 from aish.types.messages import Message, ToolCall, ToolMessage
 from aish.types.records import TurnRecord
 from aish.types.requests import Sampling, TurnRequest
+
+if TYPE_CHECKING:
+    from aish.engine.planning.following import Floor, Planner
 
 _SAYINGS = {
     TurnEnd.MAX_STEPS: "stopped after {limits.max_steps} steps, the limit for one turn",
@@ -166,6 +169,8 @@ class Turn:
         yield [*self._take_owed(), *self._last_words()]
 
     def _floor(self) -> Floor:
+        from aish.engine.planning.following import Floor
+
         def next_step() -> None:
             self._scribe.step += 1
 

@@ -20,13 +20,12 @@ from typing import Any
 import msgspec
 
 from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
-from aish.providers.chat_wire import read_usage
-from aish.providers.faults import error_for
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
+from aish.types.usage import Usage
 
 # A script is written by hand or by a test; anything larger is a mistake.
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -138,10 +137,14 @@ def _read_item(item: dict[str, Any]) -> Item:
         case {"call": dict(call)}:
             return msgspec.convert({"index": None, **call}, CallFragment)
         case {"usage": dict(usage)}:
+            from aish.providers.chat_wire import read_usage
+
             return UsageChunk(read_usage(usage))
         case {"wait_s": int() | float() as seconds}:
             return float(seconds)
         case {"error": dict(error)}:
+            from aish.providers.faults import error_for
+
             return error_for("scripted", "scripted", int(error.get("status", 500)), str(error.get("message", "")))
         case {"finish": str(end)}:
             return StepFinished(StepEnd(end))
@@ -152,7 +155,7 @@ def _read_item(item: dict[str, Any]) -> Item:
 def fake_tool(request: StepRequest) -> Sequence[Item]:
     """Calls one tool with what the question holds, then answers with the result."""
     last = request.messages[-1]
-    usage = UsageChunk(read_usage({"prompt_tokens": 12, "completion_tokens": 8}))
+    usage = UsageChunk(Usage(prompt_tokens=12, completion_tokens=8))
     if isinstance(last, ToolMessage):
         answer = f"The result of {last.name} is {last.text}."
         return [*(TextDelta(word) for word in re.split(r"(?<= )", answer)), usage]

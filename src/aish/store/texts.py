@@ -53,5 +53,7 @@ def _word() -> re.Pattern[str]:
 
 def index_words(text: str) -> list[str]:
     """The words full-text search compares: without case and accents."""
+    if text.isascii():
+        return re.findall(r"\w+", fold(text))
     plain = unicodedata.normalize("NFKD", fold(text))
     return _word().findall("".join(char for char in plain if not unicodedata.combining(char)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aish.config.load import Loaded
 from aish.config.schema import ProviderConfig, ServerConfig
+from aish.engine.made import MadeProviders
 from aish.errors import UsageError
 from aish.ports import Provider
 from aish.safety.redact import Redactor
@@ -43,16 +45,17 @@ class Providers:
     def _http(self) -> HttpClient:
         return self._find_http()
 
-    def all(self) -> Mapping[str, Provider]:
+    def all(self) -> MadeProviders:
         """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
         first = [*self._only, self._config.provider]
         names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
-        providers = {name: self._guarded(name, self._config.providers[name]) for name in names}
-        if EMBEDDED not in providers:
-            providers[EMBEDDED] = self._embedded(EMBEDDED)
-        if SCRIPTED not in providers:
-            providers[SCRIPTED] = self._scripted(SCRIPTED, "")
-        return {name: _calling_tools(provider) for name, provider in providers.items()}
+        return MadeProviders({name: partial(self._made, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
+
+    def _made(self, name: str) -> Provider:
+        configured = self._config.providers.get(name)
+        if configured is not None:
+            return _calling_tools(self._guarded(name, configured))
+        return _calling_tools(self._embedded(name) if name == EMBEDDED else self._scripted(name, ""))
 
     async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
         """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""

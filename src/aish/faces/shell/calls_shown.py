@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from aish.faces.shell.lines import Lines
 from aish.faces.terminal import Output
 from aish.types.decisions import Question
@@ -22,7 +20,7 @@ def arguments_shown(question: Question) -> str:
     command = question.arguments.get("command")
     if isinstance(command, str) and len(question.arguments) == 1:
         return f"$ {command}"
-    return json.dumps(question.arguments, ensure_ascii=False, indent=2)
+    return _json(question.arguments, indent=2)
 
 
 async def edited_arguments(question: Question, lines: Lines, output: Output) -> Arguments | None:
@@ -31,14 +29,22 @@ async def edited_arguments(question: Question, lines: Lines, output: Output) -> 
     if isinstance(command, str):
         line = await lines.read("new command: ", command)
     else:
-        line = await lines.read("new arguments (JSON): ", json.dumps(question.arguments, ensure_ascii=False))
+        line = await lines.read("new arguments (JSON): ", _json(question.arguments))
     if not line or not line.strip():
         return None
     if isinstance(command, str):
         return {**question.arguments, "command": line}
+    import json
+
     try:
         arguments = json.loads(line)
     except ValueError as exc:
         output.note(f"that is not JSON: {exc}")
         return None
     return arguments if isinstance(arguments, dict) else None
+
+
+def _json(arguments: Arguments, indent: int | None = None) -> str:
+    import json  # only once somebody is asked
+
+    return json.dumps(arguments, ensure_ascii=False, indent=indent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from aish.faces.terminal import visible
 from aish.types.command_hints import CommandHint
@@ -14,22 +15,25 @@ _SURELY = (
     r"(find|list|show|count|search|unpack|extract|compress|delete|rename|copy|download|sort|replace|convert)\b.*\b"
     r"(file|files|folder|directory|line|lines|process|port|disk|archive)s?\b"
 )
-_ASKS_SURELY = re.compile(rf"\b({_SURELY})", re.IGNORECASE)
-_ASKS = re.compile(
-    rf"\b(how (do|can|would|to)\b|what('s| is) (the )?(command|way)|which tool|{_SURELY})", re.IGNORECASE
-)
+_ASKS = rf"how (do|can|would|to)\b|what('s| is) (the )?(command|way)|which tool|{_SURELY}"
 _MAX_CHARS = 2000
 # Words that stand before the program that is meant.
 _BEFORE = frozenset({"sudo", "time", "nohup", "exec", "command", "env", "nice"})
 
 
+@cache
+def _words(pattern: str) -> re.Pattern[str]:
+    """Compiled when first looked for: a run needs one of them at most."""
+    return re.compile(rf"\b({pattern})", re.IGNORECASE)
+
+
 def asks_for_command(text: str) -> bool:
-    return len(text) <= _MAX_CHARS and bool(_ASKS.search(text))
+    return len(text) <= _MAX_CHARS and bool(_words(_ASKS).search(text))
 
 
 def surely_asks_for_command(text: str) -> bool:
     """Not just how to do something: that may as well be cooking rice."""
-    return len(text) <= _MAX_CHARS and bool(_ASKS_SURELY.search(text))
+    return len(text) <= _MAX_CHARS and bool(_words(_SURELY).search(text))
 
 
 def told_to_model(hints: Sequence[CommandHint]) -> str:

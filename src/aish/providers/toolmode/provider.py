@@ -20,7 +20,6 @@ import msgspec
 from aish.calls.schema import PLAIN, TOOLS, simplified_tools
 from aish.errors import ProviderError
 from aish.ports import Provider
-from aish.providers.toolmode.aftercheck import Asked
 from aish.providers.toolmode.prompt import (
     Manner,
     has_result,
@@ -30,7 +29,7 @@ from aish.providers.toolmode.prompt import (
     room_for_tools,
     with_instructions,
 )
-from aish.providers.toolmode.reading import Reading
+from aish.providers.toolmode.reading import Reading, asked_in
 from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
@@ -158,7 +157,7 @@ class ToolModeProvider:
         constrained = way is Way.CONSTRAINED and bool(tools)
         knows = way in _NATIVE_WAYS and self._ways.calls_natively(request.model)
         checks = constrained and request.repair and is_weak(self._ways.info(request.model))
-        asked = Asked(request.messages) if checks else None
+        asked = asked_in(request.messages) if checks else None
         return Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows, asked=asked)
 
     def _has_adapter(self, request: StepRequest) -> bool:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aish.calls.envelope import Written
 from aish.calls.ready import make_ready
 from aish.calls.recognise import Recogniser
-from aish.providers.toolmode.aftercheck import Asked, checked, find_made_up
-from aish.providers.toolmode.answers import ConstrainedReader
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta
 from aish.types.tools import ToolSpec
 
+if TYPE_CHECKING:
+    from aish.providers.toolmode.aftercheck import Asked
+    from aish.providers.toolmode.answers import ConstrainedReader
+    from aish.types.messages import Message
+
 # Calls found in text are numbered from here where the backend also makes its own, which are numbered from 0.
 _OWN_NUMBERS = 1000
 _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
+
+
+def asked_in(messages: Sequence[Message]) -> Asked:
+    """What calls are checked against. Only those of weak models are, so that it is loaded for them alone."""
+    from aish.providers.toolmode.aftercheck import Asked
+
+    return Asked(messages)
 
 
 class Reading:
@@ -43,6 +54,8 @@ class Reading:
             tools, self._new_index, repair=repair, marked_only=calls_natively
         )
         if constrained:
+            from aish.providers.toolmode.answers import ConstrainedReader
+
             self._reader = ConstrainedReader(self._reader, self._new_index)
         self._found = 0
         self.has_called = False
@@ -94,6 +107,8 @@ class Reading:
         spec = self._tools.get(fragment.name)
         if spec is None or self._asked is None:
             return fragment
+        from aish.providers.toolmode.aftercheck import checked, find_made_up
+
         arguments, repairs = checked(spec, fragment.arguments, self._asked)
         if name := find_made_up(spec, arguments, self._asked):
             self.made_up = f"{name} of {spec.name}"

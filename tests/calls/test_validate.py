@@ -1,0 +1,49 @@
+"""Arguments against schemas: what is checked without the library is checked as the library would."""
+
+from __future__ import annotations
+
+import jsonschema_rs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aish.calls.validate import is_valid, schema_errors
+
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, 1.0, 1.5]) | st.text(max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=4,
+)
+KINDS = st.sampled_from(["string", "integer", "number", "boolean", "array", "object", "null"])
+MEMBERS = (
+    st.fixed_dictionaries({"type": KINDS}, optional={"description": st.just("x"), "enum": st.just(["x", 1])})
+    | st.booleans()
+    | st.fixed_dictionaries({"type": st.lists(KINDS, min_size=1, max_size=2, unique=True)})
+    | st.fixed_dictionaries({"type": st.just("string"), "minLength": st.integers(0, 2)})
+)
+SCHEMAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["object", "string", "array"]),
+        "properties": st.dictionaries(NAMES, MEMBERS, max_size=3),
+        "required": st.lists(NAMES, max_size=2, unique=True),
+        "additionalProperties": st.booleans() | st.just({"type": "string"}),
+        "title": st.just("t"),
+        "minProperties": st.integers(0, 2),
+    },
+)
+
+
+@given(SCHEMAS, st.dictionaries(NAMES, VALUES, max_size=3) | VALUES)
+def test_a_value_fits_exactly_when_the_library_says_so(schema, value):
+    fits = jsonschema_rs.Draft202012Validator(schema).is_valid(value)
+    assert is_valid(schema, value) is fits
+    assert (schema_errors(schema, value) == []) is fits
+
+
+def test_a_truth_is_no_number_and_a_number_no_text():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    assert schema_errors(schema, {"n": 1}) == []
+    assert schema_errors(schema, {"n": True}) != []
+    assert schema_errors(schema, {"n": "1"}) != []
+    assert schema_errors(schema, {}) != []
