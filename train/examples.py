@@ -16,10 +16,12 @@ from typing import Any
 from aish.engine.context import BASE
 from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
 from aish.types.tools import ToolSpec
+from train.altered import altered_request, displayed, learn_examples
 from train.forms import reformed
 from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
 from train.measured import is_measured, measured_requests
-from train.open_data import Pair, made_request, restyled, seal_requests, seal_tools, tldr_requests
+from train.natural import spaced
+from train.open_data import Pair, made_request, restyled, seal_fields, seal_requests, seal_tools, tldr_requests
 from train.options import with_options
 from train.render import Example, answer, call
 from train.replies import after_result, no_tool
@@ -81,14 +83,21 @@ class Maker:
         self._open = [spec for spec in seal.values() if spec.name not in unseen]
         self._asked_open = [pair for pair in seal_requests(source, seal) if pair[0].name not in unseen]
         commands = list(tldr_requests(source, rng))
+        fields = seal_fields(source)
+        self._fields: dict[str, list[ToolSpec]] = {}
+        for spec in self._open:
+            self._fields.setdefault(fields[spec.name], []).append(spec)
+        self._field_of = fields
+        learn_examples(self._open)
         self._commands = rng.sample(commands, min(4000, len(commands)))
 
     def examples(self, size: int) -> Iterator[Example]:
         """In the order of chance, each kind with its share."""
         kinds = (
-            (self._by_hand, 0.40), (self._from_seal, 0.15), (self._from_seal_requests, 0.03), (self._from_tldr, 0.02),
-            (self._other_tools, 0.11), (self._talked, 0.06), (self._near_miss, 0.07), (self._result, 0.04),
-            (self._two_calls, 0.05), (self._sibling, 0.09), (self._follow_up, 0.03),
+            (self._by_hand, 0.29), (self._altered, 0.22), (self._from_seal, 0.03), (self._from_seal_requests, 0.03),
+            (self._from_tldr, 0.02), (self._other_tools, 0.08), (self._talked, 0.05), (self._near_miss, 0.07),
+            (self._result, 0.03), (self._two_calls, 0.04), (self._sibling, 0.06), (self._open_sibling, 0.06),
+            (self._follow_up, 0.02),
         )  # fmt: skip
         makers, weights = zip(*kinds, strict=True)
         made = 0
@@ -113,6 +122,36 @@ class Maker:
         spec = self._rng.choice(self._open)
         found = made_request(spec, self._rng)
         return self._of_open((spec, *found)) if found else None
+
+    def _altered(self) -> Example | None:
+        """An open tool put in other words, among others of its field."""
+        spec = self._rng.choice(self._open)
+        if (found := altered_request(spec, self._rng)) is None:
+            return None
+        version, said, given = found
+        field = self._fields[self._field_of[spec.name]]
+        words, others = _stems(said), []
+        for _ in range(self._size() - 1):
+            other = self._rng.choice(field if self._rng.random() < 0.5 else self._open)
+            if other is not spec and _stems(spaced(other.name)) - words - _stems(spaced(spec.name)):
+                others.append(displayed(other, self._rng))
+        return self._example("call", said, (version, *others), call(version, given), history=True)
+
+    def _open_sibling(self) -> Example | None:
+        """A request for an open tool, and others of its field: each is about something that the other lacks."""
+        spec = self._rng.choice(self._open)
+        if (found := altered_request(spec, self._rng)) is None:
+            return None
+        own, said = _stems(f"{spaced(spec.name)} {spec.description}"), _stems(found[1])
+        field, offered = self._fields[self._field_of[spec.name]], []
+        for other in self._rng.sample(field, min(10, len(field))):
+            lacking = (_stems(spaced(spec.name)) & said) - _words_of(other)
+            if lacking and _stems(spaced(other.name)) - said - own:
+                offered.append(displayed(other, self._rng))
+        if not offered:
+            return None
+        count = self._rng.choice((1, 1, 1, 1, 2, 3))
+        return self._example("refusal", found[1], offered[:count], answer(no_tool("en", self._rng)))
 
     def _from_seal_requests(self) -> Example:
         return self._of_open(self._rng.choice(self._asked_open))
@@ -253,7 +292,11 @@ class Maker:
         return [authored(w, self._rng)[0].spec for w in chosen if w.name != written.name]
 
     def _strangers(self, count: int) -> list[ToolSpec]:
-        return [restyled(self._rng.choice(self._open), {}, self._rng)[0] for _ in range(count)]
+        chosen = [self._rng.choice(self._open) for _ in range(count)]
+        return [
+            displayed(spec, self._rng) if self._rng.random() < 0.6 else restyled(spec, {}, self._rng)[0]
+            for spec in chosen
+        ]
 
     def _unlike(self, text: str, domain: str, count: int) -> tuple[ToolSpec, ...]:
         """Tools that share no word with the request's own tool; some of the same domain."""

@@ -23,8 +23,8 @@ from train.slots import SLOTS
 Pair = tuple[ToolSpec, str, dict[str, Any]]
 
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
-_EXAMPLES = re.compile(r"\((?:e\.g\.?|for example|such as)[,:]?\s*([^)]*)\)", re.I)
-_NAME_SLOTS = {
+EXAMPLES = re.compile(r"\((?:e\.g\.?|for example|such as)[,:]?\s*([^)]*)\)", re.I)
+NAME_SLOTS = {
     "city": "city",
     "location": "city",
     "destination": "city",
@@ -63,6 +63,11 @@ def read(folder: Path, name: str) -> list[dict[str, Any]]:
 def seal_tools(folder: Path) -> dict[str, ToolSpec]:
     rows = read(folder, "tool_schemas.jsonl.gz")
     return {row["api_name"]: spec for row in rows if (spec := _spec(row)) is not None}
+
+
+def seal_fields(folder: Path) -> dict[str, str]:
+    """Of each tool's name, the field that it is of."""
+    return {_name(row): row["field"].partition("/")[0] for row in read(folder, "tool_schemas.jsonl.gz")}
 
 
 def seal_requests(folder: Path, tools: dict[str, ToolSpec]) -> Iterator[Pair]:
@@ -217,10 +222,14 @@ def _spec(row: dict[str, Any]) -> ToolSpec | None:
         properties[name] = {"type": kind, "description": str(said.get("description", ""))}
     required = [name for name in row.get("required") or [] if name in properties]
     return tool(
-        re.sub(r"\W", "_", row["api_name"])[:60],
+        _name(row),
         row["api_description"],
         {"type": "object", "properties": properties, "required": required},
     )
+
+
+def _name(row: dict[str, Any]) -> str:
+    return re.sub(r"\W", "_", row["api_name"])[:60]
 
 
 def _fits(schema: dict[str, Any], value: Any) -> bool:
@@ -245,14 +254,14 @@ def _value(name: str, schema: dict[str, Any], rng: random.Random) -> tuple[str, 
     if "YYYY" in said:
         drawn = SLOTS["date"](rng)
         return drawn if re.search(r"YYYY-MM-DD\b(?!.?T)", said) else None
-    if found := _EXAMPLES.search(said):
+    if found := EXAMPLES.search(said):
         examples = [part.strip(" '\"") for part in re.split(r",|\bor\b", found[1]) if part.strip(" '\".")]
         examples = [
             example for example in examples if 1 < len(example) < 40 and "etc" not in example and "HH" not in example
         ]
         if examples and rng.random() < 0.7:
             return (chosen := rng.choice(examples)), chosen
-    for key, slot in _NAME_SLOTS.items():
+    for key, slot in NAME_SLOTS.items():
         if key in _words(name).split():
             return SLOTS[slot](rng)
     if re.search(r"format|url|json|code|HH|list of|array", said, re.I):

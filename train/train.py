@@ -271,6 +271,7 @@ def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) 
     optimiser = torch.optim.AdamW(decayed, lr=options.lr, betas=(0.9, 0.98), weight_decay=options.decay, fused=True)
     batches = endless(data, options.tokens, options.seed)
     started = time.monotonic()
+    average = [p.detach().clone() for p in decayed] if options.average else []
     loss_sum, seen_tokens, step = torch.zeros((), device=options.device), 0, 0
     while True:
         spent_s = time.monotonic() - started
@@ -281,6 +282,7 @@ def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) 
             note(log, step=step, spent_s=round(spent_s, 1), tokens=seen_tokens, train_loss=round(mean, 4), **found)
             loss_sum.zero_()
         if done >= 1:
+            take_average(model, data, options, average, log)
             return
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(done, step, options)
@@ -290,9 +292,23 @@ def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) 
         torch.nn.utils.clip_grad_norm_(decayed, 1.0)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
+        if average:
+            torch._foreach_lerp_(average, [p.detach() for p in decayed], 1 - min(options.average, step / (step + 10)))
         loss_sum += loss.detach()  # not read here: that would wait for the device
         seen_tokens += ids.numel()
         step += 1
+
+
+def take_average(
+    model: Llama, data: Examples, options: argparse.Namespace, average: list[torch.Tensor], log: Path
+) -> None:
+    """What the adapter was on average towards the end generalises a little better than where it happened to end."""
+    if not average:
+        return
+    with torch.no_grad():
+        for parameter, mean in zip(model.adapter.values(), average, strict=True):
+            parameter.copy_(mean)
+    note(log, averaged=options.average, **evaluated(model, data, options.tokens, options.device))
 
 
 def note(log: Path, **facts: Any) -> None:
@@ -361,6 +377,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--alpha", type=float, default=64.0)
     parser.add_argument("--lr", type=float, default=8e-4)
     parser.add_argument("--decay", type=float, default=0.01)
+    parser.add_argument("--average", type=float, default=0.0, help="decay of a running mean that is kept; 0: none")
     parser.add_argument("--warmup", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=24_000, help="tokens of a batch, padding counted")
     parser.add_argument("--steps", type=int, default=2_000)
