@@ -11,6 +11,8 @@ AishError                    has a message for a person and a hint saying what t
 ├── RunLost                  another process has taken it over
 ├── ContextOverflow          the question alone is larger than the model's window
 ├── BudgetExceeded           the call could cost more than is left
+├── GuestRefused             an MCP server that a request brings may not be connected to
+├── GuestFailed              one that may be cannot be reached, or does not speak MCP
 ├── WireError                the transport failed; adapters translate it into their own kind
 │   ├── ConnectFailed            nothing was sent
 │   ├── WireTimeout              a deadline passed; `phase` says which
@@ -57,6 +59,21 @@ class ConfigError(AishError):
 
 class StoreError(AishError):
     pass
+
+
+class GuestRefused(AishError):
+    """`is_faulty`: the URL is one that nobody could be let in with, whatever is allowed."""
+
+    def __init__(self, label: str, why: str, *, is_faulty: bool = False) -> None:
+        super().__init__(why)
+        self.label = label
+        self.is_faulty = is_faulty
+
+
+class GuestFailed(AishError):
+    def __init__(self, label: str, why: str) -> None:
+        super().__init__(why)
+        self.label = label
 
 
 class SessionNotFound(AishError):

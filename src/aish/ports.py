@@ -97,6 +97,14 @@ class Toolset(Protocol):
 
 
 @runtime_checkable
+class Hosting(Protocol):
+    """A toolset that some requests see more of."""
+
+    def seen_by(self, guests: str) -> Toolset:
+        """With the tools of those guests, a name that whoever brought them was given; without, once they are gone."""
+
+
+@runtime_checkable
 class Previewing(Protocol):
     """A toolset that can tell what a call would change."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from aish.config.section import Count, Section
+from aish.config.section import Count, Section, UrlPattern
 
 
 class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
@@ -21,6 +21,13 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = ()
     origins: Annotated[
         tuple[str, ...], Meta(description="Sites whose pages may call it, such as `https://chat.example.org`.")
+    ] = ()
+    mcp_urls: Annotated[
+        tuple[UrlPattern, ...],
+        Meta(
+            description="MCP servers a request may bring along by `server_url`, such as `https://mcp.example.com/*` or "
+            "`http://127.0.0.1:*`; empty for none. The server connects where a client says: list hosts you trust."
+        ),
     ] = ()
     max_body_bytes: Annotated[Count, Meta(description="The largest request body.")] = 32 * 1024 * 1024
     max_messages: Annotated[Count, Meta(description="The most messages in one request.")] = 10_000

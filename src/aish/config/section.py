@@ -13,6 +13,13 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 # A title says in words what the pattern wants.
 Url = Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
 UrlOrUnset = Annotated[str, Meta(pattern=r"^$|^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
+UrlPattern = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://(\[[0-9A-Fa-f:.]+\]|[^\s/?#:@\[\]]+)(:(\*|\d{1,5}))?(/[^\s?#]*)?$",
+        title="a URL such as https://mcp.example.com/* or http://127.0.0.1:*",
+    ),
+]
 Variable = Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][A-Za-z0-9_]*$", title="the name of a variable")]
 
 

@@ -22,7 +22,7 @@ from aish.engine.session import Background, FindBackground
 from aish.engine.transcript import Transcript
 from aish.engine.turn import Turn
 from aish.errors import UsageError
-from aish.ports import Ask, Clock, Gate, Toolset
+from aish.ports import Ask, Clock, Gate, Hosting, Toolset
 from aish.types.context import ContextView
 from aish.types.ids import new_id
 from aish.types.plans import Planning
@@ -70,7 +70,8 @@ class TurnMaker:
         scribe = Scribe(session, new_id("turn"), self._clock)
         meter = Meter(request.limits, self._clock)
         ask = answering(request.answers, ask)
-        offer = self._offer_for(request, interactive=ask is not None)
+        tools = self.tools(request.guests)
+        offer = self._offer_for(request, tools, interactive=ask is not None)
         _check_choice(request.tool_choice, offer)
         system = await self._system_parts(request, chosen.route, conversation)
 
@@ -82,7 +83,7 @@ class TurnMaker:
             past=conversation.past,
             request=request,
             offer=offer,
-            dispatcher=lambda: self.dispatcher(scribe, meter, offer, ask, request, journal),
+            dispatcher=lambda: self.dispatcher(scribe, meter, offer, ask, request, journal, tools=tools),
             meter=meter,
             scribe=scribe,
             planner=await self._planner(plan, request, chosen, offer, session) if plan else None,
@@ -90,7 +91,7 @@ class TurnMaker:
 
     async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
         """What the model would be sent for it now."""
-        offer = self._offer_for(request, interactive=True)
+        offer = self._offer_for(request, self.tools(request.guests), interactive=True)
         system = await self._system_parts(request, chosen.route, conversation)
         scribe, meter = Scribe(request.session, "", self._clock), Meter(request.limits, self._clock)
         asking = self._asking(request, chosen, conversation, system, offer, meter, scribe, Transcript())
@@ -139,10 +140,14 @@ class TurnMaker:
         background = await self._background(request) if request.background else Background()
         return SystemParts(base, background.memory, background.project, conversation.summary.text)
 
-    def _offer_for(self, request: TurnRequest, *, interactive: bool) -> Offer:
+    def tools(self, guests: str) -> Toolset:
+        """All there are, with those of the guests a request has brought."""
+        return self._tools.seen_by(guests) if guests and isinstance(self._tools, Hosting) else self._tools
+
+    def _offer_for(self, request: TurnRequest, tools: Toolset, *, interactive: bool) -> Offer:
         among = request.tool_choice.among or ("*",)
         clients = [spec for spec in request.client_tools if matches(spec.name, among)] if request.client_tools else ()
-        return self.offer(request.tools, among=among, interactive=interactive, clients=clients)
+        return self.offer(request.tools, among=among, interactive=interactive, clients=clients, source=tools)
 
     def offer(
         self,
@@ -151,10 +156,12 @@ class TurnMaker:
         interactive: bool,
         among: Sequence[str] = ("*",),
         clients: Sequence[ToolSpec] = (),
+        source: Toolset | None = None,
     ) -> Offer:
+        source = source or self._tools
         if not tools:
-            return Offer(self._tools.specs, (), clients)
-        known = self._tools.specs()
+            return Offer(source.specs, (), clients)
+        known = source.specs()
         wanted = (spec for spec in known if matches(spec.name, tools) and matches(spec.name, among))
         offered = [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)]
         return Offer(lambda: known, offered, clients)
@@ -168,9 +175,10 @@ class TurnMaker:
         request: TurnRequest | None = None,
         journal: Journal | None = None,
         ask_about: Sequence[str] = (),
+        tools: Toolset | None = None,
     ) -> Dispatcher:
         executor = Executor(
-            tools=self._tools,
+            tools=tools or self._tools,
             lanes=self._lanes,
             clock=self._clock,
             session=scribe.session,

@@ -23,7 +23,9 @@ from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
     from aish.engine.journal import Journal
+    from aish.engine.making import TurnMaker
     from aish.engine.runs import RunKeeper
+    from aish.engine.summary import Summaries
     from aish.engine.turns import Turns
 
 
@@ -90,9 +92,13 @@ class Engine:
         """
         return self._turns.turn(request, ask=ask, journal=journal)
 
-    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
-        """The tools these globs name that the gate would let a request see."""
-        return self._turns.offered(tools, interactive=interactive)
+    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, guests: str = "") -> Sequence[ToolSpec]:
+        """The tools these globs name that the gate would let a request see, with those of its guests."""
+        return self._maker.offer(tools, interactive=interactive, source=self._maker.tools(guests)).specs
+
+    def tools_for(self, guests: str) -> Toolset:
+        """All there are for a request that has brought these."""
+        return self._maker.tools(guests) if guests else self.tools
 
     async def call_tool(
         self,
@@ -166,25 +172,33 @@ class Engine:
         return RunKeeper(self.store, self.clock, self.owners, self.tools, self._redactor.line)
 
     @cached_property
-    def _turns(self) -> Turns:
+    def _summaries(self) -> Summaries:
+        from aish.engine.summary import Summaries
+
+        return Summaries(self.store, self.router, self.aside, self._rules)
+
+    @cached_property
+    def _maker(self) -> TurnMaker:
         from aish.engine.asking import Counters, Means
         from aish.engine.making import TurnMaker
-        from aish.engine.summary import Summaries
-        from aish.engine.turns import Turns
 
-        summaries = Summaries(self.store, self.router, self.aside, self._rules)
-        maker = TurnMaker(
+        return TurnMaker(
             tools=self.tools,
             gate=self._gate,
             clock=self.clock,
-            means=Means(self.router, self.chooser, self.ledger, summaries, self._rules, Counters()),
+            means=Means(self.router, self.chooser, self.ledger, self._summaries, self._rules, Counters()),
             aside=self.aside,
             redact=self._redactor.text,
             system=self._system,
             background=self._background,
         )
+
+    @cached_property
+    def _turns(self) -> Turns:
+        from aish.engine.turns import Turns
+
         return Turns(
-            maker=maker,
+            maker=self._maker,
             chooser=self.chooser,
             runs=self.runs,
             store=self.store,
@@ -192,7 +206,7 @@ class Engine:
             owners=self.owners,
             redactor=self._redactor,
             rules=self._rules,
-            summaries=summaries,
+            summaries=self._summaries,
             write_through=self._write_through,
             shared=self._shared,
         )

@@ -18,6 +18,7 @@ from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement
 from aish.types.command_hints import CommandHint
+from aish.types.guests import GuestServer
 from aish.types.live_shell import Completions, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
@@ -78,6 +79,14 @@ class McpSession(Protocol):
     async def list_prompts(self) -> Sequence[Any]: ...
 
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Sequence[Message]: ...
+
+
+class BroughtTools(Protocol):
+    """The tools of MCP servers that a request has brought: `name` is what a TurnRequest calls them. They are there for
+    as long as this is held."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class McpServerView(Protocol):
@@ -181,6 +190,10 @@ class Runtime(Protocol):
 
     async def reconnect_mcp(self, name: str) -> None:
         """One that is there, or is configured, from the beginning. Returns when it is ready or has failed."""
+
+    async def bring_mcp(self, wanted: Sequence[GuestServer]) -> BroughtTools:
+        """Connects to MCP servers that a request names by URL, or finds them connected for the same asker. Raises
+        GuestRefused and GuestFailed."""
 
     @property
     def shell_context(self) -> ShellContext:

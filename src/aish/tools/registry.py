@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -35,6 +37,8 @@ class Registry:
         self._offered: _Offered = []
         self._bound: dict[str, Binding] = {}
         self._hidden: Callable[[str, str], bool] = lambda alias, name: False
+        self._visits: WeakValueDictionary[str, Registry] = WeakValueDictionary()
+        self._numbers = count(1)
 
     def add(self, alias: str, source: Toolset) -> None:
         if not alias or "__" in alias or wire_name(alias) != alias or alias.endswith("_"):
@@ -53,6 +57,21 @@ class Registry:
 
     def remove(self, alias: str) -> Toolset | None:
         return self._sources.pop(alias, None)
+
+    def visit(self, guests: Mapping[str, Toolset]) -> tuple[str, Registry]:
+        """A view with these sources besides, and the name it is found by for as long as somebody holds it. It is not to
+        be closed: what it shows belongs to others."""
+        view = Registry()
+        view._hidden = self._hidden
+        view._sources = dict(self._sources)
+        for alias, source in guests.items():
+            view.add(alias, source)
+        name = f"guests{next(self._numbers)}"
+        self._visits[name] = view
+        return name, view
+
+    def seen_by(self, guests: str) -> Toolset:
+        return self._visits.get(guests, self)
 
     def next_alias(self, stem: str = "mcp") -> str:
         """`mcp1`, `mcp2`, … for sources nobody named."""

@@ -47,9 +47,10 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `session` empty makes a new session; one that is named has to be there, unless it `may_be_new`. `context` is the
     conversation so far where the asker keeps it; None takes the session's own. `fit`: what the asker brings may lose
     turns to the window, too. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers
-    none; `client_tools` are the asker's own: a call of one ends the turn and is left to the asker. `tool_mode` None
-    leaves the model's own; `repair` False takes calls as they are written. `ask_about` are globs of ours that are asked
-    about even where the gate would not. `answers` are decisions on calls that an earlier turn left open, by call id.
+    none; `guests` names sources that only this request has; `client_tools` are the asker's own: a call of one ends the
+    turn and is left to the asker. `tool_mode` None leaves the model's own; `repair` False takes calls as they are
+    written. `ask_about` are globs of ours that are asked about even where the gate would not. `answers` are decisions
+    on calls that an earlier turn left open, by call id.
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
     with, and they are not run again. `charged_to` is the session that pays, if not its own. `background`: what is known
     of the user and the project goes along. `planner`: plan first, then work; `run` is the run of a plan to go on with.
@@ -64,6 +65,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     fit: bool = False
     system: str = ""
     tools: tuple[str, ...] = ()
+    guests: str = ""
     client_tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool | None = None

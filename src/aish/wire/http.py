@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -51,11 +51,14 @@ class HttpClient:
         bounds: HttpBounds = _DEFAULT_BOUNDS,
         proxies: ProxySettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        reaches: Callable[[str], bool] | None = None,
     ) -> None:
+        """`reaches` says of an address whether it may be connected to; None: all may. It is asked about what a name
+        leads to, and that is then connected to. Behind a proxy it is not asked."""
         self._bounds = bounds
         self._proxies = proxies
         self._tls = ssl_context
-        self._pool = Pool(bounds, ssl_context)
+        self._pool = Pool(bounds, ssl_context, reaches)
         self._through_proxy: ProxyClient | None = None
         self._closed = False
 

@@ -89,18 +89,22 @@ class Connection(asyncio.Protocol):
 
 
 async def open_connection(
-    target: Target, on_lost: Callable[[Connection], None], tls: ssl.SSLContext | None
+    target: Target,
+    on_lost: Callable[[Connection], None],
+    tls: ssl.SSLContext | None,
+    reaches: Callable[[str], bool] | None = None,
 ) -> Connection:
-    """ConnectFailed says why not. The caller sets the deadline."""
+    """ConnectFailed says why not. The caller sets the deadline. `reaches` as in HttpClient."""
     loop = asyncio.get_running_loop()
     connection = Connection(target, on_lost)
     try:
+        host = target.host if reaches is None or target.socket_path else await _reachable(target, reaches)
         if target.socket_path:
             await loop.create_unix_connection(lambda: connection, target.socket_path)
         else:
             await loop.create_connection(
                 lambda: connection,
-                target.host,
+                host,
                 target.port,
                 ssl=tls,
                 server_hostname=target.host if tls is not None else None,
@@ -108,6 +112,18 @@ async def open_connection(
     except (OSError, NotImplementedError, AttributeError, UnicodeError) as exc:
         raise explain(exc, target.origin) from exc
     return connection
+
+
+async def _reachable(target: Target, reaches: Callable[[str], bool]) -> str:
+    """The address to connect to. Looked up once: asked again, a name could lead elsewhere."""
+    found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = [str(entry[4][0]) for entry in found]
+    if not addresses or not all(map(reaches, addresses)):
+        raise ConnectFailed(
+            f"{target.origin}: leads to an address that is not public",
+            hint="Name the host itself where it may be connected to.",
+        )
+    return addresses[0]
 
 
 def explain(exc: Exception, origin: str) -> ConnectFailed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from functools import cached_property
 
 from aish.errors import ConnectFailed, ConnectionLost
@@ -31,9 +32,12 @@ class _Origin:
 
 
 class Pool:
-    def __init__(self, bounds: HttpBounds, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, bounds: HttpBounds, tls: ssl.SSLContext | None, reaches: Callable[[str], bool] | None = None
+    ) -> None:
         self._bounds = bounds
         self._tls = tls
+        self._reaches = reaches
         self._origins: dict[str, _Origin] = {}
         self._alive: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -97,7 +101,7 @@ class Pool:
             if connection is not None:
                 return connection
         try:
-            connection = await open_connection(target, self._lost, await self._find_tls(target))
+            connection = await open_connection(target, self._lost, await self._find_tls(target), self._reaches)
         except BaseException:
             self._free_slot(target, origin)
             raise

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aish.config.schema_serve import ServeConfig
 from aish.config.schema_tools import McpConfig, McpServerConfig
 from aish.errors import UsageError
 from aish.tools.registry import Registry
+from aish.types.guests import GuestServer
 
 if TYPE_CHECKING:
+    from aish.tools.mcp.guests import Guests, GuestServers
     from aish.tools.mcp.server import Exposure, McpServer
     from aish.tools.mcp.servers import McpServers
     from aish.tools.mcp.types import ServerSpec
@@ -22,13 +25,15 @@ if TYPE_CHECKING:
 
 
 class McpLinks:
-    """`tools` is where what they offer goes."""
+    """`tools` is where what they offer goes. Those that requests bring along are seen by these requests alone."""
 
-    def __init__(self, config: McpConfig, tools: Registry, http: Callable[[], HttpClient]) -> None:
+    def __init__(self, config: McpConfig, serve: ServeConfig, tools: Registry, http: Callable[[], HttpClient]) -> None:
         self._config = config
+        self._serve = serve
         self._tools = tools
         self._http = http
         self._opened: McpServers | None = None
+        self._guests: GuestServers | None = None
 
     @property
     def servers(self) -> Mapping[str, McpServer]:
@@ -73,6 +78,20 @@ class McpLinks:
     async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each can be used or is known not to be; those still connecting."""
         return await self._opened.settled(timeout_s, names) if self._opened else ()
+
+    async def bring(self, wanted: Sequence[GuestServer]) -> Guests:
+        from aish.tools.mcp.guests import Guests, GuestServers
+
+        if self._guests is None:
+            self._guests = GuestServers(self._serve.mcp_urls)
+        found = await self._guests.bring(wanted)
+        name, view = self._tools.visit({label: source for label, (source, _) in found.items()})
+        return Guests(name, view, [lease for _, lease in found.values()])
+
+    async def aclose(self) -> None:
+        """Of those that were brought along; the others end with the tools."""
+        if self._guests is not None:
+            await self._guests.aclose()
 
     def _owner(self) -> McpServers:
         if self._opened is None:

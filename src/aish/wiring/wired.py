@@ -28,6 +28,7 @@ from aish.safety.redact import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
 from aish.types.command_hints import CommandHint
+from aish.types.guests import GuestServer
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from aish.providers.model_cache import ModelCache
     from aish.tools.ide.toolset import IdeTools
     from aish.tools.livebash.shell import LiveBash
+    from aish.tools.mcp.guests import Guests
     from aish.tools.mcp.server import McpServer
     from aish.wire.http import HttpClient
 
@@ -140,7 +142,7 @@ class Wired:
         self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
     ) -> AsyncIterator[Engine]:
         tools = self._tools = self._local_tools()
-        self._mcp = self._links()
+        self._mcp = links = self._links()
         engine = self._engines.make(
             tools,
             self._gate,
@@ -156,6 +158,7 @@ class Wired:
             async with self._presence():
                 yield engine
         finally:
+            await links.aclose()
             if "store" in self.__dict__:
                 _ = engine.store  # a face may have used it past the engine, which closes what it knows of
             await engine.aclose()
@@ -193,7 +196,10 @@ class Wired:
         return self._mcp.servers
 
     def _links(self) -> McpLinks:
-        return McpLinks(self.config.mcp, self._tools, lambda: self.http)
+        return McpLinks(self.config.mcp, self.config.serve, self._tools, lambda: self.http)
+
+    async def bring_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
+        return await self._mcp.bring(wanted)
 
     async def connect_mcp(self, name: str, target: str) -> str:
         return await self._mcp.connect(name, target)

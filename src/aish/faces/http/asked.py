@@ -1,7 +1,7 @@
 """From the fields that all APIs have in some form to the engine's one request: whose tools, which session, what limits.
 
 A function whose name is a tool of ours is run by us; any other function is the client's. `{"type": "mcp"}` entries name
-servers of ours by label. What we do not know is passed over.
+servers of ours by label, or bring one along (`guests`). What we do not know is passed over.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field, refuse_model
 from aish.faces.http.service import Service
 from aish.faces.planning_request import planning_of
+from aish.faces.runtime import BroughtTools
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message, SystemMessage
 from aish.types.plans import Planning
@@ -55,27 +56,49 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """`{"type": "mcp"}`: tools of a server of ours. `ask` are the globs of those that need approval."""
+    """`{"type": "mcp"}`: tools of a server of ours, or of one that the client names by `url`, with its credentials.
+    `ask` are the globs of those that need approval, `agreed` of those the client has said need none."""
 
     label: str
     allowed: tuple[str, ...] = ("*",)
     ask: tuple[str, ...] = ()
     url: str = ""
     field: str = "tools"
+    agreed: tuple[str, ...] = ()
+    token: str = ""
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"McpTool({self.label!r})"
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """`ours` are exact names, `clients` the asker's, `ask` globs of ours that the asker wants to approve itself."""
+    """`ours` are exact names, `clients` the asker's, `ask` globs of ours that the asker wants to approve itself.
+    `guests` are servers it has brought, held for as long as this is; `agreed` are tools of theirs that need no asking.
+    """
 
     ours: tuple[str, ...] = ()
     clients: tuple[ToolSpec, ...] = ()
     ask: tuple[str, ...] = ()
+    guests: BroughtTools | None = None
+    agreed: frozenset[str] = frozenset()
+
+    @property
+    def guest_name(self) -> str:
+        return self.guests.name if self.guests is not None else ""
 
 
-def choose_tools(service: Service, caller: Caller, functions: Sequence[Function], mcp: Sequence[McpTool] = ()) -> Tools:
+def choose_tools(
+    service: Service,
+    caller: Caller,
+    functions: Sequence[Function],
+    mcp: Sequence[McpTool] = (),
+    guests: BroughtTools | None = None,
+) -> Tools:
     if not functions and not mcp and not service.config.tools:
         return Tools()
-    known = [spec.name for spec in service.engine.tools.specs()]
+    source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
+    known = [spec.name for spec in source.specs()]
     ours = {name for name in known if matches(name, service.config.tools)}
     for entry in mcp:
         ours |= {name for name in known if _belongs(name, entry)}
@@ -89,7 +112,25 @@ def choose_tools(service: Service, caller: Caller, functions: Sequence[Function]
         else:
             clients[function.name] = _client_tool(function)
     ask = tuple(f"{entry.label}__{glob}" for entry in mcp for glob in entry.ask)
-    return Tools(caller.allowed(sorted(ours)), tuple(clients.values()), ask)
+    tools = Tools(caller.allowed(sorted(ours)), tuple(clients.values()), ask, guests)
+    return tools if guests is None else _with_guests(service, caller, mcp, tools)
+
+
+def _with_guests(service: Service, caller: Caller, mcp: Sequence[McpTool], tools: Tools) -> Tools:
+    """What the client has agreed to is asked about by nobody; where nobody can be asked, the rest is not shown."""
+    own = {spec.source for spec in service.engine.tools.specs()}
+    brought = [entry for entry in mcp if entry.label not in own]
+    agreed = frozenset(
+        name
+        for name in tools.ours
+        for entry in brought
+        if _belongs(name, entry, entry.agreed) and not matches(name, tools.ask)
+    )
+    ours = tools.ours
+    if service.ask(caller) is None:
+        free = {spec.name for spec in service.engine.offered(ours, interactive=False, guests=tools.guest_name)}
+        ours = tuple(name for name in ours if name in free or name in agreed)
+    return msgspec.structs.replace(tools, ours=ours, agreed=agreed)
 
 
 def check_count(field: str, count: int, most: int) -> None:
@@ -214,6 +255,7 @@ def begin_request(
         may_be_new=True,
         context=None if from_store else context,
         tools=tools.ours,
+        guests=tools.guest_name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,
@@ -233,12 +275,15 @@ def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[M
     return tuple(messages[:first]), tuple(messages[first:])
 
 
-def check_servers(service: Service, mcp: Sequence[McpTool]) -> None:
+def check_servers(service: Service, mcp: Sequence[McpTool], guests: BroughtTools | None = None) -> None:
     """For APIs that have no other way to say that a server is not there."""
-    known = [spec.name for spec in service.engine.tools.specs()] if mcp else ()
+    source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
+    known = [spec.name for spec in source.specs()] if mcp else ()
     for entry in mcp:
         if any(name.startswith(f"{entry.label}__") for name in known):
             continue
+        if entry.url and service.config.mcp_urls:
+            raise bad_field(f"{entry.field}.server_url", f"{entry.label[:80]} has no tools")
         if entry.url:
             raise Problem(
                 403,
@@ -249,9 +294,11 @@ def check_servers(service: Service, mcp: Sequence[McpTool]) -> None:
         raise bad_field(f"{entry.field}.server_label", f"there is no MCP server {entry.label[:80]} with tools here")
 
 
-def _belongs(name: str, entry: McpTool) -> bool:
+def _belongs(name: str, entry: McpTool, globs: Sequence[str] | None = None) -> bool:
+    """Whether it is a tool of that server, and one that it allows, or these globs do."""
     source, _, tool = name.partition("__")
-    return source == entry.label and (matches(tool, entry.allowed) or matches(name, entry.allowed))
+    globs = entry.allowed if globs is None else globs
+    return source == entry.label and (matches(tool, globs) or matches(name, globs))
 
 
 def _client_tool(function: Function) -> ToolSpec:

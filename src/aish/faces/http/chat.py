@@ -10,6 +10,7 @@ from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
+from aish.faces.http.guests import bring_servers, consenting
 from aish.faces.http.problems import refuse_model
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
@@ -26,12 +27,12 @@ class ChatCompletions:
         body = await read_body(exchange, service.config.max_body_bytes)
         chat = decode_chat(body)
         refuse_model(caller, chat.model)
-        tools = self._tools(chat, caller)
+        tools = await self._tools(chat, caller)
         request = self._request(exchange, caller, chat, tools, body)
         id = new_id("req").replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = [spec.name for spec in tools.clients]
-        ask = service.ask(caller)
+        ask = consenting(service.ask(caller), tools.agreed)
         if chat.stream:
             usage = bool(chat.stream_options and chat.stream_options.include_usage)
             streamer = ChatStream(id=id, model=model, created=created, clients=clients, usage=usage, trace=trace)
@@ -42,12 +43,13 @@ class ChatCompletions:
         summary = whole.trace_summary()
         await exchange.reply(200, answer, [(b"x-runtime-trace", summary)] if summary else ())
 
-    def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
+    async def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
         given = chat.tools or []
         check_count("tools", len(given), self._service.config.max_tools)
         functions, servers = read_tools(given)
-        check_servers(self._service, servers)
-        return choose_tools(self._service, caller, functions, servers)
+        guests = await bring_servers(self._service, caller, servers) if servers else None
+        check_servers(self._service, servers, guests)
+        return choose_tools(self._service, caller, functions, servers, guests)
 
     def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, body: bytes) -> TurnRequest:
         service = self._service

@@ -9,6 +9,7 @@ import msgspec
 
 from aish.faces.http.asked import Extensions, Function, McpTool
 from aish.faces.http.bodies import decode_body
+from aish.faces.http.guests import read_credentials
 from aish.faces.http.problems import bad_field
 from aish.types.messages import (
     AssistantMessage,
@@ -162,8 +163,17 @@ def read_mcp(field: str, given: dict[str, Any]) -> McpTool:
     if not isinstance(url, str | None):
         raise bad_field(f"{field}.server_url", "must be text")
     allowed = _names(f"{field}.allowed_tools", given.get("allowed_tools"))
+    approval, approved = given.get("require_approval"), f"{field}.require_approval"
+    token, headers = read_credentials(field, given) if url else ("", {})
     return McpTool(
-        label, allowed, _to_ask(f"{field}.require_approval", given.get("require_approval")), url or "", field
+        label,
+        allowed,
+        _to_ask(approved, approval),
+        url or "",
+        field,
+        agreed=_agreed(approved, approval),
+        token=token,
+        headers=headers,
     )
 
 
@@ -188,6 +198,14 @@ def _to_ask(field: str, given: Any) -> tuple[str, ...]:
         always = given.get("always")
         return _names(field, always) if always is not None else ()
     raise bad_field(field, "must be always, never or a filter")
+
+
+def _agreed(field: str, given: Any) -> tuple[str, ...]:
+    """Globs of the tools that the client does not want to be asked about."""
+    never = given.get("never") if isinstance(given, dict) else None
+    if given == "never":
+        return ("*",)
+    return _names(field, never) if never is not None else ()
 
 
 def _calls(field: str, message: ChatMessage) -> tuple[ToolCall, ...]:

@@ -31,7 +31,7 @@ async def count_text(service: Service, model: str, text: str) -> Count:
 
 async def count_request(service: Service, model: str, messages: Sequence[Message], tools: Tools) -> Count:
     texts = [_text(message) for message in messages]
-    known = [spec for spec in service.engine.tools.specs() if spec.name in tools.ours]
+    known = [spec for spec in service.engine.tools_for(tools.guest_name).specs() if spec.name in tools.ours]
     texts += [
         msgspec.json.encode([spec.name, spec.description, spec.schema]).decode() for spec in (*known, *tools.clients)
     ]

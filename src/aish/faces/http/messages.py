@@ -9,6 +9,7 @@ from aish.faces.http.asked import Tools, begin_request, check_count, check_serve
 from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_request
+from aish.faces.http.guests import bring_servers, consenting
 from aish.faces.http.messages_encode import MessagesStream, MessagesWhole
 from aish.faces.http.messages_request import (
     MessagesBody,
@@ -43,10 +44,12 @@ class Messages:
         given, body = await self._read(exchange, caller)
         if given.max_tokens is None:
             raise bad_field("max_tokens", "is missing")
-        functions, servers = read_tools(given.tools or [])
-        check_servers(service, servers)
-        tools = choose_tools(service, caller, functions, servers)
-        request, ask = self._request(exchange, caller, given, tools, body), service.ask(caller)
+        functions, servers = read_tools(given)
+        guests = await bring_servers(service, caller, servers)
+        check_servers(service, servers, guests)
+        tools = choose_tools(service, caller, functions, servers, guests)
+        request = self._request(exchange, caller, given, tools, body)
+        ask = consenting(service.ask(caller), tools.agreed)
         id, clients = new_id("req").replace("req_", "msg_"), [spec.name for spec in tools.clients]
         if given.stream:
             streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
@@ -57,7 +60,9 @@ class Messages:
 
     async def count(self, exchange: Exchange, caller: Caller) -> None:
         given, _ = await self._read(exchange, caller)
-        tools = choose_tools(self._service, caller, *read_tools(given.tools or []))
+        functions, servers = read_tools(given)
+        guests = await bring_servers(self._service, caller, servers)
+        tools = choose_tools(self._service, caller, functions, servers, guests)
         count = await count_request(self._service, given.model, read_conversation(given), tools)
         await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))
 

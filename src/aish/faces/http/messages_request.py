@@ -9,6 +9,7 @@ import msgspec
 
 from aish.faces.http.asked import Extensions, Function, McpTool
 from aish.faces.http.bodies import decode_body
+from aish.faces.http.guests import read_credentials
 from aish.faces.http.problems import bad_field
 from aish.types.messages import (
     AssistantMessage,
@@ -41,6 +42,7 @@ class MessagesBody(Extensions, frozen=True, kw_only=True):
     top_p: float | None = None
     stop_sequences: list[str] | None = None
     tools: list[Block] | None = None
+    mcp_servers: list[Block] | None = None
     tool_choice: Block | None = None
 
 
@@ -85,20 +87,31 @@ def read_sampling(given: MessagesBody) -> Sampling:
     )
 
 
-def read_tools(tools: Sequence[Block]) -> tuple[list[Function], list[McpTool]]:
-    """Functions have a schema; `mcp_toolset` names a server of ours; Anthropic's own tools are passed over."""
+def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
+    """Functions have a schema; `mcp_toolset` names a server of ours, or one of `mcp_servers`; Anthropic's own tools are
+    passed over."""
+    brought = dict(_server(f"mcp_servers[{place}]", server) for place, server in enumerate(given.mcp_servers or []))
     functions: list[Function] = []
     servers: list[McpTool] = []
-    for place, tool in enumerate(tools):
+    for place, tool in enumerate(given.tools or []):
         field, kind = f"tools[{place}]", tool.get("type", "custom")
         if kind == "mcp_toolset":
             label = tool.get("mcp_server_name")
             if not isinstance(label, str) or not label:
                 raise bad_field(f"{field}.mcp_server_name", "must name a server")
-            servers.append(McpTool(label, field=field))
+            servers.append(brought.get(label) or McpTool(label, field=field))
         elif kind == "custom":
             functions.append(_function(field, tool))
     return functions, servers
+
+
+def _server(field: str, given: Block) -> tuple[str, McpTool]:
+    """In this API nobody is asked about the tools of a server that a request brings."""
+    label, url, token = given.get("name"), given.get("url"), given.get("authorization_token")
+    if not isinstance(label, str) or not isinstance(url, str):
+        raise bad_field(field, "must have a name and a url")
+    token, _ = read_credentials(field, {"authorization": token})
+    return label, McpTool(label, url=url, field=field, agreed=("*",), token=token)
 
 
 def read_choice(given: Block | None) -> tuple[ToolChoice, bool | None]:

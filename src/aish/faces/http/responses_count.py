@@ -16,9 +16,8 @@ async def count_input(service: Service, plan: Plan) -> int:
     request, engine = plan.request, service.engine
     route = await engine.router.resolve(request.model)
     messages = (*(request.context or ()), *request.input)
-    tools = [*request.client_tools, *engine.offered(request.tools, interactive=False)] if request.tools else [
-        *request.client_tools
-    ]  # fmt: skip
+    offered = engine.offered(request.tools, interactive=False, guests=request.guests) if request.tools else ()
+    tools = [*request.client_tools, *offered]
     texts = [compose_system(route.system, request.system), *(_text(message) for message in messages)]
     texts += [msgspec.json.encode([tool.name, tool.description, tool.schema]).decode() for tool in tools]
     text = "\n".join(filter(None, texts))

@@ -16,6 +16,7 @@ from aish.types.usage import Usage
 
 _encode = msgspec.json.encode
 # Codex asks again after any code but these; it must not after a refusal.
+_CREDENTIALS = frozenset({"authorization", "headers"})
 _CODES = {429: "rate_limit_exceeded"}
 
 
@@ -44,12 +45,19 @@ def make_head(id: str, created_at: int, asked: ResponseBody, *, light: bool = Fa
         "temperature": 1.0 if asked.temperature is None else asked.temperature,
         "text": {"format": {"type": "text"}} if light else text,
         "tool_choice": "auto" if light or asked.tool_choice is None else asked.tool_choice,
-        "tools": [] if light else asked.tools or [],
+        "tools": [] if light else [_shown(tool) for tool in asked.tools or ()],
         "top_logprobs": asked.top_logprobs or 0,
         "top_p": 1.0 if asked.top_p is None else asked.top_p,
         "truncation": asked.truncation or "disabled",
         "user": asked.user,
     })[:-1]  # fmt: skip
+
+
+def _shown(tool: dict[str, Any]) -> dict[str, Any]:
+    """Without the credentials of a server that the client brings: they are kept nowhere."""
+    if tool.get("type") != "mcp" or not tool.keys() & _CREDENTIALS:
+        return tool
+    return {name: value for name, value in tool.items() if name not in _CREDENTIALS}
 
 
 def with_state(

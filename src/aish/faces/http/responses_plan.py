@@ -20,6 +20,7 @@ from aish.faces.http.responses_request import ResponseBody, read_choice, read_sa
 from aish.faces.http.responses_store import ITEMS, RUNNING, Kept, Shelf
 from aish.faces.http.responses_tools import Chosen, choose
 from aish.faces.http.service import Service
+from aish.faces.runtime import BroughtTools
 from aish.types.decisions import Answer, Choice
 from aish.types.ids import new_id
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage
@@ -28,7 +29,7 @@ from aish.types.requests import ToolChoice, TurnRequest
 
 class Plan(msgspec.Struct, frozen=True):
     """`first` runs calls that were approved, without asking the model; `request` asks it. `history` is what came
-    before, `given` the messages of the input, with results we made of refusals."""
+    before, `given` the messages of the input, with results we made of refusals. `guests` and `agreed` as in Chosen."""
 
     id: str
     asked: ResponseBody
@@ -40,6 +41,8 @@ class Plan(msgspec.Struct, frozen=True):
     given: tuple[Message, ...]
     previous: str
     listed: tuple[str, ...]
+    guests: BroughtTools | None = None
+    agreed: frozenset[str] = frozenset()
 
 
 async def make_plan(
@@ -54,7 +57,7 @@ async def make_plan(
     read = read_items(items)
     check_count("input", len(read.messages), service.config.max_messages)
     listed = {*(before.listed if before else ()), *read.listed}
-    chosen = choose(service, caller, asked, listed)
+    chosen = await choose(service, caller, asked, listed)
     history = await shelf.history(previous, caller.key) if previous else ()
     _check_approvals(asked, read, history)
     conversation = _Conversation(history, read)
@@ -72,6 +75,8 @@ async def make_plan(
         given=(*read.messages, *conversation.refusals()),
         previous=previous,
         listed=tuple(sorted({*listed, *(listing.label for listing in chosen.listings)})),
+        guests=chosen.guests,
+        agreed=chosen.agreed,
     )
 
 
@@ -197,6 +202,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         fit=asked.truncation == "auto",
         system=asked.instructions or "",
         tools=chosen.ours,
+        guests=chosen.guests.name if chosen.guests is not None else "",
         client_tools=chosen.clients,
         tool_mode=asked.tool_mode,
         ask_about=chosen.ask_about,

@@ -41,7 +41,7 @@ class Making:
         self._shelf = shelf
         self._caller = caller
         self._link = link
-        self._ask = asking(service, caller, plan.setup.late)
+        self._ask = asking(service, caller, plan.setup.late, plan.agreed)
         self._has_begun = has_begun
         self._transcript = Transcript()
 

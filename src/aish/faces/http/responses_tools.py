@@ -13,9 +13,11 @@ import msgspec
 from aish.engine.offer import matches
 from aish.faces.http.asked import McpTool, check_count, choose_tools
 from aish.faces.http.callers import Caller
+from aish.faces.http.guests import bring_servers, consenting
 from aish.faces.http.responses_forms import Listing, split_name
 from aish.faces.http.responses_request import Declared, Namespaced, ResponseBody, read_declared
 from aish.faces.http.service import Service
+from aish.faces.runtime import BroughtTools
 from aish.ports import Ask
 from aish.safety.policy import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
@@ -24,7 +26,8 @@ from aish.types.tools import ToolSpec
 
 class Chosen(msgspec.Struct, frozen=True):
     """`functions` are the client's by the model's name for them; `late` as in Setup. `approvable` are those that run
-    once the client has said yes."""
+    once the client has said yes. `guests` are the servers it has brought, `agreed` those of their tools that it has
+    said yes to ahead of time."""
 
     ours: tuple[str, ...] = ()
     clients: tuple[ToolSpec, ...] = ()
@@ -33,37 +36,44 @@ class Chosen(msgspec.Struct, frozen=True):
     late: frozenset[str] = frozenset()
     approvable: frozenset[str] = frozenset()
     listings: tuple[Listing, ...] = ()
+    guests: BroughtTools | None = None
+    agreed: frozenset[str] = frozenset()
 
 
-def choose(service: Service, caller: Caller, asked: ResponseBody, listed: Collection[str]) -> Chosen:
+async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: Collection[str]) -> Chosen:
     """`listed` are the labels whose tools were told before."""
     given = asked.tools or []
     check_count("tools", len(given), service.config.max_tools)
     declared = read_declared(given)
     check_count("tools", len(declared.functions), service.config.max_tools)
-    tools = choose_tools(service, caller, declared.functions, declared.mcp)
+    guests = await bring_servers(service, caller, declared.mcp) if declared.mcp else None
+    tools = choose_tools(service, caller, declared.functions, declared.mcp, guests)
     functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
     if not declared.mcp:
         return Chosen(tools.ours, tools.clients, functions)
-    someone = {spec.name: spec for spec in service.engine.offered(tools.ours, interactive=True)}
-    nobody = {spec.name for spec in service.engine.offered(tools.ours, interactive=False)}
+    offered, named = service.engine.offered, tools.guest_name
+    someone = {spec.name: spec for spec in offered(tools.ours, interactive=True, guests=named)}
+    nobody = {spec.name for spec in offered(tools.ours, interactive=False, guests=named)}
     gated = {name for name in someone if name not in nobody or name == SHELL_TOOL}
     late = frozenset(n for n in someone if matches(n, tools.ask) or (n in gated and _may_ask(n, declared)))
-    usable = someone if service.ask(caller) is not None else nobody | late
+    usable = someone if service.ask(caller) is not None else nobody | late | tools.agreed
     return Chosen(
         ours=tuple(name for name in tools.ours if name in usable),
         clients=tools.clients,
         functions=functions,
         ask_about=tools.ask,
         late=late,
-        approvable=late | nobody,
+        approvable=late | nobody | tools.agreed,
+        guests=guests,
+        agreed=tools.agreed,
         listings=tuple(_listing(entry, list(someone.values())) for entry in declared.mcp if entry.label not in listed),
     )
 
 
-def asking(service: Service, caller: Caller, late: frozenset[str]) -> Ask | None:
-    """Who answers the gate: for tools the client said it would approve, the client, later."""
-    others = service.ask(caller)
+def asking(service: Service, caller: Caller, late: frozenset[str], agreed: frozenset[str]) -> Ask | None:
+    """Who answers the gate: for tools the client said it would approve, the client, later; for those it has approved
+    already, nobody."""
+    others = consenting(service.ask(caller), agreed)
     if not late:
         return others
 

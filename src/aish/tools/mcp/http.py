@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from aish.errors import AishError, BadResponse, ConnectionLost, WireError, WireTimeout
+from aish.safety.urls import fault_of, find_allowed
 from aish.tools.mcp.errors import HttpFailure, SessionGone
 from aish.tools.mcp.headers import standard_headers
 from aish.tools.mcp.reply import Reply, Resumable, failure
@@ -183,6 +184,8 @@ class HttpTransport:
         here, there = urlsplit(self._url), urlsplit(target)
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
             raise HttpFailure("it redirects to another origin, which is not followed", status=response.status)
+        if self._spec.only and (fault_of(target) or find_allowed(target, self._spec.only) is None):
+            raise HttpFailure("it redirects to where nobody is allowed to go", status=response.status)
         return target
 
     def _headers(self, about: Headers, *, with_body: bool) -> Headers:

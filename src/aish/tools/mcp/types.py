@@ -36,6 +36,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     url: str = ""
     token: str = ""  # sent as a bearer token
     headers: Mapping[str, str] = {}
+    only: tuple[str, ...] = ()  # patterns that redirects must keep to, besides the origin; () needs the origin alone
     protocol: Protocol = "auto"
     start_timeout_s: float = 30.0  # for starting it, and again for the handshake: `npx` may have to download it
     list_timeout_s: float = 30.0  # for all pages together
