@@ -113,11 +113,10 @@ def choose_tools(
             clients[function.name] = _client_tool(function)
     ask = tuple(f"{entry.label}__{glob}" for entry in mcp for glob in entry.ask)
     tools = Tools(caller.allowed(sorted(ours)), tuple(clients.values()), ask, guests)
-    return tools if guests is None else _with_guests(service, caller, mcp, tools)
+    return tools if guests is None else _with_agreed(service, mcp, tools)
 
 
-def _with_guests(service: Service, caller: Caller, mcp: Sequence[McpTool], tools: Tools) -> Tools:
-    """What the client has agreed to is asked about by nobody; where nobody can be asked, the rest is not shown."""
+def _with_agreed(service: Service, mcp: Sequence[McpTool], tools: Tools) -> Tools:
     own = {spec.source for spec in service.engine.tools.specs()}
     brought = [entry for entry in mcp if entry.label not in own]
     agreed = frozenset(
@@ -126,11 +125,16 @@ def _with_guests(service: Service, caller: Caller, mcp: Sequence[McpTool], tools
         for entry in brought
         if _belongs(name, entry, entry.agreed) and not matches(name, tools.ask)
     )
-    ours = tools.ours
-    if service.ask(caller) is None:
-        free = {spec.name for spec in service.engine.offered(ours, interactive=False, guests=tools.guest_name)}
-        ours = tuple(name for name in ours if name in free or name in agreed)
-    return msgspec.structs.replace(tools, ours=ours, agreed=agreed)
+    return msgspec.structs.replace(tools, agreed=agreed)
+
+
+def _runnable(service: Service, caller: Caller, tools: Tools) -> tuple[str, ...]:
+    """Those that can come to run. What a client has agreed to gives the turn somebody to ask; where there is nobody
+    else, whatever needs another's consent is not shown."""
+    if not tools.agreed or service.ask(caller) is not None:
+        return tools.ours
+    free = {spec.name for spec in service.engine.offered(tools.ours, interactive=False, guests=tools.guest_name)}
+    return tuple(name for name in tools.ours if name in free or name in tools.agreed)
 
 
 def check_count(field: str, count: int, most: int) -> None:
@@ -254,7 +258,7 @@ def begin_request(
         kept=bool(session),
         may_be_new=True,
         context=None if from_store else context,
-        tools=tools.ours,
+        tools=_runnable(service, caller, tools),
         guests=tools.guest_name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,

@@ -57,10 +57,18 @@ class Guests:
 class GuestServers:
     """`patterns` is the list; none means that nobody is let in."""
 
-    def __init__(self, patterns: Sequence[str], *, idle_s: float = IDLE_S, connect_s: float = CONNECT_S) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        idle_s: float = IDLE_S,
+        connect_s: float = CONNECT_S,
+        most_per_owner: int = MOST_PER_OWNER,
+    ) -> None:
         self._patterns = tuple(patterns)
         self._idle_s = idle_s
         self._connect_s = connect_s
+        self._most_per_owner = most_per_owner
         self._guests: dict[bytes, _Guest] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -138,7 +146,7 @@ class GuestServers:
 
     def _make_room(self, wanted: GuestServer) -> None:
         own = [key for key, guest in self._guests.items() if guest.owner == wanted.owner]
-        for keys, most in ((own, MOST_PER_OWNER), (list(self._guests), MOST)):
+        for keys, most in ((own, self._most_per_owner), (list(self._guests), MOST)):
             if len(keys) < most:
                 continue
             free = [key for key in keys if not self._guests[key].is_held]
