@@ -164,6 +164,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§24 aish --version loads nothing": (
         "e2e/test_command_line.py::test_version*",
+        "e2e/test_command_line.py::test_a_run_loads*",
+        "e2e/test_command_line.py::test_what_is_registered*",
         "test_house.py::test_heavy_libraries*",
     ),
     "§17 several machines share a PostgreSQL, which keeps what it acknowledged": (
@@ -217,6 +219,11 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "faces/http/test_embeddings.py::*",
     ),
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
+    "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (
+        "faces/http/test_guests.py::*",
+        "tools/mcp/test_guests.py::*",
+        "safety/test_urls.py::*",
+    ),
     "§18 a retried request does not run twice": ("faces/http/test_idempotent.py::*",),
     "§18 keys, limits, approvals, sessions, reload": ("faces/http/test_operations.py::*",),
     "§18 approvals are seen everywhere, and the first answer counts": ("faces/http/test_feed.py::test_*approval*",),

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.clients import MODEL, Client, node, python_sdk, sdk_python
+from support.clients import MODEL, Client, group, node, python_sdk, sdk_python
 from support.mcp_peers import node_server
+from support.mcp_peers import sdk_python as mcp_sdk_python
 from support.recording_upstream import (
     Cut,
     Gate,
@@ -28,7 +32,7 @@ from support.recording_upstream import (
     failure,
     text,
 )
-from support.serving import DIRECT, ECHO, FAIL, NOTE, WAIT, Served, request, serving
+from support.serving import DIRECT, ECHO, FAIL, NOTE, WAIT, Served, free_port, request, serving
 
 pytestmark = [pytest.mark.real_servers, pytest.mark.timeout(900)]  # the first one to run installs
 ours = pytest.mark.skipif(DIRECT, reason="CLIENTS_DIRECT: there is no server in between")
@@ -37,19 +41,22 @@ USER = [{"role": "user", "content": "hi"}]
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
 CHAT_ADD = {"type": "function", "function": {key: ADD[key] for key in ("name", "parameters")}}
 HEARTBEATS = "heartbeat_s = 0.2\n"
+URLS = 'mcp_urls = ["http://127.0.0.1:*"]\n'
+SDK_SERVER = Path(__file__).parents[1] / "support" / "sdk_http_server.py"
 
 
 @pytest.fixture(scope="session")
 def everything() -> tuple[str, ...]:
     """Made before any test has a home of its own, so that npm and pip find their settings."""
     sdk_python()
+    mcp_sdk_python()
     node()
     return node_server("everything")
 
 
 @pytest.fixture
 def aish_server(everything: tuple[str, ...], private_home: Path) -> Iterator[Served]:
-    with serving(private_home, everything, config=HEARTBEATS) as served:
+    with serving(private_home, everything, config=HEARTBEATS + URLS) as served:
         yield served
 
 
@@ -69,6 +76,11 @@ say({"deltas": deltas, "final": final.model_dump(mode="json")})
 CHUNKS = """
 say([chunk.model_dump(mode="json", exclude_unset=True) for chunk in client.chat.completions.create(**request)])
 """
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def asked(client: Client, script: str, **fields: Any) -> Any:
@@ -449,6 +461,54 @@ def test_a_tool_of_the_server_is_an_mcp_call_with_its_arguments_in_deltas(aish_s
     assert not [kind for kind in kinds(got) if "function_call" in kind]
     assert kinds(got).count("response.completed") == kinds(got).count("response.created") == 1
     assert got["final"]["usage"]["input_tokens"] == 24
+
+
+@pytest.fixture
+def brought(everything: tuple[str, ...], private_home: Path) -> Iterator[dict[str, Any]]:
+    """A server made with the official SDK, as a request brings it along."""
+    port, env = free_port(), {"PATH": os.environ["PATH"], "HOME": str(private_home)}
+    words = [mcp_sdk_python(), SDK_SERVER, str(port)]
+    with group(words, env, private_home):
+        deadline = time.monotonic() + 60
+        while not answers(port):
+            assert time.monotonic() < deadline, "the MCP server does not listen"
+            time.sleep(0.05)
+        url = f"http://127.0.0.1:{port}/mcp"
+        yield {"type": "mcp", "server_label": "peer", "server_url": url, "require_approval": "never"}
+
+
+@ours
+def test_a_server_that_a_request_brings_along_answers_in_responses_and_in_chat(
+    aish_server: Served, client: Client, brought: dict[str, Any]
+):
+    aish_server.upstream.reply(call("peer__add", {"a": 2, "b": 3}), text("Five."))
+    got = asked(client, RESPONSES, input="hi", tools=[brought])
+    assert [item["type"] for item in got["final"]["output"]] == ["mcp_list_tools", "mcp_call", "message"]
+    listing, made, _ = got["final"]["output"]
+    assert (listing["server_label"], [tool["name"] for tool in listing["tools"]]) == ("peer", ["add"])
+    assert (made["server_label"], made["name"], made["output"]) == ("peer", "add", "5")
+    aish_server.upstream.reply(call("peer__add", {"a": 2, "b": 4}), text("Six."))
+    deltas, _ = streamed(client, tools=[brought])
+    assert "".join(deltas) == "Six."
+    sent = aish_server.upstream.requests[-1].messages
+    assert [one["content"] for one in sent if one["role"] == "tool"] == ["6"]
+
+
+@ours
+def test_a_server_that_a_request_brings_and_that_is_not_there_is_an_error_asked_about_once(
+    aish_server: Served, client: Client
+):
+    tool = {"type": "mcp", "server_label": "peer", "server_url": f"http://127.0.0.1:{free_port()}/mcp"}
+    script = """
+import openai
+try:
+    client.responses.create(**request)
+except openai.APIStatusError as exc:
+    say({"status": exc.status_code, "code": exc.code, "param": exc.param})
+"""
+    got = asked(client, script, input="hi", tools=[tool])
+    assert got == {"status": 424, "code": "mcp_server_failed", "param": "tools[0]"}
+    assert aish_server.upstream.requests == []
 
 
 @ours
