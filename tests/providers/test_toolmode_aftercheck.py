@@ -104,7 +104,8 @@ def test_a_result_counts_as_said_and_what_the_model_said_does_not():
         ("In percent", "at 5 %", 5, 5),
         ("Rate as a decimal", "five of them, at 4%", 5, 5),
         ("Rate as a decimal", "at 0.05", 0.05, 0.05),
-        ("The rate", "at 5%", 5, 5),
+        ("The rate", "at 5%", 5, 0.05),
+        ("The rate", "at 5%", 0.5, 0.5),
     ],
 )
 def test_a_percentage_gets_the_form_that_the_description_asks_for(description, said, value, right):

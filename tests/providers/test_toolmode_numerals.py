@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.providers.toolmode.aftercheck import Asked, checked
-from aish.providers.toolmode.numerals import placed
+from aish.providers.toolmode.numerals import placed, signed
 from aish.types.messages import user
 from aish.types.tools import Effect, RepairKind, ToolSpec
 
@@ -54,6 +54,25 @@ def test_a_percentage_may_be_a_fraction_and_other_numbers_beside_it_are_looked_a
     spec = ToolSpec("t", "Does it.", schema, Effect.READ, "test")
     assert checked(spec, '{"rate": 0.015}', Asked([user("15% of 1.5")])) == ('{"rate": 0.015}', ())
     assert checked(spec, '{"rate": 32000}', Asked([user("15% of 3.2")]))[0] == '{"rate":3.2}'
+
+
+@pytest.mark.parametrize(
+    ("request_text", "value", "right"),
+    [
+        ("from -3 to 8", 3, -3),
+        ("add minus 7 and 2", 7, -7),
+        ("at 51.5° N, 0.12° W", 0.12, -0.12),
+        ("33.9 degrees south", 33.9, -33.9),
+        ("from 3 to -3", 3, 3),
+        ("pages 3-5", 5, 5),
+        ("model A-4", 4, 4),
+        ("5 - 3", 3, 3),
+        ("-3", -3, -3),
+        ("12 swans", 12, 12),
+    ],
+)
+def test_a_number_that_is_only_said_with_a_minus_gets_it(request_text, value, right):
+    assert signed(value, request_text) == right
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.text(max_size=100))

@@ -1,7 +1,8 @@
 """What can be checked in a weak model's call without a model: what it says beside what was asked.
 
-An optional argument that nobody spoke of is left out; a percentage and a date get the form that the tool's own
-description asks for; names, times and numbers that went wrong while they were copied get the request's spelling.
+An optional argument that nobody spoke of is left out, and one that the request names word for word is put in; a
+percentage and a date get the form that the tool's own description asks for; names, times, numbers and lists that went
+wrong while they were copied get the request's spelling.
 Nothing is guessed: where it is not sure, the call stays as it is. What does not fit the schema is another's business
 (`calls.mend`).
 """
@@ -15,9 +16,11 @@ from typing import Any
 
 import msgspec
 
-from aish.providers.toolmode.numerals import placed
+from aish.providers.toolmode.lacking import named_options
+from aish.providers.toolmode.lists import completed
+from aish.providers.toolmode.numerals import placed, signed
 from aish.providers.toolmode.spelling import clock_of, respelled
-from aish.types.messages import AssistantMessage, Message, SystemMessage
+from aish.types.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from aish.types.tools import Repair, RepairKind, ToolSpec
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -49,6 +52,10 @@ _DATE_NAMES = re.compile(r"date|day|month|year|hour|minute|time|when|start|end|f
 _PERCENTAGE = re.compile(r"(\d+(?:[.,]\d+)*)\s*(?:%|percent|per cent|prozent|por ciento|pour cent)")
 _FRACTION = re.compile(r"decimal|fraction|between 0 and 1|\b0?\.\d+", re.I)
 _PERCENT = re.compile(r"percent|%", re.I)
+# What is called so and is no whole number is a fraction, unless its description speaks of percent.
+_RATE = re.compile(
+    r"(?:^|_)(?:rate|interest|yield|probability|ratio|fraction|share)(?:_|$)|[a-z](?:Rate|Yield|Ratio)\b"
+)
 _DATE_FORMS = {
     "YYYY-MM-DD": "%Y-%m-%d", "YYYY/MM/DD": "%Y/%m/%d", "MM-DD-YYYY": "%m-%d-%Y", "MM/DD/YYYY": "%m/%d/%Y",
     "DD-MM-YYYY": "%d-%m-%Y", "DD/MM/YYYY": "%d/%m/%Y", "DD.MM.YYYY": "%d.%m.%Y",
@@ -68,6 +75,7 @@ class Asked:
         spoken = [message for message in heard if not isinstance(message, AssistantMessage)]
         self.original = "\n".join(message.text for message in spoken)
         self.text = self.original.casefold()
+        self.latest = next((message.text for message in reversed(spoken) if isinstance(message, UserMessage)), "")
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
         self._numbers = _numbers(self.text)
         self._undated = _numbers(_IN_DATES.sub(" ", self.text))
@@ -132,10 +140,14 @@ def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Re
         else:
             kept[name], done = _in_form(f"/{name}", value, schema, asked)
             repairs += done
+    for name, value in named_options(spec, kept, asked.latest).items():
+        kept[name], done = _in_form(f"/{name}", value, properties[name], asked)
+        repairs.append(Repair(_NAMED, f"/{name}", "", _shown(kept[name])))
     return (msgspec.json.encode(kept).decode(), tuple(repairs)) if repairs else (arguments, ())
 
 
 _NONE = object()
+_NAMED = RepairKind.ENUM
 
 
 def find_made_up(spec: ToolSpec, arguments: str, asked: Asked) -> str:
@@ -161,7 +173,7 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
     steps: tuple[tuple[RepairKind, Any], ...] = ()
     if isinstance(value, int | float) and not isinstance(value, bool):
         steps = (
-            (RepairKind.PERCENT, _percentage(value, schema.get("type"), said, asked)),
+            (RepairKind.PERCENT, _percentage(value, schema.get("type"), f"{path}: {said}", asked)),
             (RepairKind.DIGITS, _placed(value, schema, asked)),
         )
     elif isinstance(value, str) and "enum" not in schema and "const" not in schema:
@@ -180,25 +192,36 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
 
 def _placed(value: float, schema: Mapping[str, Any], asked: Asked) -> float:
     is_percentage = any(_digits(number) == _digits(value) for number in asked.percentages)
-    found = value if is_percentage or "enum" in schema else placed(value, asked.original)
+    found = value if is_percentage or "enum" in schema else signed(placed(value, asked.original), asked.original)
     return found if schema.get("type") == "number" or isinstance(found, int) else value
 
 
 def _items_in_form(path: str, values: list[Any], schema: Any, asked: Asked) -> tuple[Any, list[Repair]]:
-    """Names and times in a list of texts; lists of lists are left alone."""
-    if not isinstance(schema, dict) or not all(isinstance(value, str) for value in values):
+    """The list that the request spells out; names and times in a list of texts. Lists of lists are left alone."""
+    if not isinstance(schema, dict) or "enum" in schema:
         return values, []
+    whole = completed([signed(v, asked.original) if isinstance(v, int | float) else v for v in values], asked.latest)
+    if whole != values and all(isinstance(value, str | float | int) for value in values):
+        return whole, [Repair(RepairKind.SPELLING, path, _shown(values), _shown(whole))]
+    if not all(isinstance(value, str) for value in values):
+        return values, []
+    said = [value for value in values if asked.speaks_of(value)]
+    if said and len(said) < len(values):
+        return said, [Repair(RepairKind.UNASKED, path, _shown(values), _shown(said))]
     pairs = [_in_form(f"{path}/{index}", value, schema, asked) for index, value in enumerate(values)]
     return [value for value, _ in pairs], [repair for _, done in pairs for repair in done]
 
 
 def _percentage(value: float, kind: Any, said: str, asked: Asked) -> float:
     """5 of "5 %" is 0.05 where the tool wants a fraction, and 5 where it wants a percentage. The digits have to be
-    those of one percentage in the request; where they are, only their place can be wrong."""
+    those of one percentage in the request; where they are, only their place can be wrong. `said` is the argument's
+    name and description."""
     meant = [number for number in asked.percentages if _digits(number) == _digits(value)]
     if len(meant) != 1:
         return value
-    if _FRACTION.search(said):
+    name, _, described = said.partition(": ")
+    is_rate = value == meant[0] and _RATE.search(name.strip("/")) and not _PERCENT.search(said)
+    if _FRACTION.search(described) or is_rate:
         return _plain(meant[0] / 100) if kind == "number" else value
     return _plain(meant[0]) if _PERCENT.search(said) else value
 

@@ -1,4 +1,4 @@
-"""Numbers of a call beside those of the request: their digits may be right and their point in the wrong place.
+"""Numbers of a call beside those of the request: their digits may be right, and their point or sign wrong.
 
 Units are not known here: what is a hundred or a thousand times as much may have been converted, and stays.
 """
@@ -12,6 +12,10 @@ _NUMBER = re.compile(
 )
 _DECIMAL_COMMA = re.compile(r"\d+,\d{1,2}")
 _CONVERTED = (100, 1000)
+# A dash after a digit or a word joins two things: 3-5, A-4.
+_MINUS = re.compile(r"(?:(?:^|[\s(\[,=:])[-\u2212]|\b(?:minus|negative) )$", re.I)
+_WEST_OR_SOUTH = re.compile(r"\s*°\s*(?:[WS]\b|west|south)|\s+degrees (?:west|south)", re.I)
+_EXACT = 1e5  # up to here a number is written with six digits at most
 _MIN_DIGITS = 2  # of a single digit there are too many
 
 
@@ -27,6 +31,21 @@ def placed(value: float, request: str) -> float:
     if _converts(number, value) and not _DECIMAL_COMMA.fullmatch(text):
         return value
     return number if value > 0 else -number
+
+
+def signed(value: float, request: str) -> float:
+    """Less than nothing, where the request says so of this number wherever it stands: -3, minus 3, 3° W."""
+    if isinstance(value, bool) or value <= 0:
+        return value
+    digits = re.escape(f"{value:g}" if value < _EXACT else str(value))
+    places = list(re.finditer(rf"(?<![\w.]){digits}(?![\d]|[.,]\d)", request))
+    if not places or not all(_is_less(request[: found.start()], request[found.end() :]) for found in places):
+        return value
+    return -value
+
+
+def _is_less(before: str, after: str) -> bool:
+    return _MINUS.search(before) is not None or _WEST_OR_SOUTH.match(after) is not None
 
 
 def _converts(number: float, value: float) -> bool:
