@@ -218,7 +218,7 @@ def _drawn(name: str, schema: dict[str, Any], rng: random.Random) -> tuple[str, 
 
 
 def _several(schema: dict[str, Any], rng: random.Random) -> tuple[str, Any] | None:
-    count, kind = rng.choice((2, 2, 3, 3, 4, 5)), schema["items"]["type"]
+    count, kind = rng.choice((1, 1, 2, 2, 2, 3, 3, 4, 5)), schema["items"]["type"]
     if kind != "string":
         pairs = [
             SLOTS[rng.choice(("int", "n") if kind == "integer" else ("num", "dec", "int"))](rng) for _ in range(count)
@@ -234,10 +234,12 @@ def _several(schema: dict[str, Any], rng: random.Random) -> tuple[str, Any] | No
         values = list(
             dict.fromkeys(str(pair[1]) for pair in drawn if pair and pair[0] == pair[1] and "," not in pair[0])
         )
-    return (_and(values, rng), values) if len(values) > 1 else None
+    return (_and(values, rng), values) if values else None
 
 
 def _and(said: list[str], rng: random.Random) -> str:
+    if len(said) == 1:
+        return said[0]
     return f"{', '.join(said[:-1])}{rng.choice((' and ', ' and ', ', and ', ', '))}{said[-1]}"
 
 

@@ -133,13 +133,16 @@ def _part(name: str, value: str, schema: dict[str, Any], bare: dict[str, int], r
     if schema["type"] in ("integer", "number"):
         return _number(whole, last, value, schema, rng)
     if last in _PLACES:
-        return _once("in", bare, (f"in {value}", f"in {value}", f"for {value}", f"at {value}"), whole, value, rng)
+        ways = (f"in {value}", f"in {value}", f"for {value}", f"at {value}")
+        if last not in ("location", "place"):  # the word after the value is none of it
+            ways = (*ways, f"in the {value} {last}", f"for the {last} of {value}")
+        return _once("in", bare, ways, whole, value, rng)
     if last in _GOALS or words[0] == "to":
         return f"to {value}"
     if last in _SOURCES or words[0] == "from":
         return f"from {value}"
     if last in _MAKERS:
-        return rng.choice((f"by {value}", f"from {value}", f"of the {whole} {value}"))
+        return rng.choice((f"by {value}", f"from {value}", f"of the {whole} {value}", f"by the {value} {last}"))
     if "date" in words or last == "day":
         start, end = {"start", "from", "begin"} & set(words), {"end", "to", "until"} & set(words)
         if start:
@@ -163,12 +166,21 @@ def _part(name: str, value: str, schema: dict[str, Any], bare: dict[str, int], r
     if last in ("name", "title"):
         noun = " ".join(words[:-1])
         return _once(
-            "for", bare, (f"for {value}", f"called {value}", f'"{value}"', f"for {noun} {value}", f"of {value}"),
+            "for", bare,
+            (f"for {value}", f"called {value}", f'"{value}"', f"for {noun} {value}", f"of {value}",
+             f"of the {value} {noun}", f"for the {value} {noun}"),
             whole, value, rng,
         )  # fmt: skip
     if last in _KINDS:
         return rng.choice((f"of {whole} {value}", f"using {value}", f"with {value} {whole}", f"{whole} {value}"))
-    ways = (f"for {value}", f"for {value}", f"of {value}", f"on {value}", f"for the {whole} {value}")
+    ways = (
+        f"for {value}",
+        f"for {value}",
+        f"of {value}",
+        f"on {value}",
+        f"for the {whole} {value}",
+        f"for the {value} {last}",
+    )
     return _once("for", bare, ways, whole, value, rng)
 
 

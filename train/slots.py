@@ -151,6 +151,8 @@ def several(inner: Slot, low: int = 2, high: int = 5) -> Slot:
     def draw(rng: random.Random) -> Said:
         parts = [inner(rng) for _ in range(rng.randint(low, high))]
         said = [str(part[0]) for part in parts]
+        if len(said) == 1:
+            return said[0], [parts[0][1]]
         joiner = rng.choice([" and ", ", and ", ", "])
         return ", ".join(said[:-1]) + joiner + said[-1], [part[1] for part in parts]
 
@@ -263,13 +265,20 @@ def url(rng: random.Random) -> Said:
 
 def point(rng: random.Random) -> Said:
     lat, lon = round(rng.uniform(-80, 80), rng.choice([2, 4])), round(rng.uniform(-170, 170), rng.choice([2, 4]))
-    said = rng.choice([f"{lat}, {lon}", f"latitude {lat}, longitude {lon}", f"({lat}, {lon})", f"{lat} / {lon}"])
+    north, east = "north" if lat >= 0 else "south", "east" if lon >= 0 else "west"
+    turned = (
+        f"{abs(lat)}° {north[0].upper()}, {abs(lon)}° {east[0].upper()}",
+        f"{abs(lat)}°{north[0].upper()} {abs(lon)}°{east[0].upper()}",
+        f"{abs(lat)} degrees {north} and {abs(lon)} degrees {east}",
+    )
+    plain = (f"{lat}, {lon}", f"latitude {lat}, longitude {lon}", f"({lat}, {lon})", f"{lat} / {lon}")
+    said = rng.choice(turned if rng.random() < 0.35 else plain)
     return said, {"lat": lat, "lon": lon}
 
 
 # Choices that are only words are data: `said=value` where the two differ.
 _WORDS: dict[str, list[str]] = json.loads((Path(__file__).parent / "words.json").read_text())
-_LISTS = {"names": (2, 3), "foods": (2, 5), "items": (2, 4), "symptoms": (2, 3)}
+_LISTS = {"names": (1, 3), "foods": (1, 5), "items": (1, 4), "symptoms": (1, 3)}
 
 _PLAIN: dict[str, Slot] = {
     "n": integer(2, 30),
@@ -291,7 +300,7 @@ _PLAIN: dict[str, Slot] = {
     "cm": integer(140, 205, 0),
     "kg": integer(40, 130, 0.05),
     "ints": several(sometimes(0.2, integer(-50, 2000, 0.0), integer(1, 99, 0.0)), 2, 7),
-    "nums": several(decimal(1, 99), 3, 6),
+    "nums": several(sometimes(0.15, decimal(-60, 0), decimal(1, 99)), 3, 6),
     "email": email,
     "path": path,
     "folder": folder,
