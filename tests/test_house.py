@@ -123,9 +123,10 @@ def _called(node: ast.Call) -> str:
 
 
 def test_a_tool_is_run_from_one_place_only_behind_the_gate():
-    """The executor calls the registry, the registry its sources, an MCP source its session; nobody else does."""
+    """The executor calls the registry, the registry its sources, an MCP source its session; nobody else does. A source
+    that a request has brought stands around another, whose results it reads over."""
     callers = {name for name in _callers({"call"}) if not name.startswith("safety/")}  # whose calls are of commands
-    assert callers == {"engine/execute.py", "tools/registry.py"}
+    assert callers == {"engine/execute.py", "tools/registry.py", "tools/mcp/guests.py"}
     assert _callers({"call_tool"}) <= {
         "tools/ide/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
