@@ -248,6 +248,17 @@ async def test_what_the_client_has_not_agreed_to_is_asked_of_it(private_home):
         assert called(server) == 1
 
 
+async def test_a_client_may_agree_to_some_tools_and_be_asked_about_the_others(private_home):
+    some = {"never": {"tool_names": ["echo"]}}
+    async with http_mcp() as server, here(private_home, CALL, SAY, more='approvals = "deny"\n') as face:
+        reply = await face.responses(tools=[far(server, require_approval=some)])
+        assert [item["type"] for item in reply.json["output"]] == ["mcp_list_tools", "mcp_call", "message"]
+        others = {"never": {"tool_names": ["other"]}}
+        reply = await face.responses(tools=[far(server, require_approval=others)])
+        assert reply.json["output"][-1]["type"] == "mcp_approval_request"
+        assert called(server) == 1
+
+
 async def test_what_the_gate_denies_stays_denied(private_home):
     more = '[gate]\ndeny = ["far__*"]\n'
     async with http_mcp() as server, here(private_home, more=more) as face:

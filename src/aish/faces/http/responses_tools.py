@@ -56,6 +56,7 @@ async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: 
     nobody = {spec.name for spec in offered(tools.ours, interactive=False, guests=named)}
     gated = {name for name in someone if name not in nobody or name == SHELL_TOOL}
     late = frozenset(n for n in someone if matches(n, tools.ask) or (n in gated and _may_ask(n, declared)))
+    late -= tools.agreed
     usable = someone if service.ask(caller) is not None else nobody | late | tools.agreed
     return Chosen(
         ours=tuple(name for name in tools.ours if name in usable),
