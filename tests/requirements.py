@@ -158,6 +158,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "config/*::*",
         "e2e/test_command_line.py::test_a_wrong_config*",
         "e2e/test_command_line.py::test_config_is_made*",
+        "e2e/test_command_line.py::test_config_check*",
         "e2e/test_command_line.py::test_an_untrusted_project*",
         "e2e/test_command_line.py::test_an_unusable_store*",
         "e2e/test_command_line.py::test_a_damaged_store*",

@@ -249,6 +249,21 @@ def test_an_untrusted_project_file_may_only_tighten_until_it_is_trusted(aish, tm
     assert "config trust" not in aish.run("-m", "fake-tool", "add 1 and 2", cwd=project).err
 
 
+def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
+    presets = '[presets.coder]\nmodel = "scripted:fake-tool"\n[routing]\n'
+    aish.write_config(presets + 'code = "coder"\nquick = "scripted:fake-tool"\nfallback = "embedded"\n')
+    fine = aish.run("config", "check")
+    assert (fine.code, fine.out, fine.err) == (0, "the configuration is fine\n", "")
+    aish.write_config(presets + 'code = "codr"\n')
+    misspelt = aish.run("config", "check")
+    assert misspelt.code == 2
+    assert misspelt.out == "routing.code: there is no preset codr: did you mean coder?\n"
+    aish.write_config(presets + 'code = "qwen3:8b"\n')
+    unknown = aish.run("config", "check")
+    assert unknown.code == 0
+    assert "routing.code: qwen3:8b is no preset" in unknown.err
+
+
 def test_config_is_made_shown_checked_and_found(aish):
     assert aish.run("config", "init").code == 0
     assert aish.run("config", "check").out == "the configuration is fine\n"

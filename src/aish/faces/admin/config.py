@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 
 import msgspec
@@ -42,11 +43,17 @@ def _show(here: Surroundings) -> int:
 
 def _check(here: Surroundings) -> int:
     problems = [str(problem) for problem in check_config(cwd=here.cwd, env=here.env)]
-    problems = problems or _mistakes(load_config(cwd=here.cwd, env=here.env).config)
+    doubts: list[str] = []
+    if not problems:
+        config = load_config(cwd=here.cwd, env=here.env).config
+        misspelt, doubts = _names(config)
+        problems = [*_mistakes(config), *misspelt]
     for problem in problems:
         print(visible(problem))
     if not problems:
         print("the configuration is fine")
+    for doubt in doubts:
+        print(f"· {visible(doubt)}", file=sys.stderr)
     return 2 if problems else 0
 
 
@@ -55,6 +62,23 @@ def _mistakes(config: Config) -> list[str]:
     rules = [Rule(**msgspec.structs.asdict(rule)) for rule in config.gate.rules]
     unclear = [name for name, server in config.mcp.servers.items() if bool(server.command) == bool(server.url)]
     return [*example_errors(rules), *(f"mcp.servers.{name} needs either a command or a url" for name in unclear)]
+
+
+def _names(config: Config) -> tuple[list[str], list[str]]:
+    """What [routing] sends questions to: names that are surely misspelt, and those that nothing here knows. Only a
+    provider could say whether it has such a model, and it is not asked."""
+    routing, presets = config.routing, config.presets
+    meant = {f"routing.{kind}": name for kind, name in (*routing.classes().items(), ("fallback", routing.fallback))}
+    providers = {*config.providers, *(server.name for server in config.discovery.servers), "embedded", "scripted"}
+    misspelt, doubts = [], []
+    for key, name in meant.items():
+        if not name or name in presets or name.partition(":")[0] in providers:
+            continue
+        if near := difflib.get_close_matches(name, presets, n=1, cutoff=0.75):
+            misspelt.append(f"{key}: there is no preset {name}: did you mean {near[0]}?")
+        else:
+            doubts.append(f"{key}: {name} is no preset: some provider must have a model of that name")
+    return misspelt, doubts
 
 
 def _path(here: Surroundings) -> int:
