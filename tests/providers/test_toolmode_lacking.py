@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aish.providers.toolmode.aftercheck import Asked, checked
 from aish.providers.toolmode.lacking import named_options
 from aish.types.messages import AssistantMessage, user
-from aish.types.tools import Effect, ToolSpec
+from aish.types.tools import Effect, Repair, RepairKind, ToolSpec
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -85,7 +85,7 @@ def test_only_the_last_thing_that_the_user_said_counts():
 def test_what_was_put_in_is_told_of():
     text, repairs = checked(SPEC, '{"city": "Rome"}', Asked([user("gas stoves in Rome")]))
     assert json.loads(text) == {"city": "Rome", "fuel": "gas"}
-    assert [(repair.path, repair.before, repair.after) for repair in repairs] == [("/fuel", "", '"gas"')]
+    assert repairs == (Repair(RepairKind.NAMED, "/fuel", "", '"gas"'),)
 
 
 @given(st.text(max_size=200))

@@ -93,6 +93,7 @@ class RepairKind(StrEnum):
     TOOL_NAME = "tool_name"
     # what it said, beside what was asked
     UNASKED = "unasked"  # an optional argument that nobody spoke of
+    NAMED = "named"  # one that was named, and was lacking
     PERCENT = "percent"
     DATE = "date"
     SPELLING = "spelling"  # a name that went wrong while it was copied

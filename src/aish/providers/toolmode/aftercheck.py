@@ -141,13 +141,12 @@ def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Re
             kept[name], done = _in_form(f"/{name}", value, schema, asked)
             repairs += done
     for name, value in named_options(spec, kept, asked.latest).items():
-        kept[name], done = _in_form(f"/{name}", value, properties[name], asked)
-        repairs.append(Repair(_NAMED, f"/{name}", "", _shown(kept[name])))
+        kept[name], _ = _in_form(f"/{name}", value, properties[name], asked)
+        repairs.append(Repair(RepairKind.NAMED, f"/{name}", "", _shown(kept[name])))
     return (msgspec.json.encode(kept).decode(), tuple(repairs)) if repairs else (arguments, ())
 
 
 _NONE = object()
-_NAMED = RepairKind.ENUM
 
 
 def find_made_up(spec: ToolSpec, arguments: str, asked: Asked) -> str:
