@@ -70,8 +70,9 @@ _ABOUT_VERBS = {
 _MAX_SAID = 5
 
 
-def altered_request(spec: ToolSpec, rng: random.Random) -> Pair | None:
-    """The tool changed, a request for it, and the call that is right; None where no value is to be had."""
+def altered_request(spec: ToolSpec, rng: random.Random, about: str = "") -> Pair | None:
+    """The tool changed, a request for it, and the call that is right; None where no value is to be had. `about`: what
+    is asked for instead of what the tool does."""
     schemas, required = _altered(spec, rng)
     said: dict[str, str] = {}
     given: dict[str, Any] = {}
@@ -83,7 +84,7 @@ def altered_request(spec: ToolSpec, rng: random.Random) -> Pair | None:
         if drawn is None or drawn[1] in given.values():
             return None
         said[name], given[name] = drawn
-    text = sentence(spec.description, said, schemas, rng)
+    text = sentence(about or spec.description, said, schemas, rng)
     if option := _extra(schemas, rng):
         tail, name, value = option
         text, given[name] = _with_tail(text, tail, rng), value

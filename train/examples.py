@@ -20,7 +20,7 @@ from train.altered import altered_request, displayed, learn_examples
 from train.forms import reformed
 from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
 from train.measured import is_measured, measured_requests
-from train.natural import spaced
+from train.natural import aspect_of, spaced
 from train.open_data import Pair, made_request, restyled, seal_fields, seal_requests, seal_tools, tldr_requests
 from train.options import with_options
 from train.render import Example, answer, call
@@ -88,6 +88,7 @@ class Maker:
         for spec in self._open:
             self._fields.setdefault(fields[spec.name], []).append(spec)
         self._field_of = fields
+        self._aspects = [spec for spec in self._open if aspect_of(spec.description)]
         learn_examples(self._open)
         self._commands = rng.sample(commands, min(4000, len(commands)))
 
@@ -96,7 +97,8 @@ class Maker:
         kinds = (
             (self._by_hand, 0.29), (self._altered, 0.22), (self._from_seal, 0.03), (self._from_seal_requests, 0.03),
             (self._from_tldr, 0.02), (self._other_tools, 0.08), (self._talked, 0.05), (self._near_miss, 0.07),
-            (self._result, 0.03), (self._two_calls, 0.04), (self._sibling, 0.06), (self._open_sibling, 0.06),
+            (self._result, 0.03), (self._two_calls, 0.04), (self._sibling, 0.06), (self._open_sibling, 0.05),
+            (self._other_aspect, 0.06),
             (self._follow_up, 0.02),
         )  # fmt: skip
         makers, weights = zip(*kinds, strict=True)
@@ -152,6 +154,24 @@ class Maker:
             return None
         count = self._rng.choice((1, 1, 1, 1, 2, 3))
         return self._example("refusal", found[1], offered[:count], answer(no_tool("en", self._rng)))
+
+    def _other_aspect(self) -> Example | None:
+        """A request for the height of a tower, and a tool that knows its age."""
+        spec = self._rng.choice(self._aspects)
+        verb, own, thing = aspect_of(spec.description) or ("", "", "")
+        field = [other for other in self._fields[self._field_of[spec.name]] if aspect_of(other.description)]
+        for other in self._rng.sample(field, min(6, len(field))):
+            _, wanted, _ = aspect_of(other.description) or ("", "", "")
+            if not _stems(wanted) & _words_of(spec) and not _stems(own) & _stems(wanted):
+                break
+        else:
+            return None
+        if (found := altered_request(spec, self._rng, f"{verb}the {wanted}{thing}")) is None:
+            return None
+        offered = [found[0]]
+        if self._rng.random() < 0.2:
+            offered += self._unlike(f"{found[1]} {spec.description}", "", self._rng.randint(1, 2))
+        return self._example("refusal", found[1], offered, answer(no_tool("en", self._rng)))
 
     def _from_seal_requests(self) -> Example:
         return self._of_open(self._rng.choice(self._asked_open))

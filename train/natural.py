@@ -89,6 +89,25 @@ def sentence(about: str, said: dict[str, str], schemas: dict[str, Any], rng: ran
 _CLOSINGS = ("Thank you.", "It's for a report.", "I need it today.", "My team is waiting for it.", "Thanks!")
 
 
+_ASPECT = re.compile(
+    r"((?:retrieve|get|calculate|check|find|compute|estimate|determine|analyze|predict) )(?:the )?([\w -]+?)"
+    r"( (?:of|for) (?:an? |the )?[\w -]+)",
+    re.I,
+)
+# What may hold anything else that is asked of the same thing.
+_BROAD = re.compile(
+    r"info|detail|data|profile|report|status|statistic|summar|history|record|analys|content|descri|list"
+)
+
+
+def aspect_of(about: str) -> tuple[str, str, str] | None:
+    """What a tool does, with what, of what: "Retrieve", "fuel level", "of a vehicle". None where that is too broad."""
+    found = _ASPECT.fullmatch(about.strip().rstrip("."))
+    if found is None or _BROAD.search(found[2]) or len(found[2].split()) > 4:
+        return None
+    return found[1], found[2], found[3]
+
+
 def reworded(about: str, rng: random.Random) -> str:
     """Some words for others that mean the same."""
     for word, others in _WORDS_FOR.items():
