@@ -85,6 +85,32 @@ async def test_a_call_that_could_break_the_cap_is_refused_with_the_numbers_befor
     assert (await made.store.spent()).calls == 0
 
 
+async def test_the_limit_of_a_turn_bounds_the_answer_before_it_is_asked_for():
+    made = bench(answered(Usage(10, 50)))
+    events = await made.run("hello", limits={"max_cost": 2.0})
+    assert finish(events).reason is TurnEnd.ANSWERED
+    bound = made.scripted.requests[0].sampling.max_tokens
+    assert bound is not None
+    assert 128 <= bound < 200  # a cent each, and something for the question
+    free = bench(answered(Usage(10, 50)), prices={})
+    await free.run("hello", limits={"max_cost": 2.0})
+    assert free.scripted.requests[0].sampling.max_tokens is None
+
+
+async def test_a_call_that_would_pass_the_limit_of_a_turn_is_not_started():
+    made = bench(answered(), answered())
+    events = await made.run("hello", limits={"max_cost": 1.0})
+    assert finish(events).reason is TurnEnd.COST
+    assert "$1.00 are left" in finish(events).detail
+    assert made.scripted.requests == []
+    step = [call("a__b"), UsageChunk(Usage(100, 140)), StepFinished(StepEnd.TOOL_CALLS)]
+    two_steps = bench(step, answered(), tools=Tools().add("a__b"))
+    events = await two_steps.run("hello", limits={"max_cost": 2.0})
+    assert finish(events).reason is TurnEnd.COST
+    assert len(two_steps.scripted.requests) == 1
+    assert (await two_steps.store.spent()).cost == pytest.approx(1.5)
+
+
 async def test_a_cap_for_the_session_leaves_other_sessions_alone():
     made = bench(*[answered(Usage(10, 50))] * 4, caps=Caps(session=1.0))
     small = Sampling(max_tokens=60)

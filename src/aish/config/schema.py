@@ -128,7 +128,8 @@ class LimitsConfig(Section, frozen=True, forbid_unknown_fields=True):
     wall_s: Annotated[float, Meta(description="Seconds.")] = _DEFAULT_LIMITS.wall_s
     max_tokens: Annotated[int | None, Meta(description="Tokens, sent and received; unset means no limit.")] = None
     max_cost: Annotated[
-        float | None, Meta(description="Dollars, where the provider reports them; unset means no limit.")
+        float | None,
+        Meta(description="Dollars. Where the price is known no call that could pass it is made; unset: no limit."),
     ] = None
     result_max_chars: Annotated[
         int, Meta(description="Characters of one tool result that the model gets to read; the rest is cut with a mark.")

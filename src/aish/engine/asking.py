@@ -189,7 +189,7 @@ class Asking:
             max_answer=self._sampling.max_tokens,
             strict=lambda: means.router.rejects_tool_role(route),
             bounded=self._conversation.bounded,
-            always_count=means.ledger.caps.any,
+            always_count=means.ledger.caps.any or asked.limits.max_cost is not None,
         )
 
     async def _compose(self) -> tuple[Composed, list[str]]:
@@ -220,20 +220,29 @@ class Asking:
 
     async def _admitted(self, composed: Composed) -> StepRequest:
         request = self._request(composed.messages)
-        ledger = self._means.ledger
-        self._call = await ledger.admit(
+        wanted = self._sampling.max_tokens or DEFAULT_ROOM
+        most = self._affordable(composed.tokens, wanted)
+        self._call = await self._means.ledger.admit(
             session=self._asked.charged_to or self._scribe.session,
             model=self.route.name,
             category=self._asked.category,
             prompt_tokens=composed.tokens,
-            answer_tokens=self._sampling.max_tokens or DEFAULT_ROOM,
+            answer_tokens=most,
             deadline_s=request.deadline_s,
         )
-        if self._call.reserved and not self._sampling.max_tokens:
+        if most < wanted or (self._call.reserved and not self._sampling.max_tokens):
             # What was set aside has to be the most it can come to.
-            bounded = msgspec.structs.replace(request.sampling, max_tokens=DEFAULT_ROOM)
+            bounded = msgspec.structs.replace(request.sampling, max_tokens=most)
             request = msgspec.structs.replace(request, sampling=bounded)
         return request
+
+    def _affordable(self, prompt_tokens: int | None, wanted: int) -> int:
+        """Of the answer that is wanted, what the turn may still spend."""
+        limit = self._meter.limits.max_cost
+        if limit is None:
+            return wanted
+        left = limit - (self._meter.usage.cost or 0.0)
+        return self._means.ledger.affordable(self.route.name, left, prompt_tokens or 0, wanted)
 
     def _request(self, messages: tuple[Message, ...]) -> StepRequest:
         asked = self._asked

@@ -22,6 +22,7 @@ from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
 
 # What a process that died had set aside is free again when its call would have ended, and a little later.
 _GRACE_MS = 10_000
+_LEAST_ANSWER = 128  # tokens; a shorter answer is not worth what its question costs
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _WILD = frozenset("*?[")
 # Sessions and models that something was said of once; beyond this, it may be said again.
@@ -130,6 +131,22 @@ class Ledger:
         if spent is not None:
             raise _exceeded(model, most, prompt_tokens or 0, answer_tokens, spent, self.caps)
         return msgspec.structs.replace(call, reserved=True)
+
+    def affordable(self, model: str, left: float, prompt_tokens: int, answer_tokens: int) -> int:
+        """How long an answer may get for what a turn has left, at most what is wanted. Raises BudgetExceeded where that
+        is next to nothing. Where the price is not known it cannot be told, and the last call may pass the limit."""
+        price = self.prices.find(model)
+        if price is None or not (price.prompt or price.completion):
+            return answer_tokens
+        for_answer = left - price.of(Usage(prompt_tokens, 0))
+        most = int(for_answer * 1_000_000 / price.completion) if price.completion else answer_tokens
+        if for_answer < 0 or most < min(_LEAST_ANSWER, answer_tokens):
+            raise BudgetExceeded(
+                f"not asked: {dollars(max(left, 0.0))} are left of what this may cost, and {model} takes "
+                f"{dollars(price.of(Usage(prompt_tokens, 0)))} to read {prompt_tokens} tokens before it answers",
+                hint="ask for less, use a cheaper model, or allow more",
+            )
+        return min(most, answer_tokens)
 
     def priced(self, call: Admitted, usage: Usage) -> Usage:
         if usage.cost is not None or (price := self.prices.find(call.model)) is None:
