@@ -21,6 +21,7 @@ from aish.types.tools import Effect, RepairKind, ToolSpec
         ("rice, green beans and eggs for dinner", ["rice", "beans curry", "eggs"], ["rice", "green beans", "eggs"]),
         ("for clownfish and blue tangs", ["coralfish", "blue tangs"], ["clownfish", "blue tangs"]),
         ("invite Ada, Bo, and Cy to lunch", ["Ada", "Bo"], ["Ada", "Bo", "Cy"]),
+        ("how far are Oslo and the Hague from here", ["Oslo", "Lahague"], ["Oslo", "Hague"]),
         ("the mean of 3, 7.5, 9 and 12", [3, 7.5, 12], [3, 7.5, 9, 12]),
         ("sort [4, -2, 8]", [4, 8], [4, -2, 8]),
     ],

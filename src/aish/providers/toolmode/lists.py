@@ -15,6 +15,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _THOUSANDS = re.compile(r"\d,\d{3}(?!\d)")
 _END = re.compile(r"[.?!;:)\]](?:\s|$)")
 _PARTS = re.compile(r"\s*,\s*(?:and|or|&)\s+|\s*,\s+|\s+(?:and|or|&)\s+")
+_ARTICLE = re.compile(r"^(?:an?|the) ", re.I)
 _JOINED = re.compile(r"\s(?:and|or|&)\s")
 # What follows a list within its sentence.
 _AFTER = re.compile(
@@ -66,7 +67,7 @@ def _spelled_out(text: str) -> list[str]:
     if (join := _JOINED.search(text)) is None:
         return []
     last = _AFTER.sub("", _PARTS.split(text[join.end() :])[0].strip(" ,"))
-    parts = [part.strip(" ,'\"") for part in (*_PARTS.split(text[: join.start()]), last)]
+    parts = [_ARTICLE.sub("", part.strip(" ,'\"")) for part in (*_PARTS.split(text[: join.start()]), last)]
     return [part for part in parts if part][:_MAX_ITEMS]
 
 
