@@ -10,6 +10,7 @@ from aish.errors import SessionNotFound, StoreError
 from aish.store.texts import title_of
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.runs import RunRecord
+from aish.types.usage import UsageRecord
 
 SUMMARY = "summary"  # the kind of document that tells what was said in a session, under its id: it goes with it
 
@@ -44,6 +45,22 @@ def lease_is_over(run: RunRecord, now_ms: int, dead: str) -> bool:
     if not run.owner or run.owner == dead:
         return True
     return not now_ms < run.lease_ms <= now_ms + _LONGEST_LEASE_MS
+
+
+def usage_row(record: UsageRecord) -> tuple[str | int | float | None, ...]:
+    """In the order of the columns: id, at_ms, session, model, category, tokens in and out, cost, estimate."""
+    usage = record.usage
+    tokens = (usage.prompt_tokens, usage.completion_tokens)
+    return (
+        record.id,
+        record.at_ms,
+        record.session,
+        record.model,
+        record.category.value,
+        *tokens,
+        usage.cost,
+        record.estimate,
+    )
 
 
 def already_there(kind: str, name: str) -> StoreError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from aish.store.rows import Rows
+from aish.store.semantics import usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
 # A reservation counts as what it may cost, and as no call.
@@ -26,22 +26,7 @@ _INSERT_USAGE = Rows(
 
 
 def insert_usage(db: sqlite3.Connection, records: Sequence[UsageRecord]) -> None:
-    _INSERT_USAGE.insert(db, [_row(record) for record in records])
-
-
-def _row(record: UsageRecord) -> tuple[Any, ...]:
-    usage = record.usage
-    return (
-        record.id,
-        record.at_ms,
-        record.session,
-        record.model,
-        record.category.value,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.cost,
-        record.estimate,
-    )
+    _INSERT_USAGE.insert(db, [usage_row(record) for record in records])
 
 
 def reserve(

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from aish.store.postgres.link import Link
+from aish.store.semantics import usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
 _SUMS = """
@@ -37,19 +38,7 @@ _RESERVE = """
 
 
 async def record(link: Link, record: UsageRecord) -> None:
-    usage = record.usage
-    await link.run(
-        _RECORD,
-        record.id,
-        record.at_ms,
-        record.session,
-        record.model,
-        record.category.value,
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.cost,
-        record.estimate,
-    )
+    await link.run(_RECORD, *usage_row(record))
 
 
 async def reserve(
