@@ -83,6 +83,17 @@ async def test_a_turn_its_steps_and_its_calls_are_spans_of_one_trace(collector):
     assert not any(span.failed for span in collector.spans)
 
 
+async def test_a_turn_is_part_of_the_trace_of_whoever_asked(collector):
+    bench = bench_to(collector, *STEPS, tools=Tools().add("t__x"))
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    events = await bench.run(traceparent=f"00-{trace}-{span}-01")
+    await bench.store.aclose()
+    assert events[0].body.traceparent == f"00-{trace}-{span}-01"
+    assert {found.trace.hex() for found in collector.spans} == {trace}
+    assert [found.parent.hex() for found in collector.spans if found.name == "invoke_agent aish"] == [span]
+    assert {request.traceparent for request in bench.scripted.requests} == {f"00-{trace}-{span}-01"}
+
+
 async def test_figures_tell_tokens_and_durations(collector):
     bench = bench_to(collector, *STEPS, tools=Tools().add("t__x"))
     await bench.run()

@@ -258,6 +258,7 @@ class Asking:
             deadline_s=self._meter.remaining_s,
             session=self._scribe.session or self._scribe.turn,
             stream=asked.stream,
+            traceparent=asked.traceparent,
         )
 
     async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[list[Event], None]:

@@ -140,7 +140,7 @@ class Turn:
         return self._transcript.produced()
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
-        self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input))]
+        self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
         self._owed += [self._emit(Status(note)) for note in self._notes]
         if decided := [call for call in open_calls(self._newest()) if call.id in self._asked.answers]:
             yield self._take_owed()

@@ -10,8 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 import msgspec
+from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from aish.types.events import (
     ArgumentsDelta,
@@ -113,6 +115,11 @@ class _Step:
             self.size += len(text)
 
 
+def _parent(traceparent: str) -> Context | None:
+    """The span of whoever asked, in another program."""
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
+
+
 class _Turn:
     def __init__(self, instruments: Instruments, event: Event, body: TurnStarted) -> None:
         self._instruments = instruments
@@ -127,7 +134,7 @@ class _Turn:
         if instruments.content:
             attributes["gen_ai.input.messages"] = _input(body.input)
         self._span = instruments.tracer.start_span(
-            "invoke_agent aish", None, SpanKind.INTERNAL, attributes, start_time=_ns(event.at_ms)
+            "invoke_agent aish", _parent(body.traceparent), SpanKind.INTERNAL, attributes, start_time=_ns(event.at_ms)
         )
         self._context = set_span_in_context(self._span)
 

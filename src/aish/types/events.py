@@ -42,9 +42,12 @@ LIMIT_ENDS = frozenset({
 })  # fmt: skip
 
 
-class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started"):
+class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started", omit_defaults=True):
+    """`traceparent` is the trace of whoever asked, "" if there is none."""
+
     model: str
     input: tuple[Message, ...]
+    traceparent: str = ""
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):

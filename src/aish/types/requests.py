@@ -54,6 +54,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
     with, and they are not run again. `charged_to` is the session that pays, if not its own. `background`: what is known
     of the user and the project goes along. `planner`: plan first, then work; `run` is the run of a plan to go on with.
+    `traceparent` is the asker's own trace, in the form of W3C Trace Context; "" if it has none.
     """
 
     input: tuple[Message, ...]
@@ -82,6 +83,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     stream: bool = True
+    traceparent: str = ""
 
 
 class Tuning(msgspec.Struct, frozen=True):
@@ -97,7 +99,8 @@ class StepRequest(msgspec.Struct, frozen=True):
 
     `session` is for what must be the same within one, such as placeholders for secrets. `stream` False: nobody waits
     for the pieces, so the answer may come as one. `picks_tool`: the answer is to say which tool to call, or that none
-    fits, for which a model may have an adapter; `tuning` is what its provider makes of that.
+    fits, for which a model may have an adapter; `tuning` is what its provider makes of that. `traceparent` as in a
+    TurnRequest.
     """
 
     model: str
@@ -113,3 +116,4 @@ class StepRequest(msgspec.Struct, frozen=True):
     stream: bool = True
     picks_tool: bool = False
     tuning: Tuning | None = None
+    traceparent: str = ""

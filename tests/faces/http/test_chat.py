@@ -420,3 +420,27 @@ async def test_a_choice_that_nothing_offered_can_meet_is_a_400():
         assert wrong.status == 400 and "a__z, which is not offered" in wrong.json["error"]["message"]
         nothing = await http.chat(tool_choice="required")
         assert nothing.status == 400 and "no tool is offered" in nothing.json["error"]["message"]
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        (TRACE, TRACE),
+        (TRACE.upper(), ""),
+        (TRACE + "-more", ""),
+        ("00-" + "0" * 32 + "-00f067aa0ba902b7-01", ""),
+        ("ff" + TRACE[2:], ""),
+        ("nonsense", ""),
+    ],
+)
+async def test_the_trace_of_whoever_asks_goes_along(given, passed):
+    bench = Bench([TextDelta("hi")], [TextDelta("ho")])
+    async with face(bench) as here:
+        usual = {"model": "scripted:model", "messages": [{"role": "user", "content": "hi"}]}
+        assert (await here.ask("POST", "/v1/chat/completions", usual, traceparent=given)).status == 200
+        asked = {"model": "scripted:model", "input": "hi"}
+        assert (await here.ask("POST", "/v1/responses", asked, traceparent=given)).status == 200
+    assert [request.traceparent for request in bench.scripted.requests] == [passed, passed]

@@ -7,6 +7,7 @@ servers of ours by label, or bring one along (`guests`). What we do not know is 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -30,6 +31,9 @@ CLIENT = "client"
 MAX_NAME_CHARS = 128  # of a client's function; OpenAI takes 64, some clients send more
 _SESSION_HEADERS = (b"x-session-id", b"session-id", b"session_id")
 _MAX_SESSION_CHARS = 128
+# Version, trace, span and flags, as W3C Trace Context has them; all zeros are nobody's.
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_HEADERS = (b"traceparent",)
 _RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
@@ -235,6 +239,12 @@ def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
     return hashlib.sha256(b"\0".join((caller.key.encode(), who.encode("latin-1", "replace"), body))).hexdigest()
 
 
+def traceparent_of(exchange: Exchange) -> str:
+    """The client's own trace, "" if it names none that makes sense."""
+    given = exchange.headers.first(_TRACE_HEADERS)
+    return given if given and _TRACEPARENT.fullmatch(given) else ""
+
+
 def begin_request(
     service: Service,
     exchange: Exchange,
@@ -266,6 +276,7 @@ def begin_request(
         retry_key=retry_key_of(exchange, caller, body),
         planner=planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),
+        traceparent=traceparent_of(exchange),
         **more,
     )
 

@@ -10,7 +10,15 @@ import msgspec
 
 from aish.engine.settle import open_calls
 from aish.faces.asgi import Exchange
-from aish.faces.http.asked import check_count, limits_of, planning_from, retry_key_of, session_of, split_new
+from aish.faces.http.asked import (
+    check_count,
+    limits_of,
+    planning_from,
+    retry_key_of,
+    session_of,
+    split_new,
+    traceparent_of,
+)
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.responses_forms import Setup
@@ -212,6 +220,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         retry_key=retry_key_of(exchange, caller, msgspec.json.encode(asked)),
         planner=planning_from(service, caller, asked),
         limits=limits_of(service, asked),
+        traceparent=traceparent_of(exchange),
         stream=bool(asked.stream or asked.background),
     )
 
