@@ -7,7 +7,7 @@ what is decoded here is trusted further in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -81,11 +81,12 @@ def encode_request(request: StepRequest, dialect: Dialect) -> Json:
             body["tool_choice"] = _encode_choice(request.tool_choice)
         if request.parallel_calls is not None:
             body["parallel_tool_calls"] = request.parallel_calls
-    body.update(_encode_sampling(request.sampling))
-    if request.sampling.json_schema is not None:
-        body.update(_SCHEMA_FORMS[dialect.schema_form](request.sampling.json_schema))
-    if not dialect.max_tokens and "max_tokens" in body:
-        body["max_completion_tokens"] = body.pop("max_tokens")
+    if request.sampling != _UNSAID:
+        body.update(_encode_sampling(request.sampling))
+        if request.sampling.json_schema is not None:
+            body.update(_SCHEMA_FORMS[dialect.schema_form](request.sampling.json_schema))
+        if not dialect.max_tokens and "max_tokens" in body:
+            body["max_completion_tokens"] = body.pop("max_tokens")
     if request.tuning is not None:
         body.update(_encode_tuning(request.tuning))
     if request.stream:
@@ -154,6 +155,8 @@ def _encode_call(call: ToolCall) -> Json:
 
 
 def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return parts[0].text  # nearly always
     if all(isinstance(part, TextPart) for part in parts):
         return plain_text(parts)
     return [_encode_image(p) if isinstance(p, ImagePart) else {"type": "text", "text": p.text} for p in parts]
@@ -165,8 +168,6 @@ def _encode_image(image: ImagePart) -> Json:
 
 
 def _encode_sampling(sampling: Sampling) -> Json:
-    if sampling == _UNSAID:
-        return {}
     body: Json = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -221,8 +222,9 @@ class WireChunk(msgspec.Struct):
             return self.error
         if self.object == "error":
             return {"message": self.message, "code": self.code}
-        if any(choice.finish_reason == "error" for choice in self.choices or ()):
-            return "it gave up on its answer"
+        for choice in self.choices or ():
+            if choice.finish_reason == "error":
+                return "it gave up on its answer"
         return None
 
     def plain_text(self) -> str:
@@ -249,28 +251,33 @@ _ENDS = {
 }
 
 
-def read_chunk(wire: WireChunk) -> Iterator[Chunk]:
+def read_chunk(wire: WireChunk) -> list[Chunk]:
     """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
+    chunks: list[Chunk] = []
     if isinstance(wire.usage, dict) and wire.usage:
-        yield UsageChunk(read_usage(wire.usage))
+        chunks.append(UsageChunk(read_usage(wire.usage)))
     for choice in wire.choices or ():
         if choice.delta is not None:
-            yield from _read_delta(choice.delta)
+            _read_delta(choice.delta, chunks)
         elif choice.message is not None:
-            yield from _read_delta(_numbered(choice.message))
+            _read_delta(_numbered(choice.message), chunks)
         if choice.finish_reason:
-            yield from _read_end(choice.finish_reason)
+            _read_end(choice.finish_reason, chunks)
+    return chunks
 
 
 def read_usage(usage: Any) -> Usage:
     if not isinstance(usage, dict):
         return Usage()
+    of_prompt, of_answer, cost = (
+        usage.get("prompt_tokens_details"), usage.get("completion_tokens_details"), usage.get("cost")
+    )  # fmt: skip
     return Usage(
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(usage.get("prompt_tokens_details"), "cached_tokens"),
-        reasoning_tokens=_count(usage.get("completion_tokens_details"), "reasoning_tokens"),
-        cost=_dollars(usage.get("cost")),
+        cached_tokens=_count(of_prompt, "cached_tokens") if of_prompt else 0,
+        reasoning_tokens=_count(of_answer, "reasoning_tokens") if of_answer else 0,
+        cost=None if cost is None else _dollars(cost),
     )
 
 
@@ -288,26 +295,32 @@ def _numbered(message: _Delta) -> _Delta:
     return message
 
 
-def _read_delta(delta: _Delta) -> Iterator[Chunk]:
+def _read_delta(delta: _Delta, chunks: list[Chunk]) -> None:
     if reasoning := _text(delta.reasoning_content) or _text(delta.reasoning):
-        yield ReasoningDelta(reasoning)
+        chunks.append(ReasoningDelta(reasoning))
     if text := _text(delta.content) or _text(delta.refusal):
-        yield TextDelta(text)
+        chunks.append(TextDelta(text))
     for call in delta.tool_calls or ():
         function = call.function or _Function()
-        yield CallFragment(_index(call.index), _word(call.id), _word(function.name), _argument_text(function.arguments))
+        fragment = CallFragment(
+            _index(call.index), _word(call.id), _word(function.name), _argument_text(function.arguments)
+        )
+        chunks.append(fragment)
 
 
-def _read_end(reason: Any) -> Iterator[Chunk]:
+def _read_end(reason: Any, chunks: list[Chunk]) -> None:
     end = _ENDS.get(_word(reason), StepEnd.UNKNOWN)
     if end is StepEnd.UNKNOWN:
-        yield Status(f"the backend gives a reason for its end that aish does not know: {_word(reason)[:40]}")
+        text = f"the backend gives a reason for its end that aish does not know: {_word(reason)[:40]}"
+        chunks.append(Status(text))
     if end is StepEnd.FILTERED:
-        yield Status("the backend withheld the rest of the answer (content filter)")
-    yield StepFinished(end)
+        chunks.append(Status("the backend withheld the rest of the answer (content filter)"))
+    chunks.append(StepFinished(end))
 
 
 def _text(content: Any) -> str:
+    if content is None:
+        return ""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in content if isinstance(part, dict)) if isinstance(content, list) else ()

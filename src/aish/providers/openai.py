@@ -207,7 +207,8 @@ class _Answer(AsyncIterator[Batch]):
         if not self._begun and piece.strip():
             self._begun = True
             if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
-                return self._read(await self._whole_answer(piece, html=start == b"<"))
+                wire = await self._whole_answer(piece, html=start == b"<")
+                return self._read_whole(wire)
         return self._read_all(self._reader.feed(piece))
 
     def _read_all(self, events: Sequence[SseEvent]) -> list[Chunk]:
@@ -247,8 +248,16 @@ class _Answer(AsyncIterator[Batch]):
                 batch.append(chunk)
         return batch
 
+    def _read_whole(self, wire: WireChunk) -> list[Chunk]:
+        """All of it at once: nothing is to be waited for any more."""
+        self._ended = self._whole = True
+        batch = self._read(wire)
+        self._said = bool(batch)
+        batch += self._last()
+        return batch
+
     async def _whole_answer(self, piece: bytes, *, html: bool) -> WireChunk:
-        """The backend ignored `stream` and sent one JSON document, or something that is no answer at all."""
+        """One JSON document, asked for or not, or something that is no answer at all."""
         if html:
             text = f"{self._provider} answered with an HTML page instead of a stream"
             raise ProviderProtocolError(text, hint=WRONG_URL)
@@ -257,7 +266,6 @@ class _Answer(AsyncIterator[Batch]):
             data += piece
             if len(data) > MAX_ANSWER_BYTES:
                 raise ProviderProtocolError(f"{self._provider}: the answer is larger than {MAX_ANSWER_BYTES} bytes")
-        self._whole = True
         return self._decode(bytes(data))
 
     def _decode(self, data: bytes) -> WireChunk:

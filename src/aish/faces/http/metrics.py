@@ -3,6 +3,7 @@ unless it names something of ours."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from aish.faces.http.logs import note_turn
 from aish.faces.http.series import Series
+from aish.faces.http.tallies import Spread, Tally, Waiting
 from aish.types.events import (
     Event,
     ReasoningDelta,
@@ -25,13 +27,14 @@ from aish.types.events import (
     TurnStarted,
     UsageReported,
 )
-from aish.types.tools import Repair
-from aish.types.usage import Usage
+from aish.types.tools import Effect, Repair
+from aish.types.usage import NOTHING_USED
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _RATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
+_HAND_ON_S = 1.0  # after this, other processes may know what was counted here
 _MOST_MODELS = 100  # more names than this are counted as "other"
 _MOST_TOOLS = 300  # the same of tools: MCP servers bring any number
 # What the engine and the providers tell the user when they ask again: the events have no other sign of it.
@@ -82,17 +85,25 @@ class Metrics:
             "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
         )
         self.series = Series()
+        self.waiting = Waiting(self._hand_on_soon)
         self._of_models: dict[str, ModelMeters] = {}
         self._tools: set[str] = set()
-        self._of_requests: dict[tuple[str, int], Counter] = {}
+        self._of_requests: dict[tuple[str, int], Tally] = {}
 
     def count_request(self, route: str, status: int) -> None:
-        counter = self._of_requests.get((route, status))
-        if counter is None:
-            counter = self._of_requests[route, status] = self.requests.labels(route, str(status))
-        counter.inc()
+        tally = self._of_requests.get((route, status))
+        if tally is None:
+            counter = self.requests.labels(route, str(status))
+            tally = self._of_requests[route, status] = Tally(counter, self.waiting.add)
+        tally.inc()
+
+    def _hand_on_soon(self) -> None:
+        """Whoever answers for all reads what each has handed on; one alone does that when it is asked."""
+        if self._together:
+            asyncio.get_running_loop().call_later(_HAND_ON_S, self.waiting.hand_on)
 
     def page(self) -> bytes:
+        self.waiting.hand_on()
         if not self._together:
             return generate_latest(self.registry)
         everybody = CollectorRegistry()
@@ -119,56 +130,73 @@ class ModelMeters:
     """The counters of one model, looked up once."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
-        self.first_token = metrics.first_token.labels(model)
-        self.token_rate = metrics.token_rate.labels(model)
-        self.rounds = metrics.rounds.labels(model)
-        self.tokens_in = metrics.tokens.labels(model, "in")
-        self.tokens_out = metrics.tokens.labels(model, "out")
+        soon = metrics.waiting.add
+        self.first_token = Spread(metrics.first_token.labels(model), _SECONDS, soon)
+        self.token_rate = Spread(metrics.token_rate.labels(model), _RATES, soon)
+        self.rounds = Spread(metrics.rounds.labels(model), _ROUNDS, soon)
+        self.tokens_in = Tally(metrics.tokens.labels(model, "in"), soon)
+        self.tokens_out = Tally(metrics.tokens.labels(model, "out"), soon)
         self.cost = metrics.cost.labels(model)
         self.broken_streams = metrics.broken_streams.labels(model)
         self.retries = {kind: metrics.retries.labels(model, kind) for kind in ("fallback", "form")}
         self.left_out = metrics.left_out.labels(model)
-        self.ends = {end: metrics.turns.labels(model, end.value) for end in TurnEnd}
+        self.ends = {end: Tally(metrics.turns.labels(model, end.value), soon) for end in TurnEnd}
 
 
 class TurnMeter:
-    """Looks at one turn's events as they pass."""
+    """Looks at one turn's events as they pass: counts, and knows what has been done that must not be done again."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._model: ModelMeters | None = None
         self._began_s = time.monotonic()
-        self._first_s: float | None = None
+        self._first_s = 0.0
         self._steps = 0
-        self.usage = Usage()
+        self._open: set[str] = set()  # calls without a result
+        self.turn = ""  # once it has begun
+        self.had_effect = False
+        self.usage = NOTHING_USED
+
+    @property
+    def has_open_call(self) -> bool:
+        return bool(self._open)
 
     def see(self, events: Sequence[Event]) -> None:
-        if self._first_s is not None and isinstance(events[0].body, TextDelta):
+        if self._first_s and type(events[0].body) is TextDelta:
             return  # nearly every batch
         for event in events:
             body = event.body
             if isinstance(body, _WORDS):
-                if self._first_s is None:
+                if not self._first_s:
                     self._token()
-            elif isinstance(body, TurnStarted):
-                self._model = self._metrics.of_model(body.model)
-                note_turn(event.session, event.turn)
             elif isinstance(body, StepStarted):
                 self._steps += 1
-            elif isinstance(body, ToolResult):
-                tool = body.name if body.effect else "unknown"
-                self._metrics.of_tool(tool, body.status.value).inc()
-                self._metrics.series.count_tool_call()
-                self._repaired(body.repairs)
-            elif isinstance(body, ToolCallReady):
-                self._repaired(body.repairs)
             elif isinstance(body, UsageReported):
                 if body.left_out and self._model is not None:
                     self._model.left_out.inc(body.left_out)
-            elif isinstance(body, Status) and not event.call:
-                self._asked_again(body.text)
+            elif isinstance(body, TurnStarted):
+                self._model = self._metrics.of_model(body.model)
+                self.turn = event.turn
+                note_turn(event.session, event.turn)
             elif isinstance(body, TurnFinished):
                 self._finished(body)
+            else:
+                self._see_other(event)
+
+    def _see_other(self, event: Event) -> None:
+        body = event.body
+        if isinstance(body, ToolResult):
+            self._open.discard(event.call)
+            self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
+            tool = body.name if body.effect else "unknown"
+            self._metrics.of_tool(tool, body.status.value).inc()
+            self._metrics.series.count_tool_call()
+            self._repaired(body.repairs)
+        elif isinstance(body, ToolCallReady):
+            self._open.add(event.call)
+            self._repaired(body.repairs)
+        elif isinstance(body, Status) and not event.call:
+            self._asked_again(body.text)
 
     def _token(self) -> None:
         if self._model is not None:
@@ -193,12 +221,14 @@ class TurnMeter:
             return
         model.ends[body.reason].inc()
         model.rounds.observe(self._steps)
-        model.tokens_in.inc(usage.prompt_tokens)
-        model.tokens_out.inc(usage.completion_tokens)
+        if usage.prompt_tokens:
+            model.tokens_in.inc(usage.prompt_tokens)
         if usage.cost:
             model.cost.inc(usage.cost)
-        if body.reason is TurnEnd.FAILED and self._first_s is not None:
+        if body.reason is TurnEnd.FAILED and self._first_s:
             model.broken_streams.inc()
-        elapsed_s = time.monotonic() - (self._first_s or self._began_s)
-        if self._first_s is not None and usage.completion_tokens and elapsed_s > 0:
-            model.token_rate.observe(usage.completion_tokens / elapsed_s)
+        if usage.completion_tokens:
+            model.tokens_out.inc(usage.completion_tokens)
+            elapsed_s = time.monotonic() - self._first_s
+            if self._first_s and elapsed_s > 0:
+                model.token_rate.observe(usage.completion_tokens / elapsed_s)

@@ -36,6 +36,9 @@ class Point(msgspec.Struct):
         return {**fields, "first_token_ms_p50": round(sorted(samples)[len(samples) // 2], 3) if samples else None}
 
 
+_COUNTED = ("requests", "turns", "tokens_in", "tokens_out", "tool_calls", "errors", "cost")
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -45,23 +48,24 @@ class Series:
         self._now_ms = now_ms
         self.since_ms = now_ms()
         self._points: deque[Point] = deque([Point(self._step())], maxlen=POINTS)
-        self._totals = Point(self.since_ms)
+        self._before = Point(self.since_ms)  # the sum of all points but the newest
 
     def count_request(self, status: int) -> None:
-        for point in (self._now(), self._totals):
-            point.requests += 1
-            point.errors += status >= 500
+        point = self._now()
+        point.requests += 1
+        if status >= 500:
+            point.errors += 1
 
     def count_turn(self, usage: Usage) -> None:
-        for point in (self._now(), self._totals):
-            point.turns += 1
-            point.tokens_in += usage.prompt_tokens
-            point.tokens_out += usage.completion_tokens
-            point.cost += usage.cost or 0.0
+        point = self._now()
+        point.turns += 1
+        point.tokens_in += usage.prompt_tokens
+        point.tokens_out += usage.completion_tokens
+        if usage.cost:
+            point.cost += usage.cost
 
     def count_tool_call(self) -> None:
-        for point in (self._now(), self._totals):
-            point.tool_calls += 1
+        self._now().tool_calls += 1
 
     def add_first_token(self, seconds: float) -> None:
         samples = self._now().first_token_ms
@@ -74,7 +78,7 @@ class Series:
         last = self._step()
         first = max(min(known), last - (POINTS - 1) * STEP_MS)
         points = [known.get(at_ms) or Point(at_ms) for at_ms in range(first, last + 1, STEP_MS)]
-        totals = self._totals.shown()
+        totals = _sum(self._before, self._points[-1]).shown()
         del totals["at_ms"], totals["first_token_ms_p50"]
         return {
             "since_ms": self.since_ms,
@@ -86,9 +90,15 @@ class Series:
     def _now(self) -> Point:
         newest = self._points[-1]
         if not 0 <= self._now_ms() - newest.at_ms < STEP_MS:
+            self._before = _sum(self._before, newest)
             newest = Point(self._step())
             self._points.append(newest)
         return newest
 
     def _step(self) -> int:
         return self._now_ms() // STEP_MS * STEP_MS
+
+
+def _sum(first: Point, second: Point) -> Point:
+    """Of what is counted; a median has no sum."""
+    return Point(first.at_ms, **{name: getattr(first, name) + getattr(second, name) for name in _COUNTED})

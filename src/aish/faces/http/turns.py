@@ -13,9 +13,8 @@ from aish.faces.http.problems import Problem, ShutDown, problem_of, settled
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Encoder, Watch
 from aish.ports import Ask
-from aish.types.events import Event, ToolCallReady, ToolResult, TurnStarted
+from aish.types.events import Event
 from aish.types.requests import TurnRequest
-from aish.types.tools import Effect
 
 
 class Streamer(Encoder, Protocol):
@@ -41,26 +40,26 @@ class Whole(Protocol):
 async def stream_turn(
     service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
 ) -> None:
-    meter, deeds = TurnMeter(service.metrics), _Deeds()
+    meter = TurnMeter(service.metrics)
     async with _watch(service, exchange, streamer) as watch:
         try:
             with watch.until_shut_down():
                 async with service.engine.turn(request, ask=ask) as batches:
                     async for events in batches:
-                        if not exchange.started:
-                            _name_turn(exchange, events)
+                        is_first = not meter.turn
                         meter.see(events)
-                        deeds.see(events)
-                        streamer.effects = deeds.had_effect
+                        if is_first:
+                            _name_turn(exchange, meter)
+                        streamer.effects = meter.had_effect
                         data = streamer.encode(events)
                         if streamer.failed is not None and not exchange.started:
                             raise streamer.failed
                         if data:
                             await watch.send(data)
             if streamer.failed is not None:
-                exchange.failed_status = deeds.settled(streamer.failed).status
+                exchange.failed_status = _settled(meter, streamer.failed).status
         except (AishError, Problem) as exc:
-            problem = deeds.settled(exc)
+            problem = _settled(meter, exc)
             if not exchange.started:
                 raise problem from exc
             exchange.failed_status = problem.status
@@ -73,27 +72,26 @@ async def stream_turn(
 async def collect_turn(
     service: Service, exchange: Exchange, caller: Caller, whole: Whole, request: TurnRequest, ask: Ask | None
 ) -> bytes:
-    meter, deeds = TurnMeter(service.metrics), _Deeds()
+    meter = TurnMeter(service.metrics)
     async with _watch(service, exchange, None) as watch:
         try:
             with watch.until_shut_down():
                 async with service.engine.turn(request, ask=ask) as batches:
                     async for events in batches:
-                        _name_turn(exchange, events)
                         meter.see(events)
-                        deeds.see(events)
                         whole.feed(events)
             return whole.body()
         except (AishError, Problem) as exc:
-            raise deeds.settled(exc) from exc
+            raise _settled(meter, exc) from exc
         finally:
+            _name_turn(exchange, meter)
             await service.keys.spend(caller, meter.usage)
 
 
-def _name_turn(exchange: Exchange, events: Sequence[Event]) -> None:
+def _name_turn(exchange: Exchange, meter: TurnMeter) -> None:
     """So that what happened can be looked up at `/v1/traces/…`."""
-    if isinstance(events[0].body, TurnStarted):
-        exchange.extra.append((b"x-turn-id", events[0].turn.encode()))
+    if meter.turn:
+        exchange.extra.append((b"x-turn-id", meter.turn.encode()))
 
 
 def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:
@@ -101,24 +99,8 @@ def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Wat
     return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s)
 
 
-class _Deeds:
-    """What a turn has done that must not be done again."""
-
-    def __init__(self) -> None:
-        self.had_effect = False
-        self._open: set[str] = set()  # calls without a result
-
-    def see(self, events: Sequence[Event]) -> None:
-        for event in events:
-            body = event.body
-            if isinstance(body, ToolCallReady):
-                self._open.add(event.call)
-            elif isinstance(body, ToolResult):
-                self._open.discard(event.call)
-                self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
-
-    def settled(self, error: AishError | Problem) -> Problem:
-        """A call that was broken off may have had its effect, too."""
-        problem = error if isinstance(error, Problem) else problem_of(error)
-        broken_off = isinstance(error, ShutDown) and bool(self._open)
-        return settled(problem, effects=self.had_effect or broken_off)
+def _settled(meter: TurnMeter, error: AishError | Problem) -> Problem:
+    """A call that was broken off may have had its effect, too."""
+    problem = error if isinstance(error, Problem) else problem_of(error)
+    broken_off = isinstance(error, ShutDown) and meter.has_open_call
+    return settled(problem, effects=meter.had_effect or broken_off)
