@@ -24,12 +24,15 @@ from aish.types.events import (
     Failed,
     ReasoningDelta,
     Status,
+    StepStarted,
     TextDelta,
     ToolResult,
     TurnFinished,
+    TurnStarted,
+    UsageReported,
     encode_events,
 )
-from aish.types.messages import Message
+from aish.types.messages import Message, TextPart, UserMessage
 from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
@@ -38,6 +41,7 @@ _MOMENT_S = 0.1
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
+_WITHOUT_WORDS = (StepStarted, UsageReported)  # but the model's name, which is ours
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -51,16 +55,25 @@ class Recorder:
         self._redactor = redactor
         self._write_through = write_through
 
-    def must_write(self, turn: Turn, events: list[Event]) -> bool:
-        """Takes the events; whether they have to be written now. Those of a turn that nobody watches are written
-        together, but an intent or an outcome at once; of one that is watched, the words of a moment are."""
+    def take(self, turn: Turn, events: list[Event]) -> bool:
+        """Makes them fit to be shown, and says whether they have to be written before they are. Those of a turn that
+        nobody watches are written together, but an intent or an outcome at once; of one that is watched, the words of a
+        moment are."""
+        is_due = self._write_through
+        for place, event in enumerate(events):
+            kind = type(event.body)
+            if kind is TextDelta:
+                continue
+            if kind in _OF_EFFECTS:
+                is_due = is_due or _must_be_durable(event.body)
+            elif kind is TurnFinished:
+                is_due = True
+            elif kind in _OF_OTHERS:
+                events[place] = self.presentable(event)
         turn.unwritten += events
-        last = events[-1]
-        if self._write_through or isinstance(last.body, TurnFinished) or _any_durable(events):
-            return True
-        if not turn.is_watched:
-            return False
-        if not isinstance(last.body, _DELTAS):
+        if is_due or not turn.is_watched:
+            return is_due
+        if type(events[-1].body) not in _DELTAS:
             return True
         if turn.moment is None:
             turn.moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._write_words, turn)
@@ -96,7 +109,7 @@ class Recorder:
             if finished:
                 turn.finished()
                 # What was said in one piece each has been looked at as a whole already.
-                clean = lines is encoded and sum(isinstance(event.body, _DELTAS) for event in events) <= 1
+                clean = lines is encoded and sum([type(event.body) in _DELTAS for event in events]) <= 1
                 await self._store.record_turn(self._ended(turn, record, last, clean=clean), last.seq, lines)
                 return
             record = msgspec.structs.replace(record, input=self.redacted(record.input))
@@ -135,18 +148,11 @@ class Recorder:
         )
 
     def _without_secrets(self, events: Sequence[Event], lines: bytes) -> bytes:
-        """The very same object if there are none. Of deltas only the text can hold one, a small part of the line."""
-        if all([isinstance(event.body, _DELTAS) for event in events]):  # noqa: C419 - a list is faster here
-            said = "".join([event.body.text for event in events])  # type: ignore[union-attr]
-            if self._redactor.text(said) is said:
-                return lines
+        """The very same object if there are none. Mostly only what was said can hold one, a small part of the line."""
+        said = _words(events)
+        if said is not None and self._redactor.text(said) is said:
+            return lines
         return self._redactor.line(lines)
-
-    def all_presentable(self, events: list[Event]) -> list[Event]:
-        for place, event in enumerate(events):
-            if isinstance(event.body, _OF_OTHERS):
-                events[place] = self.presentable(event)
-        return events
 
     def presentable(self, event: Event) -> Event:
         """What others said of a failure may hold a key; what is shown of it does not."""
@@ -166,11 +172,31 @@ class Recorder:
         return messages if redacted is line else _messages_decoder.decode(redacted)
 
 
+def _words(events: Sequence[Event]) -> str | None:
+    """All that somebody said in them; None where it is not that simple."""
+    words: list[str] = []
+    for event in events:
+        body = event.body
+        kind = type(body)
+        if kind is TextDelta or kind is ReasoningDelta:
+            words.append(body.text)  # type: ignore[union-attr]
+        elif kind is TurnFinished:
+            words.append(body.detail)  # type: ignore[union-attr]
+        elif kind is TurnStarted:
+            for message in body.input:  # type: ignore[union-attr]
+                if type(message) is not UserMessage or any([type(part) is not TextPart for part in message.parts]):  # noqa: C419 - a list is faster here
+                    return None
+                words += [message.text, "\n"]
+        elif kind not in _WITHOUT_WORDS:
+            return None
+    return "".join(words)
+
+
 def _any_durable(events: Sequence[Event]) -> bool:
-    return any([_must_be_durable(event.body) for event in events if isinstance(event.body, _OF_EFFECTS)])  # noqa: C419
+    return any(_must_be_durable(event.body) for event in events if type(event.body) in _OF_EFFECTS)
 
 
-def _must_be_durable(body: DecisionMade | ToolResult) -> bool:
+def _must_be_durable(body: Body) -> bool:
     if isinstance(body, DecisionMade):
         return body.effect is not Effect.READ and body.decision.verdict is Verdict.ALLOW
-    return body.effect not in (None, Effect.READ)
+    return isinstance(body, ToolResult) and body.effect not in (None, Effect.READ)

@@ -154,11 +154,16 @@ class Turn:
                     yield events
             self._asking.only_answers = self._planner.is_done
         while self.end is None and not self._is_at_limit():
-            yield [*self._take_owed(), self._begin_step()]
+            self._owed.append(self._begin_step())
+            if self.is_watched:
+                yield self._take_owed()
             assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
-            async with aclosing(self._asking.ask(assembler)) as batches:
+            batches = self._asking.ask(assembler)
+            try:
                 async for events in batches:
-                    yield events
+                    yield [*self._take_owed(), *events] if self._owed else events
+            finally:
+                await batches.aclose()
             await self._book(assembler)
             if self._is_over(assembler):
                 break

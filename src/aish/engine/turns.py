@@ -236,18 +236,19 @@ class Turns:
             turn.unrecorded = record
 
     async def recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
+        batches, take = turn.events(), self._recorder.take
         try:
-            async with aclosing(turn.events()) as batches:
-                async for events in batches:
-                    events = self._recorder.all_presentable(events)
+            async for events in batches:
+                if take(turn, events):
                     if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
                         await hold(self._store, turn, self._redacted_json)
-                    if self._recorder.must_write(turn, events):
-                        await self._recorder.write(turn)
-                    yield events
+                    await self._recorder.write(turn)
+                yield events
         except Exception:
             turn.broken = True  # by a defect or the store, not by whoever listens
             raise
+        finally:
+            await batches.aclose()
 
     async def _close(self, turn: Turn) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
