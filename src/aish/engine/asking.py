@@ -167,6 +167,8 @@ class Asking:
         return asked if self._meter.steps == 1 or asked.mode == "none" else ToolChoice()
 
     async def warnings(self) -> list[Event]:
+        if not self._scribe.session:
+            return []
         said = await self._means.ledger.warning(self._scribe.session)
         return [self._emit(Status(said))] if said else []
 
@@ -189,7 +191,7 @@ class Asking:
             max_answer=self._sampling.max_tokens,
             strict=lambda: means.router.rejects_tool_role(route),
             bounded=self._conversation.bounded,
-            always_count=means.ledger.caps.any or asked.limits.max_cost is not None,
+            always_count=means.ledger.has_cap or asked.limits.max_cost is not None,
         )
 
     async def _compose(self) -> tuple[Composed, list[str]]:

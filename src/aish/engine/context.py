@@ -37,12 +37,14 @@ class SystemParts(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        if not (self.background or self.project or self.summary or self.suffix):
+            return self.base.strip()  # as nearly always
         return compose_system(*(text for _, text in self.named()))
 
 
 def compose_system(*parts: str) -> str:
     """What the config, the preset and the request add, in this order; empty parts leave no trace."""
-    return "\n\n".join(part.strip() for part in parts if part.strip())
+    return "\n\n".join([part for part in [part.strip() for part in parts if part] if part])
 
 
 def with_system(system: str, conversation: Sequence[Message]) -> tuple[Message, ...]:

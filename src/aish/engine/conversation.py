@@ -91,7 +91,7 @@ class Conversations:
         return tuple(message for turn in turns for message in turn.messages)
 
     async def _brought(self, request: TurnRequest) -> Conversation:
-        brought = await restore_held(self._store, request.context or ())
+        brought = await restore_held(self._store, request.context) if request.context else ()
         return _in_turns(brought) if request.fit else _of(brought, bounded=False)
 
     async def _resumed(self, record: SessionRecord, request: TurnRequest, route: Route) -> Conversation:

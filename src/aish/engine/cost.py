@@ -103,6 +103,7 @@ class Ledger:
         self._now_ms = clock.now_ms
         self.prices = prices
         self.caps = caps
+        self.has_cap = caps.any
         self._warned: set[tuple[str, str]] = set()
 
     async def admit(
@@ -118,7 +119,7 @@ class Ledger:
         """Raises BudgetExceeded, with the numbers, if the call could cost more than a cap leaves."""
         price = self.prices.find(model)
         call = Admitted(new_id("use"), session, model, category, prompt_tokens or 0)
-        if not self.caps.any or price is None or not (price.prompt or price.completion):
+        if not self.has_cap or price is None or not (price.prompt or price.completion):
             return call
         most = price.of(Usage(prompt_tokens or 0, answer_tokens))
         now_ms = self._now_ms()
@@ -167,7 +168,7 @@ class Ledger:
 
     def is_capless(self, model: str) -> str:
         """Said once of a model that a cap cannot hold."""
-        if not self.caps.any or self.prices.find(model) is not None or ("price", model) in self._warned:
+        if not self.has_cap or self.prices.find(model) is not None or ("price", model) in self._warned:
             return ""
         self._warned.add(("price", model))
         return f"the price of {model} is unknown, so no cap can hold what it costs; set it under [prices]"

@@ -75,10 +75,10 @@ class TurnMaker:
         _check_choice(request.tool_choice, offer)
         system = await self._system_parts(request, chosen.route, conversation)
 
+        transcript = Transcript()
         return Turn(
-            asking=lambda transcript: self._asking(
-                request, chosen, conversation, system, offer, meter, scribe, transcript
-            ),
+            asking=self._asking(request, chosen, conversation, system, offer, meter, scribe, transcript),
+            transcript=transcript,
             notes=chosen.notes,
             past=conversation.past,
             request=request,

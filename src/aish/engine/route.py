@@ -20,6 +20,7 @@ from aish.types.requests import Sampling, ToolMode
 
 # Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
 LIST_TIMEOUT_S = 3.0
+_MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
 
 # Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
 FindCandidates = Callable[[], Awaitable[Sequence[Provider]]]
@@ -54,7 +55,7 @@ class Router:
         self._default = default
         self._find_candidates = candidates
         self._candidates: list[Provider] | None = None
-        self._infos: dict[str, ModelInfo] = {}
+        self._known: dict[str, Route] = {}  # by `provider:model`, whose model has been described
         self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
         self._strict: set[str] = set()
@@ -136,9 +137,13 @@ class Router:
 
     async def _described(self, provider: Provider, model: str) -> Route:
         key = f"{provider.name}:{model}"
-        if key not in self._infos:
-            self._infos[key] = await provider.describe(model)
-        return Route(provider, self._infos[key])
+        route = self._known.get(key)
+        if route is None:
+            route = Route(provider, await provider.describe(model))
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = route
+        return route
 
     async def _listings(self) -> dict[str, Sequence[ModelInfo]]:
         names = list(self._providers)

@@ -16,8 +16,13 @@ NO_RESULT = "[aish] no result was given for this call."
 
 def settle(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Results of calls nobody made are left out. Some backends use an id again: its results then go in order."""
-    if not any(isinstance(message, ToolMessage) or _calls(message) for message in messages):
-        return tuple(messages)
+    for message in messages:
+        if isinstance(message, ToolMessage) or _calls(message):
+            return _settled(messages)
+    return tuple(messages)
+
+
+def _settled(messages: Sequence[Message]) -> tuple[Message, ...]:
     results: defaultdict[str, deque[ToolMessage]] = defaultdict(deque)
     for message in messages:
         if isinstance(message, ToolMessage):

@@ -62,10 +62,18 @@ _SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLI
 
 
 class Turn:
+    end: TurnEnd | None = None
+    broken = False
+    # The recorder's: a timer at whose end what is unwritten is written, and the turn itself where nothing of it is yet.
+    moment: asyncio.TimerHandle | None = None
+    unrecorded: TurnRecord | None = None
+    _finished = False
+
     def __init__(
         self,
         *,
-        asking: Callable[[Transcript], Asking],
+        asking: Asking,
+        transcript: Transcript,
         notes: Sequence[str],
         past: Sequence[PastTurn],
         request: TurnRequest,
@@ -83,18 +91,14 @@ class Turn:
         self._make_dispatcher = dispatcher
         self._meter = meter
         self._scribe = scribe
-        self._transcript = Transcript()
-        self._asking = asking(self._transcript)
-        given = {message.tool_call_id for message in request.input if isinstance(message, ToolMessage)}
-        self._call_ids = given.union(*(turn.result_ids for turn in past))
-        self._finished = False
+        self._transcript = transcript
+        self._asking = asking
+        self._call_ids = {message.tool_call_id for message in request.input if isinstance(message, ToolMessage)}
+        for turn in past:
+            self._call_ids |= turn.result_ids
         self._owed: list[Event] = []
-        self.broken = False
-        # The recorder's: events to be written, and the turn itself where nothing of it has been written yet.
         self.unwritten: list[Event] = []
-        self.moment: asyncio.TimerHandle | None = None  # at its end they are written
-        self.unrecorded: TurnRecord | None = None
-        self.end: TurnEnd | None = None
+        self.is_watched = request.stream  # somebody sees its events as they come
 
     @cached_property
     def _dispatcher(self) -> Dispatcher:
@@ -119,11 +123,6 @@ class Turn:
         return self._asked.retry_key if self.asker_remembers else ""
 
     @property
-    def is_watched(self) -> bool:
-        """Whether somebody sees its events as they come."""
-        return self._asked.stream
-
-    @property
     def asker_remembers(self) -> bool:
         """Whether the conversation is the asker's to keep, so that it knows only what it was shown."""
         return self._asked.context is not None
@@ -142,7 +141,8 @@ class Turn:
     async def events(self) -> AsyncGenerator[list[Event], None]:
         self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
         self._owed += [self._emit(Status(note)) for note in self._notes]
-        if decided := [call for call in open_calls(self._newest()) if call.id in self._asked.answers]:
+        answers = self._asked.answers
+        if answers and (decided := [call for call in open_calls(self._newest()) if call.id in answers]):
             yield self._take_owed()
             async with aclosing(self._dispatched(self._dispatcher.run(decided))) as batches:
                 async for events in batches:

@@ -56,7 +56,7 @@ class Headers:
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         self._pairs = pairs
-        self._values = {name.lower(): value for name, value in reversed(pairs)}
+        self._values = dict(reversed(pairs))  # ASGI has them in lower case
 
     def get(self, name: str) -> str | None:
         value = self._values.get(name.encode("latin-1"))

@@ -109,11 +109,13 @@ class Backend:
                 raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
 
     def _opened(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> _Opened:
-        http, headers = self._http, self._headers
-        return _Opened(self, model, lambda: http.request(method, url, headers=headers, body=body, timeouts=timeouts))
+        return _Opened(self, model, method, url, body, timeouts)
+
+    def request(self, method: str, url: str, body: bytes, timeouts: Timeouts) -> AbstractAsyncContextManager[Response]:
+        return self._http.request(method, url, headers=self._headers, body=body, timeouts=timeouts)
 
     def is_plain(self, response: Response) -> bool:
-        return _encoding_of(response) in ("", "identity")
+        return "content-encoding" not in response.headers or _encoding_of(response) in ("", "identity")
 
     async def refusal(self, model: str, response: Response) -> ProviderError:
         """Why that is no answer."""
@@ -135,16 +137,14 @@ class Backend:
 class _Opened(AbstractAsyncContextManager[Response]):
     """An answer that has begun well; failures are translated. A class: a generator costs more, for every request."""
 
-    def __init__(
-        self, backend: Backend, model: str, request: Callable[[], AbstractAsyncContextManager[Response]]
-    ) -> None:
+    def __init__(self, backend: Backend, model: str, method: str, url: str, body: bytes, timeouts: Timeouts) -> None:
         self._backend = backend
         self._model = model
-        self._make_request = request
+        self._asked = (method, url, body, timeouts)
 
     async def __aenter__(self) -> Response:
         try:
-            self._request = self._make_request()
+            self._request = self._backend.request(*self._asked)
             response = await self._request.__aenter__()
         except (WireError, UsageError) as exc:
             raise self._translated(exc) from exc

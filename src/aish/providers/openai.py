@@ -47,6 +47,7 @@ class OpenAIProvider:
         self._name = name
         self._endpoint = endpoint
         self._backend = Backend(name, endpoint, http)
+        self._chat_url = f"{endpoint.api}/chat/completions"
         self._dialect = Dialect()
         self._counting = Counting(self._backend)
 
@@ -95,7 +96,7 @@ class OpenAIProvider:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + request.deadline_s
-        url, idle_s = f"{self._endpoint.api}/chat/completions", self._endpoint.idle_timeout_s
+        url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
         dialect = self._dialect
         begun = False
         while True:

@@ -75,7 +75,7 @@ class HttpClient:
         target = parse_url(url)
         if self._closed:
             raise ConnectFailed(f"{target.origin}: the client is closed")
-        pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+        pairs = headers if isinstance(headers, tuple) else _pairs(headers)
         method, head = prepare_head(method, target, pairs)
         proxy = find_proxy(target, self._proxies)
         if proxy is not None:
@@ -104,6 +104,10 @@ class HttpClient:
 
             self._through_proxy = ProxyClient(self._bounds, self._tls)
         return self._through_proxy
+
+
+def _pairs(headers: HeaderItems) -> tuple[tuple[str, str], ...]:
+    return tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
 
 
 class _Call(AbstractAsyncContextManager[Response]):

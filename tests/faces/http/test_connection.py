@@ -188,7 +188,7 @@ async def test_what_closes_after_a_client_that_has_gone_is_not_broken_off():
     exchange = Exchange({"method": "GET", "path": "/", "headers": [], CONNECTION: link}, None, None)
 
     async def left():
-        async with Watch(exchange, None, heartbeat_s=LONG_S):
+        with Watch(exchange, None, heartbeat_s=LONG_S):
             try:
                 await asyncio.sleep(LONG_S)
             finally:
@@ -219,7 +219,7 @@ async def test_headers_that_are_due_when_the_first_news_comes_are_sent_once():
         await visit._send(event)
 
     exchange = Exchange(visit._scope, visit._receive, send)
-    async with Watch(exchange, Signs(), heartbeat_s=LONG_S) as watch:
+    with Watch(exchange, Signs(), heartbeat_s=LONG_S) as watch:
         watch.look(asyncio.get_running_loop().time() + 2)
         await watch.send(b"news")
         assert watch._sign is not None

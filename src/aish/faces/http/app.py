@@ -89,28 +89,29 @@ class App:
         note_request(request_id)
         service, began_s = self._service, time.monotonic()
         place, shape = "unknown", _UNKNOWN_SHAPE
-        with service.request():
-            try:
-                self._check(exchange)
-                path = exchange.path.removeprefix("/api")
-                if (mount := self._mounts.get(path)) is not None:
-                    place = path
-                    caller = await service.keys.admit(exchange)
-                    await mount({**scope, TOOLS: caller.tools}, receive, send)
-                elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
-                    await exchange.reply(204, headers=_PREFLIGHT)
-                else:
-                    found = self._routes.find(exchange.method, exchange.path)
-                    place, shape = found.route.path, found.route.shape
-                    await self._handle(exchange, scope, found)
-            except Exception as exc:
-                await _tell(exchange, shape, exc)
-            finally:
-                service.metrics.count_request(place, exchange.status)
-                if exchange.method == "POST":  # what is asked for, not what is looked at
-                    service.metrics.series.count_request(exchange.failed_status or exchange.status)
-                if log.isEnabledFor(logging.INFO):
-                    _note(exchange, place, time.monotonic() - began_s)
+        generation = service.enter()
+        try:
+            self._check(exchange)
+            path = exchange.path.removeprefix("/api")
+            if (mount := self._mounts.get(path)) is not None:
+                place = path
+                caller = await service.keys.admit(exchange)
+                await mount({**scope, TOOLS: caller.tools}, receive, send)
+            elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
+                await exchange.reply(204, headers=_PREFLIGHT)
+            else:
+                found = self._routes.find(exchange.method, exchange.path)
+                place, shape = found.route.path, found.route.shape
+                await self._handle(exchange, scope, found)
+        except Exception as exc:
+            await _tell(exchange, shape, exc)
+        finally:
+            service.leave(generation)
+            service.metrics.count_request(place, exchange.status)
+            if exchange.method == "POST":  # what is asked for, not what is looked at
+                service.metrics.series.count_request(exchange.failed_status or exchange.status)
+            if log.isEnabledFor(logging.INFO):
+                _note(exchange, place, time.monotonic() - began_s)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
         caller = Caller() if found.route.open else await self._service.console.admit(exchange)
@@ -118,7 +119,7 @@ class App:
         repeatable = exchange.method == "POST" and not found.route.open
         key = exchange.headers.get(IDEMPOTENCY_KEY) if repeatable else None
         if not key:
-            await found.handle(exchange, caller)
+            await found.route.handler(exchange, caller, **found.parameters)
             return
 
         async def answer(recorded: Exchange) -> None:

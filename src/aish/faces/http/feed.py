@@ -69,11 +69,10 @@ class FeedRoutes:
         place = await self._place(exchange)
         is_wanted = _wanted(exchange.query, caller)
         watch = Watch(exchange, _Signs(), heartbeat_s=config.heartbeat_s)
-        with service.news.listener(lambda owner: caller.admin or owner == caller.key) as listener:
-            async with watch:
-                await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _name(place)))
-                await self._relay(watch, listener, place, is_wanted)
-                await watch.finish()
+        with service.news.listener(lambda owner: caller.admin or owner == caller.key) as listener, watch:
+            await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _name(place)))
+            await self._relay(watch, listener, place, is_wanted)
+            await watch.finish()
 
     async def _relay(
         self, watch: Watch, listener: Listener, place: Place, is_wanted: Callable[[FeedRow], bool]

@@ -57,7 +57,7 @@ class Records:
         headers = [(b"content-type", b"application/x-ndjson"), (b"content-disposition", name.encode())]
         await exchange.start(200, [*exchange.extra, *headers])
         turns = await self._service.store.list_turns(session.id)
-        async with Watch(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
+        with Watch(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
             for turn in turns:
                 await watch.send(await self._service.store.read_events(turn.id))
             await watch.finish()

@@ -111,20 +111,22 @@ class Responses:
         making = self._making(caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
         watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s)
-        async with watch, aclosing(making.pieces(watch.until_shut_down())) as pieces:
-            async for data in pieces:
-                await watch.send(data)
-            if making.stream.failed is not None:
-                exchange.failed_status = making.stream.failed.status
-            await watch.finish()
+        with watch:
+            async with aclosing(making.pieces(watch.until_shut_down())) as pieces:
+                async for data in pieces:
+                    await watch.send(data)
+                if making.stream.failed is not None:
+                    exchange.failed_status = making.stream.failed.status
+                await watch.finish()
 
     async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
         making = self._making(caller, plan, has_begun=lambda: False)
         config = self._service.config
         watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s)
-        async with watch, aclosing(making.pieces(watch.until_shut_down())) as pieces:
-            async for _ in pieces:
-                pass
+        with watch:
+            async with aclosing(making.pieces(watch.until_shut_down())) as pieces:
+                async for _ in pieces:
+                    pass
         await exchange.reply(200, making.stream.whole)
 
     def _making(self, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:

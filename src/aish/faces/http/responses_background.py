@@ -135,8 +135,9 @@ class Background:
     async def _deliver(self, exchange: Exchange, pieces: AsyncGenerator[bytes, None], stream: ResponseStream) -> None:
         config, follower = self._service.config, _Follower()
         watch = Watch(exchange, follower, heartbeat_s=config.heartbeat_s)
-        async with watch, aclosing(pieces):
-            async for data in pieces:
-                follower.heartbeat = stream.heartbeat
-                await watch.send(data)
-            await watch.finish()
+        with watch:
+            async with aclosing(pieces):
+                async for data in pieces:
+                    follower.heartbeat = stream.heartbeat
+                    await watch.send(data)
+                await watch.finish()

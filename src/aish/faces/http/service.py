@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from aish.config.schema_serve import ServeConfig
 from aish.engine.session import Engine
@@ -37,8 +37,8 @@ class Generation:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._shared = MANY_WORKERS in runtime.surroundings.env
-        self._users = 0
-        self._left = asyncio.Event()
+        self.users = 0
+        self.left = asyncio.Event()
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
@@ -47,34 +47,10 @@ class Generation:
     async def close(self, wait_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while self._users:
-                    self._left.clear()
-                    await self._left.wait()
+                while self.users:
+                    self.left.clear()
+                    await self.left.wait()
         await self._stack.aclose()
-
-    def enter(self) -> None:
-        self._users += 1
-
-    def leave(self) -> None:
-        self._users -= 1
-        if not self._users:
-            self._left.set()
-
-
-class UnderWay:
-    """One request, counted. A class: a generator would cost three times as much, for every request."""
-
-    def __init__(self, service: Service, generation: Generation) -> None:
-        self._service = service
-        self._generation = generation
-
-    def __enter__(self) -> None:
-        self._generation.enter()
-        self._service.under_way += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._service.under_way -= 1
-        self._generation.leave()
 
 
 class Service:
@@ -120,9 +96,26 @@ class Service:
         """Who is asked where the gate wants consent; None: nobody, and it is refused."""
         return self.approvals.ask(caller) if self.config.approvals == "wait" else None
 
-    def request(self) -> UnderWay:
-        """A request under way keeps the engine it began with."""
-        return UnderWay(self, self._generation)
+    def enter(self) -> Generation:
+        """One more request is under way; it keeps the engine it began with until it leaves."""
+        self.under_way += 1
+        self._generation.users += 1
+        return self._generation
+
+    def leave(self, generation: Generation) -> None:
+        self.under_way -= 1
+        generation.users -= 1
+        if not generation.users:
+            generation.left.set()
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """The same, for work that is long enough not to mind what a generator costs."""
+        generation = self.enter()
+        try:
+            yield
+        finally:
+            self.leave(generation)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Service]:

@@ -41,7 +41,7 @@ async def stream_turn(
     service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
 ) -> None:
     meter = TurnMeter(service.metrics)
-    async with _watch(service, exchange, streamer) as watch:
+    with _watch(service, exchange, streamer) as watch:
         try:
             with watch.until_shut_down():
                 async with service.engine.turn(request, ask=ask) as batches:
@@ -73,7 +73,7 @@ async def collect_turn(
     service: Service, exchange: Exchange, caller: Caller, whole: Whole, request: TurnRequest, ask: Ask | None
 ) -> bytes:
     meter = TurnMeter(service.metrics)
-    async with _watch(service, exchange, None) as watch:
+    with _watch(service, exchange, None) as watch:
         try:
             with watch.until_shut_down():
                 async with service.engine.turn(request, ask=ask) as batches:

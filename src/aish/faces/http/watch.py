@@ -44,10 +44,11 @@ class Watch:
         self._gone = False
         self._sign: asyncio.Task[None] | None = None  # of life, or the headers
 
-    async def __aenter__(self) -> Watch:
+    def __enter__(self) -> Watch:
         self._task = asyncio.current_task()
         self._exchange.when_gone(self._give_up)
-        self._sweep.add(self)
+        if self._encoder is not None:
+            self._sweep.add(self)
         return self
 
     def _end(self) -> None:
@@ -56,7 +57,7 @@ class Watch:
         if self._sign is not None:
             self._sign.cancel()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._end()
@@ -96,7 +97,8 @@ class Watch:
             await self._exchange.send_piece(opening)
 
     def look(self, now_s: float) -> None:
-        if self._encoder is None or (self._sign is not None and not self._sign.done()):
+        assert self._encoder is not None
+        if self._sign is not None and not self._sign.done():
             return
         if not self._exchange.started:
             if now_s - self._sent_s >= HEADERS_S:

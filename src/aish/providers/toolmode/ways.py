@@ -104,7 +104,7 @@ def _after(way: Way, error: ProviderError, request: StepRequest) -> Way | None:
 
 def has_calls(request: StepRequest) -> bool:
     """Whether the conversation holds calls or results."""
-    return any(
-        isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.tool_calls)
-        for message in request.messages
-    )
+    for message in request.messages:
+        if isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.tool_calls):
+            return True
+    return False
