@@ -113,7 +113,7 @@ class Asking:
                         yield events
                     if assembler.text_chars >= look_at:
                         look_at = assembler.text_chars + LOOK_CHARS
-                        if assembler.is_full or self._goes_round():
+                        if assembler.is_full or self._goes_round(assembler.text_chars):
                             assembler.end = StepEnd.LENGTH
                             break
             if events := assembler.finish():
@@ -129,10 +129,10 @@ class Asking:
                 async for events in recovered:
                     yield events
 
-    def _goes_round(self) -> bool:
+    def _goes_round(self, said_chars: int) -> bool:
         """A weak model falls into it often, and is stopped sooner."""
         chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
-        if not goes_round(self._transcript.newest_text(chars), chars):
+        if said_chars < chars or not goes_round(self._transcript.newest_text(chars), chars):
             return False
         self.refusal = "the answer was cut: it said the same over and over"
         return True

@@ -7,8 +7,7 @@ its turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator
 
 from msgspec import UNSET
 
@@ -16,6 +15,7 @@ from aish.engine.scribe import Scribe
 from aish.types.chunks import Batch, CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import (
     ArgumentsDelta,
+    Body,
     Event,
     ReasoningDelta,
     Status,
@@ -94,13 +94,9 @@ class Assembler:
         return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
 
     def feed(self, batch: Batch) -> list[Event]:
-        if all([isinstance(chunk, TextDelta) for chunk in batch]):  # noqa: C419 - a list is faster here
-            words = cast(Sequence[TextDelta], batch)
-            self._text_chars += sum([len(chunk.text) for chunk in words])
-            return self._scribe.events(words)
-        events: list[Event] = []
+        events = self._plain_start(batch)
         event = self._scribe.event
-        for chunk in batch:
+        for chunk in batch[len(events) :]:
             if isinstance(chunk, _WORDS):
                 self._text_chars += len(chunk.text)
                 events.append(event(chunk))
@@ -113,6 +109,16 @@ class Assembler:
             else:
                 events.append(event(chunk))
         return events
+
+    def _plain_start(self, batch: Batch) -> list[Event]:
+        """Of the words it begins with, which is nearly always all of it."""
+        words: list[Body] = []
+        for chunk in batch:
+            if type(chunk) is not TextDelta:
+                break
+            words.append(chunk)
+            self._text_chars += len(chunk.text)
+        return self._scribe.events(words) if words else []
 
     def finish(self) -> list[Event]:
         """All fragments are in: every draft becomes a ready call, in the order they began."""

@@ -37,7 +37,7 @@ from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
 # Words wait for company, no longer than this. What a crash may lose is the words of one such moment.
-_MOMENT_S = 0.1
+_MOMENT_S = 0.25
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
@@ -54,6 +54,8 @@ class Recorder:
         self._store = store
         self._redactor = redactor
         self._write_through = write_through
+        self._speaking: set[Turn] = set()  # whose words are to be written at the end of the moment
+        self._moment: asyncio.TimerHandle | None = None
 
     def take(self, turn: Turn, events: list[Event]) -> bool:
         """Makes them fit to be shown, and says whether they have to be written before they are. Those of a turn that
@@ -75,19 +77,24 @@ class Recorder:
             return is_due
         if type(events[-1].body) not in _DELTAS:
             return True
-        if turn.moment is None:
-            turn.moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._write_words, turn)
+        self._speaking.add(turn)
+        if self._moment is None:
+            self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._end_moment)
         return False
 
     def let_go(self, turn: Turn) -> None:
         """Nothing of it is waited for any more."""
-        if turn.moment is not None:
-            turn.moment.cancel()
-            turn.moment = None
+        self._speaking.discard(turn)
+
+    def _end_moment(self) -> None:
+        """One for all turns, so that what they say is written together."""
+        self._moment = None
+        turns, self._speaking = self._speaking, set()
+        for turn in turns:
+            self._write_words(turn)
 
     def _write_words(self, turn: Turn) -> None:
         """What a model has said before it fell silent: whoever follows the turn through the store sees it, too."""
-        turn.moment = None
         if turn.unwritten and turn.unrecorded is None:
             with suppress(AishError):  # a store that fails is told of by the next write
                 self._append(turn.unwritten)

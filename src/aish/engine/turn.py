@@ -7,7 +7,6 @@ end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
@@ -64,9 +63,7 @@ _SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLI
 class Turn:
     end: TurnEnd | None = None
     broken = False
-    # The recorder's: a timer at whose end what is unwritten is written, and the turn itself where nothing of it is yet.
-    moment: asyncio.TimerHandle | None = None
-    unrecorded: TurnRecord | None = None
+    unrecorded: TurnRecord | None = None  # the recorder's, where nothing of it is written yet
     _finished = False
 
     def __init__(

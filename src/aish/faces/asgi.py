@@ -180,5 +180,5 @@ class Exchange:
         self.started, self.status = True, status
         await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
-    async def send_piece(self, data: bytes, *, last: bool = False) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+    def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
+        return self._send({"type": "http.response.body", "body": data, "more_body": not last})

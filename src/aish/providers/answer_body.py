@@ -7,7 +7,7 @@ is worth a moment only, and losing it costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 from aish.errors import WireError
 from aish.wire.http import Response
@@ -25,7 +25,11 @@ class AnswerBody(AsyncIterator[bytes]):
         self._complete = True
         self._response.limit_rest(lag_s)
 
-    async def __anext__(self) -> bytes:
+    def __anext__(self) -> Awaitable[bytes]:
+        """In the middle of an answer there is nothing to add to what the response does."""
+        return self._response.__anext__() if self._begun and not self._complete else self._at_either_end()
+
+    async def _at_either_end(self) -> bytes:
         try:
             piece = await self._response.__anext__()
         except WireError:

@@ -8,9 +8,9 @@ once is an error with its own status; they do not wait longer, since clients cou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.problems import ShutDown
@@ -42,7 +42,7 @@ class Watch:
         self._sweep = sweep_of(self._loop)
         self._sent_s = self._loop.time()
         self._gone = False
-        self._sign: asyncio.Task[None] | None = None  # of life, or the headers
+        self._sign: asyncio.Future[None] | None = None  # of life, or the headers
 
     def __enter__(self) -> Watch:
         self._task = asyncio.current_task()
@@ -75,10 +75,13 @@ class Watch:
         self._task.uncancel()
         return True
 
-    async def send(self, data: bytes) -> None:
-        if not self._exchange.started:  # or every piece would cost a call more
-            await self._start()
+    def send(self, data: bytes) -> Awaitable[None]:
+        """Not a coroutine of its own: every piece of every answer comes through here."""
         self._sent_s = self._loop.time()
+        return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
+
+    async def _start_with(self, data: bytes) -> None:
+        await self._start()
         await self._exchange.send_piece(data)
 
     async def finish(self) -> None:
@@ -107,8 +110,8 @@ class Watch:
             self._sent_s = now_s
             self._sign_by(self._exchange.send_piece(self._encoder.heartbeat))
 
-    def _sign_by(self, work: Coroutine[Any, Any, None]) -> None:
-        self._sign = self._loop.create_task(work)
+    def _sign_by(self, work: Awaitable[None]) -> None:
+        self._sign = asyncio.ensure_future(work)
 
     def _give_up(self) -> None:
         """Once: to cancel again would break off what closes the turn."""
