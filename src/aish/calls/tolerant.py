@@ -6,7 +6,6 @@ in two ways, is never completed: that is Unreadable. Knows no schemas and no too
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -69,6 +68,8 @@ def read_strictly(text: str) -> Any:
     try:
         value = msgspec.json.decode(text)
         if text.count(":") > 1:
+            import json  # reads pairs, which the other does not; most calls have one
+
             json.loads(text, object_pairs_hook=_checked)
     except (msgspec.DecodeError, RecursionError, ValueError) as exc:
         raise Unreadable(str(exc)) from exc

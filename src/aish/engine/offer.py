@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -59,6 +58,8 @@ class Offer:
         return bare if bare in self._known or bare in self._clients else wire_name(bare)
 
     def near(self, name: str) -> list[str]:
+        import difflib  # only for those who mistype
+
         return difflib.get_close_matches(name, [*self._offered, *self._clients], n=3)
 
 

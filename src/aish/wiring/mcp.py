@@ -5,7 +5,6 @@ What speaks to them is imported with the first of them.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +46,8 @@ class McpLinks:
 
     async def connect(self, name: str, target: str) -> str:
         """By URL or by command line; "" makes a name."""
+        import shlex
+
         from aish.tools.mcp.types import ServerSpec
 
         if not target:
