@@ -37,6 +37,8 @@ Who must act: the model reads ToolErrors as results, a person reads Failed event
 
 from __future__ import annotations
 
+from typing import Literal
+
 from aish.types.tools import ResultStatus
 
 
@@ -62,12 +64,12 @@ class StoreError(AishError):
 
 
 class GuestRefused(AishError):
-    """`is_faulty`: the URL is one that nobody could be let in with, whatever is allowed."""
+    """`kind`: a faulty URL is one that nobody could be let in with, whatever the list has."""
 
-    def __init__(self, label: str, why: str, *, is_faulty: bool = False) -> None:
+    def __init__(self, label: str, why: str, kind: Literal["faulty", "unlisted", "too_many"]) -> None:
         super().__init__(why)
         self.label = label
-        self.is_faulty = is_faulty
+        self.kind = kind
 
 
 class GuestFailed(AishError):

@@ -67,8 +67,9 @@ async def test_the_longest_unused_makes_room_and_nobody_who_is_held():
     pool = GuestServers(HERE, most_per_owner=2)
     async with http_mcp() as server:
         held = [await pool.bring([GuestServer("far", server.url, "a", token)]) for token in ("1", "2")]
-        with pytest.raises(GuestRefused):
+        with pytest.raises(GuestRefused) as caught:
             await pool.bring([GuestServer("far", server.url, "a", "3")])
+        assert caught.value.kind == "too_many"
         await pool.bring([GuestServer("far", server.url, "b", "3")])  # of another owner
         held.pop(0)
         gc.collect()

@@ -21,6 +21,12 @@ from aish.ports import Ask
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.guests import GuestServer
 
+# Not a 429 where there are too many: clients would ask again on their own, as soon as it fails.
+_REFUSALS = {
+    "faulty": (400, "invalid_value"),
+    "unlisted": (403, "mcp_url_not_allowed"),
+    "too_many": (400, "too_many_mcp_servers"),
+}
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}(?<!_)")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _MAX_HEADERS = 32
@@ -47,7 +53,7 @@ async def bring_servers(service: Service, caller: Caller, entries: Sequence[McpT
         ])  # fmt: skip
     except GuestRefused as exc:
         field = f"{wanted[exc.label].field}.server_url"
-        status, code = (400, "invalid_value") if exc.is_faulty else (403, "mcp_url_not_allowed")
+        status, code = _REFUSALS[exc.kind]
         raise Problem(status, f"{field}: {exc.message}", param=field, code=code) from exc
     except GuestFailed as exc:
         field = wanted[exc.label].field

@@ -96,10 +96,11 @@ class GuestServers:
 
     def _allowed(self, wanted: GuestServer) -> tuple[ServerSpec, bool]:
         if fault := fault_of(wanted.url):
-            raise GuestRefused(wanted.label, fault, is_faulty=True)
+            raise GuestRefused(wanted.label, fault, "faulty")
         allowed = find_allowed(wanted.url, self._patterns)
         if allowed is None:
-            raise GuestRefused(wanted.label, "is not among the MCP servers that this server connects to for a request")
+            why = "is not among the MCP servers that this server connects to for a request"
+            raise GuestRefused(wanted.label, why, "unlisted")
         spec = ServerSpec(
             name=wanted.label,
             url=wanted.url,
@@ -151,7 +152,7 @@ class GuestServers:
                 continue
             free = [key for key in keys if not self._guests[key].is_held]
             if not free:
-                raise GuestRefused(wanted.label, f"would be one too many: {most} can be connected to at once")
+                raise GuestRefused(wanted.label, f"would be one too many: {most} can be in use at once", "too_many")
             self._close(min(free, key=lambda key: self._guests[key].used_s))
             return
 
