@@ -11,7 +11,7 @@ import pytest
 
 from aish.ports import Provider
 from aish.providers import tool_adapter
-from aish.providers.chat_wire import Dialect, encode_request
+from aish.providers.chat_wire import Dialect, Encoded, encode_request
 from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
 from aish.providers.endpoint import Endpoint
 from aish.providers.model_cache import ModelCache
@@ -103,7 +103,7 @@ def test_it_is_only_for_the_file_it_was_made_for(
 
 
 def test_each_kind_of_question_has_a_slot_of_its_own():
-    bodies = [encode_request(ask("x", tuning=tuning), Dialect()) for tuning in (CHAT, PICKING)]
+    bodies = [encode_request(ask("x", tuning=tuning), Dialect(), Encoded()) for tuning in (CHAT, PICKING)]
     assert [body["lora"] for body in bodies] == [[{"id": 0, "scale": 0.0}], [{"id": 0, "scale": 1.0}]]
     assert bodies[0]["id_slot"] != bodies[1]["id_slot"]
-    assert "lora" not in encode_request(ask("x"), Dialect())
+    assert "lora" not in encode_request(ask("x"), Dialect(), Encoded())

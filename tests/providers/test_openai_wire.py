@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,16 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ModelNotFound, ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
-from aish.providers import facts
-from aish.providers.chat_wire import decode_chunk, object_text, read_chunk
+from aish.providers import chat_wire, facts
+from aish.providers.chat_wire import (
+    Dialect,
+    Encoded,
+    decode_chunk,
+    encode_message,
+    encode_request,
+    object_text,
+    read_chunk,
+)
 from aish.providers.endpoint import Endpoint
 from aish.providers.faults import error_for, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.providers.openai import OpenAIProvider
 from aish.types.chunks import Chunk, StepFinished
-from aish.types.messages import user
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
+from aish.types.tools import Effect, ToolSpec
 from aish.wire.http import HttpClient
 from support.backends import Vllm, body_of, json_answer, running
 from support.raw_server import Peer, Request, raw_server
@@ -275,3 +285,40 @@ def test_any_bytes_are_json_or_not(data):
         decode_json(data)
     except NotJson as exc:
         assert str(exc)
+
+
+def test_a_long_conversation_is_encoded_once_and_reads_the_same(monkeypatch):
+    times: dict[int, int] = {}
+
+    def counted(message: Message) -> dict[str, Any]:
+        times[id(message)] = times.get(id(message), 0) + 1
+        return encode_message(message)
+
+    monkeypatch.setattr(chat_wire, "encode_message", counted)
+    call = ToolCall("call_1", "look", '{"at": "caf\\u00e9"}')
+    said = [user(f"number {n}: café \N{GRINNING FACE}") for n in range(20)]
+    messages = (*said, AssistantMessage("", (call,)), ToolMessage("call_1", "look", (TextPart("seen"),)))
+    encoded = Encoded()
+    first = encode_json(encode_request(StepRequest(MODEL, messages), Dialect(), encoded))
+    again = encode_json(encode_request(StepRequest(MODEL, (*messages, user("and now?"))), Dialect(), encoded))
+    assert json.loads(first)["messages"] == [encode_message(message) for message in messages]
+    assert json.loads(again)["messages"][:-1] == json.loads(first)["messages"]
+    assert set(times.values()) == {1}
+
+
+def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
+    monkeypatch.setattr(chat_wire, "_MOST_KEPT_BYTES", 2000)
+    encoded = Encoded()
+    for n in range(50):
+        messages = tuple(user(f"{n} {k} {'x' * 100}") for k in range(12))
+        body = encode_json(encode_request(StepRequest(MODEL, messages), Dialect(), encoded))
+        assert json.loads(body)["messages"] == [encode_message(message) for message in messages]
+        assert sum(len(bytes(raw)) for _, raw in encoded._kept.values()) <= 2000
+
+
+def test_what_utf_8_cannot_hold_is_replaced_beside_what_is_kept():
+    messages = tuple(user(f"number {n}") for n in range(12))
+    tools = (ToolSpec("look", "sees \udcff", {"type": "object"}, Effect.READ, "here"),)
+    body = json.loads(encode_json(encode_request(StepRequest(MODEL, messages, tools), Dialect(), Encoded())))
+    assert body["tools"][0]["function"]["description"] == "sees ?"
+    assert body["messages"][3]["content"] == "number 3"

@@ -18,8 +18,23 @@ def settle(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Results of calls nobody made are left out. Some backends use an id again: its results then go in order."""
     for message in messages:
         if isinstance(message, ToolMessage) or _calls(message):
-            return _settled(messages)
+            return tuple(messages) if _is_settled(messages) else _settled(messages)
     return tuple(messages)
+
+
+def _is_settled(messages: Sequence[Message]) -> bool:
+    """As is every conversation of our own: then each message stays the very same, and whoever knows it knows it."""
+    due: deque[ToolCall] = deque()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            call = due.popleft() if due else None
+            if call is None or call.id != message.tool_call_id or call.name != message.name:
+                return False
+        elif due:
+            return False
+        elif isinstance(message, AssistantMessage):
+            due.extend(message.tool_calls)
+    return not due
 
 
 def _settled(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -36,6 +36,10 @@ Json = dict[str, Any]
 _MOST_DOLLARS = 10_000
 _MOST_TOKENS = 1_000_000_000
 
+# A conversation so short is encoded in less time than it is looked up.
+_WORTH_KEEPING = 12
+_MOST_KEPT_BYTES = 4 * 1024 * 1024
+
 
 class Dialect(msgspec.Struct, frozen=True):
     """What a backend takes. Each starts out able; a refusal that names a field teaches us to leave it out."""
@@ -73,8 +77,35 @@ _SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
 _ABOUT_SCHEMA_FORM = re.compile(r"response_format|json_schema|guided_json|structured_outputs")
 
 
-def encode_request(request: StepRequest, dialect: Dialect) -> Json:
-    body: Json = {"model": request.model, "messages": [encode_message(message) for message in request.messages]}
+class Encoded:
+    """Messages in their JSON, kept while a conversation goes on: each round of a turn sends all of it again, and only
+    what is new in it is encoded. A message is known by being the very same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Message, msgspec.Raw]] = {}
+        self._bytes = 0
+
+    def messages(self, messages: Sequence[Message]) -> Sequence[Json | msgspec.Raw]:
+        if len(messages) < _WORTH_KEEPING:
+            return [encode_message(message) for message in messages]
+        return [self._of(message) for message in messages]
+
+    def _of(self, message: Message) -> msgspec.Raw:
+        known = self._kept.get(id(message))
+        if known is not None and known[0] is message:
+            return known[1]
+        encoded = encode_json(encode_message(message))
+        if self._bytes + len(encoded) > _MOST_KEPT_BYTES:
+            self._kept.clear()
+            self._bytes = 0
+        raw = msgspec.Raw(encoded)
+        self._kept[id(message)] = (message, raw)
+        self._bytes += len(encoded)
+        return raw
+
+
+def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
+    body: Json = {"model": request.model, "messages": encoded.messages(request.messages)}
     if request.tools:
         body["tools"] = encode_tools(request.tools)
         if request.tool_choice != _FREE_CHOICE:

@@ -24,7 +24,14 @@ def encode_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
+
+
+def _plain(value: Any) -> Any:
+    """Of what is JSON already."""
+    if isinstance(value, msgspec.Raw):
+        return json.loads(bytes(value))
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def decode_json(data: bytes, decode: Callable[[bytes], T] = msgspec.json.decode) -> T:

@@ -22,7 +22,7 @@ from aish.errors import (
 )
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
-from aish.providers.chat_wire import Dialect, WireChunk, decode_chunk, encode_request, read_chunk
+from aish.providers.chat_wire import Dialect, Encoded, WireChunk, decode_chunk, encode_request, read_chunk
 from aish.providers.counting import Counting
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
 from aish.providers.faults import error_text, stream_error
@@ -49,6 +49,7 @@ class OpenAIProvider:
         self._backend = Backend(name, endpoint, http)
         self._chat_url = f"{endpoint.api}/chat/completions"
         self._dialect = Dialect()
+        self._encoded = Encoded()
         self._counting = Counting(self._backend)
 
     @property
@@ -100,7 +101,7 @@ class OpenAIProvider:
         dialect = self._dialect
         begun = False
         while True:
-            body, left_s = encode_request(request, dialect), due_s - loop.time()
+            body, left_s = encode_request(request, dialect, self._encoded), due_s - loop.time()
             try:
                 async with self._backend.stream(url, body, model=request.model, deadline_s=left_s) as response:
                     async for batch in _Answer(self._name, request.model, response, idle_s):
