@@ -4,8 +4,8 @@
     make perf-baseline    writes the baseline anew, after a change that is meant
 
 Instructions do not depend on what else the machine does. Each figure is a ratio to the instructions of fixed work that
-is nobody's (`calibration`; for `--version`, a bare interpreter), counted the same way, so that another interpreter does
-not look like a change of ours. Needs valgrind, cc and Linux; where they are missing it says so and judges nothing.
+is nobody's (`calibration`; for whole starts, a bare interpreter), counted the same way, so that another interpreter
+does not look like a change of ours. Needs valgrind, cc and Linux; where they are missing it says so and judges nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+STARTS = {"--version": ("--version",), "one answer": ("--model", "scripted:fake-tool", "hi")}
 sys.path.insert(0, str(ROOT))
 
 from bench.gateway_parts import gateways, kinds  # noqa: E402
@@ -92,9 +93,11 @@ def measured() -> dict[str, float]:
         env |= {"HOME": folder, LIBRARY: str(library(home)), "PYTHONPATH": str(ROOT)}
         inside = counted_inside(home, env)
         served = counted_served(home, env)
-        bare, version = counted_whole(home, env, "-c", "pass"), counted_whole(home, env, "-m", "aish", "--version")
+        bare = counted_whole(home, env, "-c", "pass")
+        starts = {name: counted_whole(home, env, "-m", "aish", *words) for name, words in STARTS.items()}
     unit = inside.pop("calibration")
-    return {**{name: count / unit for name, count in {**inside, **served}.items()}, "--version": version / bare}
+    ratios = {name: count / unit for name, count in {**inside, **served}.items()}
+    return {**ratios, **{name: count / bare for name, count in starts.items()}}
 
 
 def library(folder: Path) -> Path:
