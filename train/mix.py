@@ -37,7 +37,8 @@ def mixed(adapters: Sequence[tuple[Tensors, float]], rank: int) -> tuple[Tensors
     for name in [key for key in adapters[0][0] if key.endswith("_b")]:
         left = np.concatenate([tensors[name] * weight for tensors, weight in adapters], axis=1)
         right = np.concatenate([tensors[f"{name[:-1]}a"] for tensors, _ in adapters], axis=0)
-        result[name], result[f"{name[:-1]}a"], share = _reduced(left / 2, right, rank)
+        wide, result[f"{name[:-1]}a"], share = _reduced(left, right, rank)
+        result[name] = wide / 2  # what alpha is, by the rank
         lost.append(share)
     return result, float(np.mean(lost))
 
