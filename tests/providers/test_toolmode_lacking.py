@@ -72,6 +72,29 @@ def test_what_may_mean_something_else_is_left_alone(request_text):
     assert named_options(SPEC, {"city": "Rome"}, request_text) == {}
 
 
+@pytest.mark.parametrize(
+    ("request_text", "found"),
+    [
+        ("a field 9 meters by 4 meters", {"unit": "meters"}),
+        ("3.5 cm and 2 cm", {"unit": "cm"}),
+        ("9 meters by 4 feet", {}),
+        ("9 meters by 4", {}),
+        ("9 by 4", {}),
+        ("insured at 2,000,000 for 3 days", {"insured_value": 2_000_000}),
+    ],
+)
+def test_a_unit_that_all_numbers_have_and_a_sum_with_commas_are_put_in(request_text, found):
+    properties = {"unit": {"type": "string"}, "insured_value": {"type": "number"}, "x": {"type": "number"}}
+    spec = ToolSpec("area", "Area.", {"type": "object", "properties": properties}, Effect.READ, "test")
+    assert named_options(spec, {"x": 9}, request_text) == found
+
+
+def test_the_unit_of_a_result_is_not_that_of_the_request():
+    properties = {"unit": {"type": "string", "description": "Unit of the result"}}
+    spec = ToolSpec("area", "Area.", {"type": "object", "properties": properties}, Effect.READ, "test")
+    assert named_options(spec, {}, "3 cm and 2 cm") == {}
+
+
 def test_what_another_argument_has_taken_is_not_taken_twice():
     assert named_options(SPEC, {"city": "Gas"}, "stoves in Gas") == {}
     assert named_options(SPEC, {"city": "Rome", "slope": 3}, "slope 3 trees in Rome") == {}

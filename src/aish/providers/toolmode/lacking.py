@@ -1,8 +1,9 @@
 """Options that a request names and a weak model's call lacks.
 
 Small models fill in what a tool requires and pass over the rest. Only what is said word for word is put in: one of the
-choices, a language, a switch by its own name, a number beside its name. What another argument has taken is not taken
-twice, and a word that the tool itself uses says nothing. Where two things can be meant, the call stays as it is.
+choices, a language, a switch by its own name, a number beside its name, the unit of all numbers. What another argument
+has taken is not taken twice, and a word that the tool itself uses says nothing. Where two things can be meant, the call
+stays as it is.
 """
 
 from __future__ import annotations
@@ -47,7 +48,12 @@ _NUMBERING = frozenset(
 _COUNTED = {word: number for number, word in enumerate(
     ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), 1
 )}  # fmt: skip
-_NUMBER = rf"(\d+(?:\.\d+)?|{'|'.join(_COUNTED)})"
+_NUMBER = rf"(\d{{1,3}}(?:,\d{{3}})+|\d+(?:\.\d+)?|{'|'.join(_COUNTED)})"
+_UNITS = re.compile(
+    r"\d\s*(mm|cm|m|km|inches|inch|in|feet|foot|ft|yards?|miles?|met(?:er|re)s?|centimet(?:er|re)s?|kilomet(?:er|re)s?"
+    r"|kg|kilograms?|grams?|pounds?|lbs?|lit(?:er|re)s?|ml)\b"
+)
+_OF_RESULT = re.compile(r"result|output|return|answer", re.I)
 
 _RANGE = re.compile(rf"\b{_NUMBER}\s*(?:or|to|and|-)\s*$", re.I)
 
@@ -64,7 +70,10 @@ def named_options(spec: ToolSpec, given: Mapping[str, Any], request: str) -> dic
         if name in given or name in required or not isinstance(schema, dict):
             continue
         own = _stems(f"{spec.name} {spec.description} {' '.join(other for other in properties if other != name)}")
-        if (value := _said(str(name), schema, rest, own)) is not None:
+        value = _said(str(name), schema, rest, own)
+        if value is None:
+            value = _unit(str(name), schema, request)
+        if value is not None:
             found[name] = value
             rest = _without([value], rest)
     return found
@@ -86,6 +95,16 @@ def _said(name: str, schema: Mapping[str, Any], rest: str, own: set[str]) -> Any
         languages = set(_LANGUAGES.findall(rest))
         return languages.pop() if len(languages) == 1 else None
     return None
+
+
+def _unit(name: str, schema: Mapping[str, Any], request: str) -> str | None:
+    """The one that all numbers of the request have, where they have one."""
+    about = str(schema.get("description") or "")
+    if name not in ("unit", "units") or schema.get("type") != "string" or "enum" in schema or _OF_RESULT.search(about):
+        return None
+    units = _UNITS.findall(request)
+    is_all = len(units) == len(re.findall(r"\d+(?:[.,]\d+)*", request))
+    return units[0] if units and is_all and len(set(units)) == 1 else None
 
 
 def _choices(schema: Mapping[str, Any], about: str) -> list[str]:
@@ -157,7 +176,7 @@ def _number(name: str, kind: str, rest: str, own: set[str]) -> float | None:
 
 
 def _read(text: str) -> float:
-    return float(_COUNTED.get(text.casefold(), 0) or text)
+    return float(_COUNTED.get(text.casefold(), 0) or text.replace(",", ""))
 
 
 def _without(values: Iterable[Any], request: str) -> str:
