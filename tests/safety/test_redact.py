@@ -160,7 +160,7 @@ def test_no_format_runs_away_on_hostile_text(format):
     assert isinstance(Redactor().text(hostile), str)
 
 
-@pytest.mark.parametrize("before", ["\n", "\t", "\r", '"', " ", "="])
+@pytest.mark.parametrize("before", ["\n", "\t", "\r", '"', " ", "=", "\x1b", "\x00", "\x1f"])
 def test_a_key_is_found_at_the_start_of_a_line_within_json(before):
     line = json.dumps({"x": f"first{before}{KEYS['openai']}"}).encode()
     assert KEYS["openai"].encode() not in Redactor().line(line)
@@ -170,3 +170,10 @@ def test_a_secret_with_quotes_is_found_within_the_json_text_of_arguments():
     secret = 'a"b\\c-secret'
     line = json.dumps({"arguments": json.dumps({"key": secret})}).encode()
     assert b"c-secret" not in Redactor([secret]).line(line)
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+def test_a_secret_is_found_within_arguments_that_spell_it_out_in_ascii(ensure_ascii):
+    secret = "pässword-Ω-1"
+    line = json.dumps({"arguments": json.dumps({"key": secret})}, ensure_ascii=ensure_ascii).encode()
+    assert b"-1" not in Redactor([secret]).line(line)

@@ -41,7 +41,7 @@ _MOMENT_S = 0.25
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
-_WITHOUT_WORDS = (StepStarted, UsageReported)  # but the model's name, which is ours
+_WITHOUT_WORDS = (StepStarted, UsageReported)  # but the model's name, which the turn began with
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -180,7 +180,8 @@ class Recorder:
 
 
 def _words(events: Sequence[Event]) -> str | None:
-    """All that somebody said in them; None where it is not that simple."""
+    """All that somebody said in them, and the name a client may have made up for a model; None where it is not that
+    simple. Each on lines of its own: what stands before a key can hide it."""
     words: list[str] = []
     for event in events:
         body = event.body
@@ -190,13 +191,17 @@ def _words(events: Sequence[Event]) -> str | None:
         elif kind is TurnFinished:
             words.append(body.detail)  # type: ignore[union-attr]
         elif kind is TurnStarted:
+            words.append(body.model)  # type: ignore[union-attr]
             for message in body.input:  # type: ignore[union-attr]
-                if type(message) is not UserMessage or any([type(part) is not TextPart for part in message.parts]):  # noqa: C419 - a list is faster here
+                if type(message) is not UserMessage:
                     return None
-                words += [message.text, "\n"]
+                for part in message.parts:
+                    if type(part) is not TextPart:
+                        return None
+                    words.append(part.text)
         elif kind not in _WITHOUT_WORDS:
             return None
-    return "".join(words)
+    return "\n".join(words)
 
 
 def _any_durable(events: Sequence[Event]) -> bool:

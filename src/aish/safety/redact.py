@@ -30,8 +30,9 @@ class Redactor:
         long_enough = {value for value in values if len(value) >= MIN_SECRET_CHARS}
         # Longest first, so that a secret which contains another goes as a whole.
         self._values = sorted(long_enough, key=lambda value: (-len(value), value))
-        # In a line of JSON a value stands escaped, and within the JSON text of a call's arguments twice.
-        once = [_escaped(value) for value in self._values]
+        # In a line of JSON a value stands escaped, and within the JSON text of a call's arguments twice. There the
+        # model may have spelt out what is not ASCII.
+        once = [form for value in self._values for form in (_escaped(value), _escaped(value, spelt_out=True))]
         self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
 
     def text(self, text: str) -> str:
@@ -62,10 +63,10 @@ class Redactor:
         return f"Redactor({len(self._values)} values)"
 
 
-def _escaped(value: str) -> str:
+def _escaped(value: str, *, spelt_out: bool = False) -> str:
     import json  # only for those who have secrets
 
-    return json.dumps(value, ensure_ascii=False)[1:-1]
+    return json.dumps(value, ensure_ascii=spelt_out)[1:-1]
 
 
 class Vault:

@@ -20,8 +20,8 @@ class Format(NamedTuple):
 Groups = tuple[tuple[str, tuple[Format, ...]], ...]
 
 
-# Where a key may begin: after no letter or digit, or, inside JSON, after the letter of an escaped line end or tab.
-_BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"
+# Where a key may begin: after no letter or digit, or, inside JSON, after an escaped line end, tab or control character.
+_BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u00[01][0-9a-f]))"
 
 
 # Bounded on both ends, so that a match cannot run away; the looks are those the issuers document.
