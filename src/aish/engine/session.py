@@ -82,15 +82,20 @@ class Engine:
         self._shared = shared
 
     def turn(
-        self, request: TurnRequest, *, ask: Ask | None = None, journal: Journal | None = None
+        self,
+        request: TurnRequest,
+        *,
+        ask: Ask | None = None,
+        journal: Journal | None = None,
+        left: Callable[[Sequence[Event]], None] | None = None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
-        belongs to. Leaving the context stops everything.
+        belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
         """
-        return self._turns.turn(request, ask=ask, journal=journal)
+        return self._turns.turn(request, ask=ask, journal=journal, left=left)
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, guests: str = "") -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see, with those of its guests."""

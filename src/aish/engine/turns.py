@@ -86,15 +86,20 @@ class Turns:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def turn(
-        self, request: TurnRequest, *, ask: Ask | None = None, journal: Journal | None = None
+        self,
+        request: TurnRequest,
+        *,
+        ask: Ask | None = None,
+        journal: Journal | None = None,
+        left: Callable[[Sequence[Event]], None] | None = None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
-        belongs to. Leaving the context stops everything.
+        belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
         """
-        return _UnderWay(self, request, ask, journal)
+        return _UnderWay(self, request, ask, journal, left)
 
     async def ready(self, request: TurnRequest) -> tuple[TurnRequest, Chosen]:
         """The request as it is answered, with what is known of earlier attempts, and by which model."""
@@ -133,16 +138,16 @@ class Turns:
         try:
             await self._start(turn, request, chosen.route)
         except BaseException:
-            await self.end(turn, plan)
+            await self.end(turn, plan, None)
             raise
         return turn
 
-    async def end(self, turn: Turn, plan: PlanRun | None) -> None:
+    async def end(self, turn: Turn, plan: PlanRun | None, left: Callable[[Sequence[Event]], None] | None) -> None:
         """Each step, though the one before it was cancelled: a client that comes back relies on what is held."""
         self._recorder.let_go(turn)
         try:
             if not turn.is_finished:
-                await _surely(self._close(turn))
+                await _surely(self._close(turn, left))
         finally:
             try:
                 if turn.retry_key:
@@ -250,23 +255,33 @@ class Turns:
         finally:
             await batches.aclose()
 
-    async def _close(self, turn: Turn) -> None:
+    async def _close(self, turn: Turn, left: Callable[[Sequence[Event]], None] | None) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
         with suppress(AishError):
             await turn.settle_spending()
             if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
                 turn.unwritten += owed
+                if left is not None:
+                    left(owed)
                 await self._recorder.write(turn)
 
 
 class _UnderWay(AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]):
     """One turn, from choosing its model to its last write. A class: a generator costs more, for every request."""
 
-    def __init__(self, turns: Turns, request: TurnRequest, ask: Ask | None, journal: Journal | None) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        request: TurnRequest,
+        ask: Ask | None,
+        journal: Journal | None,
+        left: Callable[[Sequence[Event]], None] | None,
+    ) -> None:
         self._turns = turns
         self._request = request
         self._ask = ask
         self._journal = journal
+        self._left = left
         self._stack: AsyncExitStack | None = None
         self._plan: PlanRun | None = None
 
@@ -296,7 +311,7 @@ class _UnderWay(AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None
             try:
                 await self._events.aclose()
             finally:
-                await self._turns.end(self._turn, self._plan)
+                await self._turns.end(self._turn, self._plan, self._left)
         finally:
             if self._stack is not None:
                 await self._stack.__aexit__(kind, exc, trace)

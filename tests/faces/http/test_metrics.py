@@ -1,5 +1,6 @@
 """What is counted for Prometheus: all of it, in a form its own parser reads, with labels that cannot grow for ever."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -10,26 +11,31 @@ from prometheus_client.parser import text_string_to_metric_families
 from aish.engine.choose import Routing
 from aish.engine.cost import Prices
 from aish.errors import ProviderRejected, ProviderUnavailable
+from aish.faces.http.keys import create_key
 from aish.faces.http.metrics import _ASKED_AGAIN, Metrics, TurnMeter
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.providers.toolmode.ways import _SAYINGS
 from aish.types.chunks import UsageChunk
 from aish.types.context import ContextRules
-from aish.types.events import Event, StepStarted, TextDelta, ToolResult, TurnStarted
+from aish.types.events import Event, StepStarted, TextDelta, ToolResult, TurnEnd, TurnStarted
 from aish.types.messages import ToolMessage
 from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Price, Usage
 from support.engines import Bench, Tools, call
+from support.eventually import eventually
 from support.http_face import FakeRuntime, face, function
 
 ROOT = Path(__file__).parents[3]
 
 
 async def counted(http):
-    page = (await http.ask("GET", "/metrics")).body.decode()
+    return samples((await http.ask("GET", "/metrics")).body)
+
+
+def samples(page):
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(page)
+        for family in text_string_to_metric_families(page.decode())
         for sample in family.samples
         if "bucket" not in sample.name and not sample.name.endswith("_created")
     }
@@ -72,6 +78,44 @@ async def test_an_answer_that_breaks_off_is_counted():
         values = await counted(http)
     assert values["aish_broken_streams_total", "scripted:model"] == 1
     assert values["aish_turns_total", "failed", "scripted:model"] == 1
+
+
+async def test_a_stream_that_fails_before_its_first_word_is_a_failed_turn_everywhere():
+    async with face(Bench([ProviderUnavailable("gone")])) as http:
+        reply = await http.chat(stream=True)
+        assert reply.status == 502
+        assert (await counted(http))["aish_turns_total", "failed", "scripted:model"] == 1
+        record = await http.service.store.find_turn(reply.headers["x-turn-id"])
+    assert record is not None and record.end is TurnEnd.FAILED
+
+
+async def test_a_turn_whose_client_has_gone_is_counted_and_its_key_pays():
+    bench = Bench([TextDelta("half an answer"), 30.0])
+    key, _ = await create_key(bench.store, "ann", tokens_per_day=1)
+    async with face(bench) as http:
+        asked = {"model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        visit = http.visit("POST", "/v1/chat/completions", asked, x_api_key=key)
+        running = asyncio.create_task(visit.run(http.app))
+        await eventually(lambda: b"half" in visit.reply.body)
+        visit.leave()
+        await running
+        again = await http.ask("POST", "/v1/chat/completions", asked, x_api_key=key)
+        values = samples(http.service.metrics.page())
+    assert values["aish_turns_total", "cancelled", "scripted:model"] == 1
+    assert values["aish_tokens_total", "out", "scripted:model"] > 0
+    assert again.status == 402
+
+
+async def test_a_turn_that_nobody_waited_for_is_counted():
+    bench = Bench([30.0])
+    async with face(bench) as http:
+        asked = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+        visit = http.visit("POST", "/v1/chat/completions", asked)
+        running = asyncio.create_task(visit.run(http.app))
+        await eventually(lambda: bench.scripted.requests)
+        visit.leave()
+        await running
+        assert (await counted(http))["aish_turns_total", "cancelled", "scripted:model"] == 1
 
 
 async def test_a_fallback_and_a_request_in_another_form_are_retries():

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aish.types.events import TextDelta
+from aish.types.events import TextDelta, TurnEnd
 from aish.types.tools import Effect
 from support.engines import Bench, Tools, call, policy_gate
 from support.eventually import eventually
@@ -66,3 +66,13 @@ async def test_but_not_where_a_tool_was_broken_off(path, key):
     async with face(bench, tools=["t__*"]) as http:
         reply = await cancelled(http, path, lambda reply: tools.calls, key, stream=False)
     assert reply.status == 424 and reply.json["error"]["type"] == "invalid_request_error"
+
+
+@EACH_API
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_turn_that_was_broken_off_is_named(path, stream):
+    bench = Bench([LONG_S])
+    async with face(bench) as http:
+        reply = await cancelled(http, path, lambda reply: bench.scripted.requests, {}, stream=stream)
+        record = await http.service.store.find_turn(reply.headers["x-turn-id"])
+    assert record is not None and record.end is TurnEnd.CANCELLED

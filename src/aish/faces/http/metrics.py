@@ -183,6 +183,12 @@ class TurnMeter:
             else:
                 self._see_other(event)
 
+    def see_left(self, events: Sequence[Event]) -> None:
+        """What was owed of a turn that was left. A call that was broken off stays open: it may have had its effect."""
+        broken_off = set(self._open)
+        self.see(events)
+        self._open |= broken_off
+
     def _see_other(self, event: Event) -> None:
         body = event.body
         if isinstance(body, ToolResult):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 
 import msgspec
 
@@ -20,6 +21,7 @@ from aish.faces.http.responses_run import Making
 from aish.faces.http.responses_store import Shelf, list_page
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
+from aish.faces.http.turns import name_turn
 from aish.faces.http.watch import Watch
 
 
@@ -108,7 +110,7 @@ class Responses:
         return await make_plan(self._service, self.shelf, exchange, caller, asked, head)
 
     async def _streamed(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
-        making = self._making(caller, plan, has_begun=lambda: exchange.started)
+        making = self._making(exchange, caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
         watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s)
         with watch:
@@ -120,7 +122,7 @@ class Responses:
                 await watch.finish()
 
     async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
-        making = self._making(caller, plan, has_begun=lambda: False)
+        making = self._making(exchange, caller, plan, has_begun=lambda: False)
         config = self._service.config
         watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s)
         with watch:
@@ -129,8 +131,9 @@ class Responses:
                     pass
         await exchange.reply(200, making.stream.whole)
 
-    def _making(self, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
-        return Making(self._service, self.shelf, caller, plan, self.conversations.link, has_begun=has_begun)
+    def _making(self, exchange: Exchange, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
+        begun, link = partial(name_turn, exchange), self.conversations.link
+        return Making(self._service, self.shelf, caller, plan, link, has_begun=has_begun, begun=begun)
 
 
 def responses_routes(service: Service) -> list[Route]:

@@ -27,10 +27,19 @@ _LINKED = ("completed", "incomplete")
 
 
 class Making:
-    """`link` is told of a response that was kept, before its end is said: a conversation goes on from it."""
+    """`link` is told of a response that was kept, before its end is said: a conversation goes on from it. `begun` is
+    told of its first turn."""
 
     def __init__(
-        self, service: Service, shelf: Shelf, caller: Caller, plan: Plan, link: Link, *, has_begun: Callable[[], bool]
+        self,
+        service: Service,
+        shelf: Shelf,
+        caller: Caller,
+        plan: Plan,
+        link: Link,
+        *,
+        has_begun: Callable[[], bool],
+        begun: Callable[[str], None] = lambda turn: None,
     ) -> None:
         self.plan = plan
         self.stream = ResponseStream(plan.setup)
@@ -43,6 +52,7 @@ class Making:
         self._link = link
         self._ask = asking(service, caller, plan.setup.late, plan.agreed)
         self._has_begun = has_begun
+        self._begun = begun
         self._transcript = Transcript()
 
     async def pieces(self, within: AbstractContextManager[None] | None = None) -> AsyncGenerator[bytes, None]:
@@ -115,11 +125,20 @@ class Making:
                 yield events
 
     async def _turn(self, request: TurnRequest) -> AsyncGenerator[Sequence[Event], None]:
-        async with self._engine.turn(request, ask=self._ask) as batches:
+        async with self._engine.turn(request, ask=self._ask, left=self._leave) as batches:
             async for events in batches:
-                if isinstance(events[0].body, TurnStarted):
-                    self.turns.append(events[0].turn)
+                self._note(events)
                 yield events
+
+    def _leave(self, events: Sequence[Event]) -> None:
+        self._note(events)
+        self._meter.see_left(events)
+
+    def _note(self, events: Sequence[Event]) -> None:
+        if isinstance(events[0].body, TurnStarted):
+            self.turns.append(events[0].turn)
+            if len(self.turns) == 1:
+                self._begun(events[0].turn)
 
     def _feed(self, events: Sequence[Event]) -> bytes:
         self._meter.see(events)

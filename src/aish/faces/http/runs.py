@@ -186,13 +186,14 @@ class Runs:
 
         async def work(begun: Callable[[str], None]) -> None:
             request = resumed(body, run.id, run.session)
-            async with self._service.engine.turn(request, ask=self._service.ask(caller)) as batches:
-                begun(run.id)
-                try:
+            ask = self._service.ask(caller)
+            try:
+                async with self._service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
+                    begun(run.id)
                     async for events in batches:
                         meter.see(events)
-                finally:
-                    await self._service.keys.spend(caller, meter.usage)
+            finally:
+                await self._service.keys.spend(caller, meter.usage)
 
         await self._in_background(work)
 

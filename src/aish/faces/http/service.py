@@ -135,6 +135,7 @@ class Service:
             sweeping.cancel()
             await asyncio.gather(sweeping, *self._closing, return_exceptions=True)
             await self._generation.close(_LAST_WORDS_S)
+            self.metrics.waiting.hand_on()  # the others go on answering for what was counted here
 
     async def reload(self, runtime: Runtime) -> None:
         """From now on by this configuration. If it cannot be opened, nothing changes."""

@@ -40,24 +40,28 @@ class Whole(Protocol):
 async def stream_turn(
     service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
 ) -> None:
-    meter = TurnMeter(service.metrics)
+    meter, unsent = TurnMeter(service.metrics), b""
     with _watch(service, exchange, streamer) as watch:
         try:
             with watch.until_shut_down():
-                async with service.engine.turn(request, ask=ask) as batches:
+                async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
                     async for events in batches:
                         is_first = not meter.turn
                         meter.see(events)
                         if is_first:
-                            _name_turn(exchange, meter)
+                            name_turn(exchange, meter.turn)
                         streamer.effects = meter.had_effect
                         data = streamer.encode(events)
                         if streamer.failed is not None and not exchange.started:
-                            raise streamer.failed
-                        if data:
+                            unsent += data  # it is told by a status, if nothing begins before the turn has ended
+                        elif data:
                             await watch.send(data)
             if streamer.failed is not None:
+                if not exchange.started:
+                    raise streamer.failed
                 exchange.failed_status = _settled(meter, streamer.failed).status
+                if unsent:
+                    await watch.send(unsent)
         except (AishError, Problem) as exc:
             problem = _settled(meter, exc)
             if not exchange.started:
@@ -76,7 +80,7 @@ async def collect_turn(
     with _watch(service, exchange, None) as watch:
         try:
             with watch.until_shut_down():
-                async with service.engine.turn(request, ask=ask) as batches:
+                async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
                     async for events in batches:
                         meter.see(events)
                         whole.feed(events)
@@ -84,14 +88,14 @@ async def collect_turn(
         except (AishError, Problem) as exc:
             raise _settled(meter, exc) from exc
         finally:
-            _name_turn(exchange, meter)
+            name_turn(exchange, meter.turn)
             await service.keys.spend(caller, meter.usage)
 
 
-def _name_turn(exchange: Exchange, meter: TurnMeter) -> None:
-    """So that what happened can be looked up at `/v1/traces/…`."""
-    if meter.turn:
-        exchange.extra.append((b"x-turn-id", meter.turn.encode()))
+def name_turn(exchange: Exchange, turn: str) -> None:
+    """So that what happened can be looked up at `/v1/traces/…`. There is none where it failed before it began."""
+    if turn:
+        exchange.extra.append((b"x-turn-id", turn.encode()))
 
 
 def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:
