@@ -251,8 +251,11 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
 
     async def delete_session(self, session: str) -> bool: ...
 
-    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
+    async def start_turn(self, turn: TurnRecord) -> int:
         """Record a running turn; returns its number within the session (the record's own number is ignored)."""
+
+    def begin_turn(self, turn: TurnRecord) -> None:
+        """The same for one of no session. Written soon, before its events; never blocks."""
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
         """One of no session that is over, with events `1..last_seq`, all at once. Written soon; never waits."""

@@ -611,3 +611,15 @@ async def test_two_instances_never_give_a_number_twice(pair: tuple[Store, Store]
     await pair[0].create_session(session())
     starts = [pair[index % 2].start_turn(turn(f"turn_{index}")) for index in range(100)]
     assert sorted(await asyncio.gather(*starts)) == list(range(1, 101))
+
+
+async def test_a_turn_of_no_session_is_begun_before_its_events_without_waiting(store: Store) -> None:
+    begun = turn("turn_1", of="")
+    store.begin_turn(begun)
+    store.append_events("turn_1", 1, 2, lines(1, 2))
+    assert await store.read_events("turn_1") == lines(1, 2)
+    found = await store.find_turn("turn_1")
+    assert found is not None
+    assert (found.input, found.number, found.end, found.owner) == (begun.input, 0, None, begun.owner)
+    await finish(store)
+    assert (await store.find_turn("turn_1")).end is TurnEnd.ANSWERED  # type: ignore[union-attr]

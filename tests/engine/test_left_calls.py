@@ -196,6 +196,11 @@ class Held(MemoryStore):
         await self.go.wait()
         await super().finish_turn(turn, **fields)
 
+    async def record_turn(self, turn, last_seq, lines):
+        self.reached.set()
+        await self.go.wait()
+        await super().record_turn(turn, last_seq, lines)
+
 
 async def test_a_turn_that_is_cancelled_again_while_it_closes_is_gone_on_with_all_the_same():
     store = Held()

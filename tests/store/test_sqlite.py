@@ -249,7 +249,7 @@ async def test_a_locked_store_loses_nothing_that_nobody_waits_for(store: SqliteS
         other.execute("BEGIN IMMEDIATE")
         await store.record_turn(alone("turn_2"), 1, line(1))
         await store.record_usage(UsageRecord("use_1", 1, "", "m", Category.MAIN, Usage(prompt_tokens=7)))
-        await store.start_turn(alone("turn_3"), wait=False)
+        store.begin_turn(alone("turn_3"))
         store.append_events("turn_3", 1, 1, line(1))
         with pytest.raises(StoreError, match="is locked by another process"):
             await store.flush()

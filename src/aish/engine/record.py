@@ -58,9 +58,8 @@ class Recorder:
         self._moment: asyncio.TimerHandle | None = None
 
     def take(self, turn: Turn, events: list[Event]) -> bool:
-        """Makes them fit to be shown, and says whether they have to be written before they are. Those of a turn that
-        nobody watches are written together, but an intent or an outcome at once; of one that is watched, the words of a
-        moment are."""
+        """Makes them fit to be shown, and says whether they have to be written before they are: an intent, an outcome
+        and the end. What else happens is written by the moment; of a turn that nobody watches, at its end."""
         is_due = self._write_through
         for place, event in enumerate(events):
             kind = type(event.body)
@@ -73,32 +72,35 @@ class Recorder:
             elif kind in _OF_OTHERS:
                 events[place] = self.presentable(event)
         turn.unwritten += events
-        if is_due or not turn.is_watched:
-            return is_due
-        if type(events[-1].body) not in _DELTAS:
-            return True
-        self._speaking.add(turn)
-        if self._moment is None:
-            self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._end_moment)
-        return False
+        if not is_due and turn.is_watched:
+            self._speaking.add(turn)
+            if self._moment is None:
+                self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self.catch_up)
+        return is_due
 
     def let_go(self, turn: Turn) -> None:
         """Nothing of it is waited for any more."""
         self._speaking.discard(turn)
 
-    def _end_moment(self) -> None:
-        """One for all turns, so that what they say is written together."""
-        self._moment = None
+    def catch_up(self) -> None:
+        """At the end of a moment, of all turns, so that what they say is written together: whoever follows one through
+        the store sees what a model has said before it fell silent."""
+        if self._moment is not None:
+            self._moment.cancel()
+            self._moment = None
         turns, self._speaking = self._speaking, set()
         for turn in turns:
-            self._write_words(turn)
+            if turn.unwritten:
+                with suppress(AishError):  # a store that fails is told of by the next write
+                    self._begin(turn)
+                    self._append(turn.unwritten)
+                    turn.unwritten = []
 
-    def _write_words(self, turn: Turn) -> None:
-        """What a model has said before it fell silent: whoever follows the turn through the store sees it, too."""
-        if turn.unwritten and turn.unrecorded is None:
-            with suppress(AishError):  # a store that fails is told of by the next write
-                self._append(turn.unwritten)
-                turn.unwritten = []
+    def _begin(self, turn: Turn) -> None:
+        """Where nothing of it has been written yet."""
+        if (record := turn.unrecorded) is not None:
+            self._store.begin_turn(msgspec.structs.replace(record, input=self.redacted(record.input)))
+            turn.unrecorded = None
 
     def _append(self, events: Sequence[Event]) -> None:
         lines = self._without_secrets(events, encode_events(events))
@@ -111,16 +113,14 @@ class Recorder:
         encoded = encode_events(events)
         lines = self._without_secrets(events, encoded)
         finished = isinstance(last.body, TurnFinished)
-        if turn.unrecorded is not None:
-            record, turn.unrecorded = turn.unrecorded, None
-            if finished:
-                turn.finished()
-                # What was said in one piece each has been looked at as a whole already.
-                clean = lines is encoded and sum([type(event.body) in _DELTAS for event in events]) <= 1
-                await self._store.record_turn(self._ended(turn, record, last, clean=clean), last.seq, lines)
-                return
-            record = msgspec.structs.replace(record, input=self.redacted(record.input))
-            await self._store.start_turn(record, wait=False)
+        if finished and (record := turn.unrecorded) is not None:
+            turn.finished()
+            turn.unrecorded = None
+            # What was said in one piece each has been looked at as a whole already.
+            clean = lines is encoded and sum([type(event.body) in _DELTAS for event in events]) <= 1
+            await self._store.record_turn(self._ended(turn, record, last, clean=clean), last.seq, lines)
+            return
+        self._begin(turn)
         self._store.append_events(last.turn, first.seq, last.seq, lines)
         if finished:
             turn.finished()

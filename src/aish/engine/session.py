@@ -141,6 +141,10 @@ class Engine:
         """The same for JSON. Whatever is kept beside the events goes through it."""
         return self._redactor.line(line)
 
+    def catch_up(self) -> None:
+        """What was said in the turns under way is given to the store now, for whoever reads it there."""
+        self._turns.catch_up()
+
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""
         return await self._turns.history(session)

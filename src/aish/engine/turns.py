@@ -221,6 +221,10 @@ class Turns:
                 await _surely(leave_session(self._store, session, self._owners))
             lock.release()
 
+    def catch_up(self) -> None:
+        """What was said in the turns under way is given to the store now."""
+        self._recorder.catch_up()
+
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""
         return await self._conversations.history(session)

@@ -64,7 +64,7 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns, MemoryFeed):
         self._delete_runs_of(session)
         return self._sessions.pop(session, None) is not None
 
-    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
+    async def start_turn(self, turn: TurnRecord) -> int:
         self._check_open()
         session = self._sessions.get(turn.session)
         if session is None and turn.session:
@@ -72,7 +72,7 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns, MemoryFeed):
         if turn.id in self._turns:
             raise already_there("turn", turn.id)
         if session is None or not turn.session:
-            self._turns[turn.id] = msgspec.structs.replace(turn, number=0)
+            self.begin_turn(turn)
             return 0
         number = max((other.number for other in self._turns_of(turn.session)), default=0) + 1
         self._turns[turn.id] = TurnRecord(
@@ -80,6 +80,10 @@ class MemoryStore(MemorySpending, MemoryFacts, MemoryRuns, MemoryFeed):
         )
         self._sessions[turn.session] = session_with_turn(session, turn, number)
         return number
+
+    def begin_turn(self, turn: TurnRecord) -> None:
+        self._check_open()
+        self._turns.setdefault(turn.id, msgspec.structs.replace(turn, session="", number=0))
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
         self._check_open()

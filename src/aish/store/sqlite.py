@@ -67,8 +67,11 @@ class SqliteStore(SqliteRuns):
     async def delete_session(self, session: str) -> bool:
         return bool(await self._write(lambda db: statements.delete_session(db, _plain(session))))
 
-    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
-        return await self._write(lambda db: statements.insert_turn(db, turn), wait=wait) or 0
+    async def start_turn(self, turn: TurnRecord) -> int:
+        return await self._write(lambda db: statements.insert_turn(db, turn)) or 0
+
+    def begin_turn(self, turn: TurnRecord) -> None:
+        self._writer.post(lambda db: statements.insert_turn(db, turn))
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
         await self._keep_up()

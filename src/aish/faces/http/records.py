@@ -56,6 +56,7 @@ class Records:
         name = f'attachment; filename="{_file_name(id)}.jsonl"'
         headers = [(b"content-type", b"application/x-ndjson"), (b"content-disposition", name.encode())]
         await exchange.start(200, [*exchange.extra, *headers])
+        self._service.engine.catch_up()
         turns = await self._service.store.list_turns(session.id)
         with Watch(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
             for turn in turns:
@@ -64,6 +65,7 @@ class Records:
 
     async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
         """By its id, which only those know who were told; a session's turns by those who may see the session."""
+        self._service.engine.catch_up()
         record = await self._service.store.find_turn(turn)
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")

@@ -81,8 +81,8 @@ class Watch:
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
 
     async def _start_with(self, data: bytes) -> None:
-        await self._start()
-        await self._exchange.send_piece(data)
+        await self._exchange.start_stream()
+        await self._exchange.send_piece(self._opening() + data)
 
     async def finish(self) -> None:
         self._sweep.discard(self)  # nothing comes after the end
@@ -96,8 +96,11 @@ class Watch:
         if self._exchange.started:
             return
         await self._exchange.start_stream()
-        if self._encoder is not None and (opening := self._encoder.opening()):
+        if opening := self._opening():
             await self._exchange.send_piece(opening)
+
+    def _opening(self) -> bytes:
+        return b"" if self._encoder is None else self._encoder.opening()
 
     def look(self, now_s: float) -> None:
         assert self._encoder is not None

@@ -64,12 +64,12 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
             lambda link: sessions.delete_session(link, plain(session)), keys=_of_session(session), turn=ANY
         )
 
-    async def start_turn(self, turn: TurnRecord, *, wait: bool = True) -> int:
+    async def start_turn(self, turn: TurnRecord) -> int:
         keys = _of_session(turn.session)
-        if not wait:
-            self._post(lambda link: sessions.insert_turn(link, turn), keys=keys, turn=turn.id)
-            return 0
         return await self._write(lambda link: sessions.insert_turn(link, turn), keys=keys, turn=turn.id)
+
+    def begin_turn(self, turn: TurnRecord) -> None:
+        self._post(lambda link: sessions.insert_turn(link, turn), keys=_of_session(turn.session), turn=turn.id)
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
         # It writes events itself: for the order of the feed, those before it come first.
