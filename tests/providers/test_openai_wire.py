@@ -322,3 +322,22 @@ def test_what_utf_8_cannot_hold_is_replaced_beside_what_is_kept():
     body = json.loads(encode_json(encode_request(StepRequest(MODEL, messages, tools), Dialect(), Encoded())))
     assert body["tools"][0]["function"]["description"] == "sees ?"
     assert body["messages"][3]["content"] == "number 3"
+
+
+class Traced(Vllm):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str | None] = []
+
+    def post_v1_chat_completions(self, request: Request) -> list[bytes]:
+        self.seen.append(request.headers.get("traceparent"))
+        return super().post_v1_chat_completions(request)
+
+
+async def test_the_trace_of_whoever_asks_goes_on_at_the_backend(http):
+    traced, parent = Traced(), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with running(traced) as server:
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        await say(provider, traceparent=parent)
+        await say(provider)
+    assert traced.seen == [parent, None]

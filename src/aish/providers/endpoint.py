@@ -26,6 +26,7 @@ _MIN_SECRET_CHARS = 6
 
 
 CountText = Callable[[str], int | None]
+HeaderPairs = tuple[tuple[str, str], ...]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -95,12 +96,15 @@ class Backend:
         timeouts = timeouts or self.endpoint.timeouts(self.endpoint.max_call_s)
         return await self._call("POST", url, encode_json(body), model, timeouts)
 
-    def stream(self, url: str, body: Any, *, model: str, deadline_s: float) -> AbstractAsyncContextManager[Response]:
+    def stream(
+        self, url: str, body: Any, *, model: str, deadline_s: float, traceparent: str = ""
+    ) -> AbstractAsyncContextManager[Response]:
         """An answer that has begun well. What fails while it is read here is translated, too."""
-        return self._opened("POST", url, encode_json(body), model, self.endpoint.timeouts(deadline_s))
+        headers = (*self._headers, ("traceparent", traceparent)) if traceparent else self._headers
+        return _Opened(self, model, ("POST", url, headers, encode_json(body), self.endpoint.timeouts(deadline_s)))
 
     async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
-        async with self._opened(method, url, body, model, timeouts) as response:
+        async with _Opened(self, model, (method, url, self._headers, body, timeouts)) as response:
             data = await response.read(MAX_ANSWER_BYTES)
             try:
                 return decode_json(data)
@@ -108,11 +112,10 @@ class Backend:
                 shown = error_text(data)[:80]
                 raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
 
-    def _opened(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> _Opened:
-        return _Opened(self, model, method, url, body, timeouts)
-
-    def request(self, method: str, url: str, body: bytes, timeouts: Timeouts) -> AbstractAsyncContextManager[Response]:
-        return self._http.request(method, url, headers=self._headers, body=body, timeouts=timeouts)
+    def request(
+        self, method: str, url: str, headers: HeaderPairs, body: bytes, timeouts: Timeouts
+    ) -> AbstractAsyncContextManager[Response]:
+        return self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
 
     def is_plain(self, response: Response) -> bool:
         return "content-encoding" not in response.headers or _encoding_of(response) in ("", "identity")
@@ -137,10 +140,10 @@ class Backend:
 class _Opened(AbstractAsyncContextManager[Response]):
     """An answer that has begun well; failures are translated. A class: a generator costs more, for every request."""
 
-    def __init__(self, backend: Backend, model: str, method: str, url: str, body: bytes, timeouts: Timeouts) -> None:
+    def __init__(self, backend: Backend, model: str, asked: tuple[str, str, HeaderPairs, bytes, Timeouts]) -> None:
         self._backend = backend
         self._model = model
-        self._asked = (method, url, body, timeouts)
+        self._asked = asked
 
     async def __aenter__(self) -> Response:
         try:

@@ -103,7 +103,9 @@ class OpenAIProvider:
         while True:
             body, left_s = encode_request(request, dialect, self._encoded), due_s - loop.time()
             try:
-                async with self._backend.stream(url, body, model=request.model, deadline_s=left_s) as response:
+                async with self._backend.stream(
+                    url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
+                ) as response:
                     async for batch in _Answer(self._name, request.model, response, idle_s):
                         if not begun:
                             begun, self._dialect = True, dialect
