@@ -101,7 +101,7 @@ SUBJECTS = (
         (1, 10, 100),
         "a turn",
         rounds_taken,
-        "encode_request in providers/chat_wire.py: every round encodes and sends all before it again",
+        "every round sends all before it again: providers/chat_wire.py Encoded, engine/settle.py",
     ),
     Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "faces/http, wire/http"),
 )
