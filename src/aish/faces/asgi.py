@@ -85,6 +85,7 @@ class Exchange:
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive
         self._send = send
+        self.id = ""  # of the request, where the face gives it one
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
         self.started = False
         self.status = 0  # of the reply, once it has begun
@@ -166,7 +167,7 @@ class Exchange:
     async def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
         """JSON, unless `headers` name another type."""
         described = [(b"content-length", b"%d" % len(body)), *self.extra, *headers]
-        if body and not any(name == b"content-type" for name, _ in described):
+        if body and b"content-type" not in dict(described):
             described.append(_JSON)
         self.started, self.status = True, status
         await self._send({"type": "http.response.start", "status": status, "headers": described})

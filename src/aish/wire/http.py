@@ -10,7 +10,6 @@ Written for streams of small pieces from few origins. Behind a proxy it hands ov
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -135,9 +134,9 @@ class _Call(AbstractAsyncContextManager[Response]):
         self._exchange: Exchange | None = None
 
     async def __aenter__(self) -> Response:
-        loop = asyncio.get_running_loop()
-        watch = Watchdog(loop, self._pool.sweep, self._timeouts, self._target.origin)
-        connection = await self._pool.acquire(self._target, watch)
+        pool = self._pool
+        watch = Watchdog(pool.loop, pool.sweep, self._timeouts, self._target.origin)
+        connection = await pool.acquire(self._target, watch)
         reused = connection.reused
         exchange = self._take(connection, watch)
         try:
@@ -146,7 +145,7 @@ class _Call(AbstractAsyncContextManager[Response]):
             # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
             if not reused or exchange.touched:
                 raise
-        return await self._ask(self._take(await self._pool.acquire(self._target, watch, fresh=True), watch))
+        return await self._ask(self._take(await pool.acquire(self._target, watch, fresh=True), watch))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -154,7 +153,9 @@ class _Call(AbstractAsyncContextManager[Response]):
         self._leave()
 
     def _take(self, connection: Connection, watch: Watchdog) -> Exchange:
-        exchange = Exchange(self._target, connection, watch, self._bounds, head_only=self._head_only)
+        exchange = Exchange(
+            self._target, connection, watch, self._bounds, head_only=self._head_only, loop=self._pool.loop
+        )
         self._connection = connection
         self._exchange = connection.exchange = exchange
         if not connection.usable:  # lost between being handed over and now, when nobody was there to be told

@@ -34,12 +34,21 @@ class Link(Protocol):
 
 
 class Exchange(Response):
-    def __init__(self, target: Target, link: Link, watch: Watchdog, bounds: HttpBounds, *, head_only: bool) -> None:
+    def __init__(
+        self,
+        target: Target,
+        link: Link,
+        watch: Watchdog,
+        bounds: HttpBounds,
+        *,
+        head_only: bool,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         super().__init__(target, bounds)
         self.touched = False  # whether any byte has come back
         self._link = link
         self._watch = watch
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._parser = AnswerParser(target.origin, max_header_bytes=bounds.max_header_bytes, head_only=head_only)
         self._waiter: asyncio.Future[None] | None = None
         self._error: WireError | None = None

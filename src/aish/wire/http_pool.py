@@ -45,9 +45,13 @@ class Pool:
         self._closed = False
 
     @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The one it belongs to. Kept: to ask for it takes a system call, each time."""
+        return asyncio.get_running_loop()
+
+    @cached_property
     def sweep(self) -> Sweep:
-        """Of the loop this pool belongs to."""
-        return sweep_of(asyncio.get_running_loop())
+        return sweep_of(self.loop)
 
     async def acquire(self, target: Target, watch: Watchdog, *, fresh: bool = False) -> Connection:
         """A connection for one exchange, an idle one if there is and `fresh` does not forbid it."""
@@ -139,7 +143,7 @@ class Pool:
             self._origins.pop(target.origin, None)
 
     def _keep(self, connection: Connection, origin: _Origin) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         connection.idle_since_s = loop.time()
         origin.idle.append(connection)
         if self._sweeper is None:

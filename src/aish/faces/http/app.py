@@ -84,7 +84,7 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
-        request_id = new_id("req")
+        exchange.id = request_id = new_id("req")
         exchange.extra.append((b"x-request-id", request_id.encode()))
         note_request(request_id)
         service, began_s = self._service, time.monotonic()
@@ -123,7 +123,7 @@ class App:
             return
 
         async def answer(recorded: Exchange) -> None:
-            recorded.extra = exchange.extra
+            recorded.extra, recorded.id = exchange.extra, exchange.id
             try:
                 await found.handle(recorded, caller)
             except Exception as exc:

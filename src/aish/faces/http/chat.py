@@ -29,7 +29,7 @@ class ChatCompletions:
         refuse_model(caller, chat.model)
         tools = await self._tools(chat, caller)
         request = self._request(exchange, caller, chat, tools, body)
-        id = new_id("req").replace("req_", "chatcmpl-")
+        id = (exchange.id or new_id("req")).replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = [spec.name for spec in tools.clients]
         ask = consenting(service.ask(caller), tools.agreed)

@@ -50,7 +50,7 @@ class Messages:
         tools = choose_tools(service, caller, functions, servers, guests)
         request = self._request(exchange, caller, given, tools, body)
         ask = consenting(service.ask(caller), tools.agreed)
-        id, clients = new_id("req").replace("req_", "msg_"), [spec.name for spec in tools.clients]
+        id, clients = (exchange.id or new_id("req")).replace("req_", "msg_"), [spec.name for spec in tools.clients]
         if given.stream:
             streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
             await stream_turn(service, exchange, caller, streamer, request, ask)
