@@ -144,7 +144,7 @@ async def fill_session(store: Store, session: str, turns: int) -> None:
     for number in range(1, turns + 1):
         said = (user(f"question {number} " * 10), AssistantMessage(f"answer {number} " * 30))
         id = f"{session}_{number}"
-        await store.start_turn(TurnRecord(id, session, number, "bench:model", number, said[:1]), wait=False)
+        await store.start_turn(TurnRecord(id, session, number, "bench:model", number, said[:1]))
         await store.finish_turn(
             id, end=TurnEnd.ANSWERED, finished_ms=number, messages=said, usage=Usage(10, 5), wait=False
         )
