@@ -90,8 +90,10 @@ clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# A pip of today: the commands that older ones make load a regular expression before they begin.
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip==26.3
 
 $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml constraints.txt
 	@echo "installing aish into $(VENV) …"
