@@ -4,12 +4,13 @@ unless it names something of ours."""
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from aish.faces.http.logs import note_turn
 from aish.faces.http.series import Series
@@ -55,7 +56,7 @@ class Metrics:
     """`together`: several processes count, and each answers for all."""
 
     def __init__(self, *, together: bool = False) -> None:
-        self._together = together
+        self.together = together
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -99,16 +100,22 @@ class Metrics:
 
     def _hand_on_soon(self) -> None:
         """Whoever answers for all reads what each has handed on; one alone does that when it is asked."""
-        if self._together:
+        if self.together:
             asyncio.get_running_loop().call_later(_HAND_ON_S, self.waiting.hand_on)
 
     def page(self) -> bytes:
         self.waiting.hand_on()
-        if not self._together:
+        if not self.together:
             return generate_latest(self.registry)
         everybody = CollectorRegistry()
         MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
         return generate_latest(everybody)
+
+    def close(self) -> None:
+        """This process ends: what it has counted stays, what is so only while it lives goes."""
+        self.waiting.hand_on()
+        if self.together:
+            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
     def of_tool(self, tool: str, status: str) -> Counter:
         if tool not in self._tools:

@@ -29,7 +29,9 @@ class Operations:
         states = Counter(server.state for server in self._service.runtime.mcp_servers.values())
         for state in ("connecting", "ready", "failed", "closed"):
             metrics.mcp_servers.labels(state).set(states[state])
-        await exchange.reply(200, metrics.page(), [(b"content-type", CONTENT_TYPE)])
+        page = metrics.page()
+        metrics.under_way.set(self._service.under_way - 1)  # other workers read it when this one is answered
+        await exchange.reply(200, page, [(b"content-type", CONTENT_TYPE)])
 
     async def refresh_mcp(self, exchange: Exchange, caller: Caller) -> None:
         """Each server is asked at once; one that fails does not keep the others from being new."""

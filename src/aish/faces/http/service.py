@@ -27,6 +27,7 @@ from aish.types.limits import Limits
 
 _DAY_MS = 86_400_000
 _SWEEP_S = 3600.0
+_TELL_S = 1.0  # so old may be what one worker knows of another
 # For requests that were broken off to write down and to say so.
 _LAST_WORDS_S = 5.0
 
@@ -127,15 +128,16 @@ class Service:
                 "to listen where other machines reach it, the server needs a key",
                 hint="`aish keys create NAME`, or --key",
             )
-        sweeping = asyncio.create_task(self._sweep())
+        sweeping, telling = asyncio.create_task(self._sweep()), asyncio.create_task(self._tell_others())
         try:
             async with self.live, self.news, self.runs:
                 yield self
         finally:
             sweeping.cancel()
-            await asyncio.gather(sweeping, *self._closing, return_exceptions=True)
+            telling.cancel()
+            await asyncio.gather(sweeping, telling, *self._closing, return_exceptions=True)
             await self._generation.close(_LAST_WORDS_S)
-            self.metrics.waiting.hand_on()  # the others go on answering for what was counted here
+            self.metrics.close()
 
     async def reload(self, runtime: Runtime) -> None:
         """From now on by this configuration. If it cannot be opened, nothing changes."""
@@ -146,6 +148,12 @@ class Service:
         closing = asyncio.create_task(old.close(self.limits.wall_s))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+    async def _tell_others(self) -> None:
+        """What is under way here, for the worker that is asked for all of them."""
+        while self.metrics.together:
+            self.metrics.under_way.set(self.under_way)
+            await asyncio.sleep(_TELL_S)
 
     async def _sweep(self) -> None:
         """Throws away, once in a while, what was kept for looking at and is old."""

@@ -1,0 +1,54 @@
+"""Several processes answer at one port: whichever is asked for the figures answers for all of them."""
+
+import signal
+import threading
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from support.command import Command, ended
+from support.eventually import eventually
+from support.recorded_replies import Gate, Hold, Reply, Text
+from support.recording_upstream import recording_upstream
+from support.serving import free_port, request
+
+ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "x"}], "stream": True}
+
+
+def figure(port, name, **labels):
+    page = request(port, "GET", "/metrics")[1].decode()
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
+
+
+def under_way(port):
+    """Told by many, so that each worker is asked; each tells of the question itself, too."""
+    return {figure(port, "aish_requests_under_way") - 1 for _ in range(12)}
+
+
+def is_ready(port):
+    try:
+        return request(port, "GET", "/readyz")[0] == 200
+    except OSError:
+        return False
+
+
+async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
+    port, gate = free_port(), Gate()
+    with recording_upstream() as upstream:
+        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
+        server = Command(tmp_path).start(
+            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        asking = threading.Thread(target=request, args=(port, "POST", "/v1/chat/completions", ASKED), daemon=True)
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+            asking.start()
+            gate.reached()
+            await eventually(lambda: under_way(port) == {1}, timeout_s=30)
+            gate.open()
+            await eventually(lambda: under_way(port) == {0}, timeout_s=30)
+            await eventually(lambda: figure(port, "aish_turns_total", end="answered") == 1, timeout_s=30)
+            asking.join(30)
+        finally:
+            gate.open()
+            ended(server, signal.SIGTERM)
