@@ -316,6 +316,13 @@ def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
         assert sum(len(bytes(raw)) for _, raw in encoded._kept.values()) <= 2000
 
 
+def test_short_messages_take_more_room_than_their_text(monkeypatch):
+    monkeypatch.setattr(chat_wire, "_MOST_KEPT_BYTES", 20_000)
+    encoded = Encoded()
+    encoded.messages([user(str(n)) for n in range(1000)])
+    assert 0 < len(encoded._kept) <= 50
+
+
 def test_what_utf_8_cannot_hold_is_replaced_beside_what_is_kept():
     messages = tuple(user(f"number {n}") for n in range(12))
     tools = (ToolSpec("look", "sees \udcff", {"type": "object"}, Effect.READ, "here"),)

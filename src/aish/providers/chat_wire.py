@@ -39,6 +39,7 @@ _MOST_TOKENS = 1_000_000_000
 # A conversation so short is encoded in less time than it is looked up.
 _WORTH_KEEPING = 12
 _MOST_KEPT_BYTES = 4 * 1024 * 1024
+_ENTRY_BYTES = 400  # what keeping a message takes besides its text
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -95,12 +96,13 @@ class Encoded:
         if known is not None and known[0] is message:
             return known[1]
         encoded = encode_json(encode_message(message))
-        if self._bytes + len(encoded) > _MOST_KEPT_BYTES:
+        size = len(encoded) + _ENTRY_BYTES
+        if self._bytes + size > _MOST_KEPT_BYTES:
             self._kept.clear()
             self._bytes = 0
         raw = msgspec.Raw(encoded)
         self._kept[id(message)] = (message, raw)
-        self._bytes += len(encoded)
+        self._bytes += size
         return raw
 
 
