@@ -38,6 +38,7 @@ from aish.types.tools import Effect
 
 # Words wait for company, no longer than this. What a crash may lose is the words of one such moment.
 _MOMENT_S = 0.25
+_AT_ONCE = 100  # turns whose words are written without a pause: about two milliseconds
 _DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
@@ -55,7 +56,8 @@ class Recorder:
         self._redactor = redactor
         self._write_through = write_through
         self._speaking: set[Turn] = set()  # whose words are to be written at the end of the moment
-        self._moment: asyncio.TimerHandle | None = None
+        self._due: list[Turn] = []  # at the end of the last one
+        self._moment: asyncio.Handle | None = None
 
     def take(self, turn: Turn, events: list[Event]) -> bool:
         """Makes them fit to be shown, and says whether they have to be written before they are: an intent, an outcome
@@ -75,26 +77,40 @@ class Recorder:
         if not is_due and turn.is_watched:
             self._speaking.add(turn)
             if self._moment is None:
-                self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self.catch_up)
+                self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._end_moment)
         return is_due
 
     def let_go(self, turn: Turn) -> None:
         """Nothing of it is waited for any more."""
         self._speaking.discard(turn)
 
+    def _end_moment(self) -> None:
+        """Of all turns, so that what they say is written together, but not of thousands without a pause."""
+        loop = asyncio.get_running_loop()
+        if not self._due:
+            self._due = list(self._speaking)
+            self._speaking.clear()
+        for _ in range(min(_AT_ONCE, len(self._due))):
+            self._write_words(self._due.pop())
+        if self._due:
+            self._moment = loop.call_soon(self._end_moment)
+        else:
+            self._moment = loop.call_later(_MOMENT_S, self._end_moment) if self._speaking else None
+
     def catch_up(self) -> None:
-        """At the end of a moment, of all turns, so that what they say is written together: whoever follows one through
-        the store sees what a model has said before it fell silent."""
-        if self._moment is not None:
-            self._moment.cancel()
-            self._moment = None
-        turns, self._speaking = self._speaking, set()
-        for turn in turns:
-            if turn.unwritten:
-                with suppress(AishError):  # a store that fails is told of by the next write
-                    self._begin(turn)
-                    self._append(turn.unwritten)
-                    turn.unwritten = []
+        """Now, of all turns: somebody wants to read it."""
+        for turn in (*self._due, *self._speaking):
+            self._write_words(turn)
+        self._due.clear()
+        self._speaking.clear()
+
+    def _write_words(self, turn: Turn) -> None:
+        """Whoever follows it through the store sees what a model has said before it fell silent."""
+        if turn.unwritten and not turn.is_finished:
+            with suppress(AishError):  # a store that fails is told of by the next write
+                self._begin(turn)
+                self._append(turn.unwritten)
+                turn.unwritten = []
 
     def _begin(self, turn: Turn) -> None:
         """Where nothing of it has been written yet."""
