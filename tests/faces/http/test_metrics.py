@@ -12,7 +12,7 @@ from aish.engine.choose import Routing
 from aish.engine.cost import Prices
 from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.faces.http.keys import create_key
-from aish.faces.http.metrics import _ASKED_AGAIN, Metrics, TurnMeter
+from aish.faces.http.metrics import _ASKED_AGAIN, _MOST_MODELS, Metrics, TurnMeter
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.providers.toolmode.ways import _SAYINGS
 from aish.types.chunks import UsageChunk
@@ -222,3 +222,14 @@ def test_no_two_panels_of_the_dashboard_overlap():
         assert place["x"] + place["w"] <= 24
         taken |= cells
     assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_models_beyond_the_most_that_are_told_apart_are_counted_by_the_same_meters(monkeypatch):
+    metrics = Metrics()
+    for number in range(_MOST_MODELS):
+        metrics.of_model(f"up:{number}")
+    beyond = metrics.of_model("up:beyond")
+    made = []
+    monkeypatch.setattr("aish.faces.http.metrics.ModelMeters", lambda *given: made.append(given))
+    assert metrics.of_model("up:another") is beyond
+    assert made == []

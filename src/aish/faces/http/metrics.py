@@ -129,7 +129,9 @@ class Metrics:
         if known is None:
             if len(self._of_models) >= _MOST_MODELS:
                 model = "other"
-            known = self._of_models.setdefault(model, ModelMeters(self, model))
+            if model not in self._of_models:
+                self._of_models[model] = ModelMeters(self, model)
+            known = self._of_models[model]
         return known
 
 
