@@ -52,3 +52,16 @@ async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
         finally:
             gate.open()
             ended(server, signal.SIGTERM)
+
+
+async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):
+    port = free_port()
+    with recording_upstream() as upstream:
+        server = Command(tmp_path).start(
+            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+        finally:
+            ended(server, signal.SIGKILL)  # returns when nobody has its pipes any more, which the workers have, too
+        await eventually(lambda: not is_ready(port), timeout_s=30)

@@ -8,7 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 
 from aish.config.schema_serve import ServeConfig
 from aish.engine.session import Engine
@@ -130,14 +137,22 @@ class Service:
             )
         sweeping, telling = asyncio.create_task(self._sweep()), asyncio.create_task(self._tell_others())
         try:
-            async with self.live, self.news, self.runs:
-                yield self
+            with self._life():
+                async with self.live, self.news, self.runs:
+                    yield self
         finally:
             sweeping.cancel()
             telling.cancel()
             await asyncio.gather(sweeping, telling, *self._closing, return_exceptions=True)
             await self._generation.close(_LAST_WORDS_S)
             self.metrics.close()
+
+    def _life(self) -> AbstractContextManager[None]:
+        if MANY_WORKERS not in self.runtime.surroundings.env:
+            return nullcontext()
+        from aish.faces.http.parent import ends_with_parent  # a server of one process does without
+
+        return ends_with_parent()
 
     async def reload(self, runtime: Runtime) -> None:
         """From now on by this configuration. If it cannot be opened, nothing changes."""
