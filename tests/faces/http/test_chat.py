@@ -444,3 +444,14 @@ async def test_the_trace_of_whoever_asks_goes_along(given, passed):
         asked = {"model": "scripted:model", "input": "hi"}
         assert (await here.ask("POST", "/v1/responses", asked, traceparent=given)).status == 200
     assert [request.traceparent for request in bench.scripted.requests] == [passed, passed]
+
+
+async def test_a_key_that_is_pasted_as_a_session_is_refused_and_kept_nowhere():
+    key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890"
+    bench = Bench([TextDelta("hi")])
+    async with face(bench) as http:
+        usual = {"model": "m", "messages": [{"role": "user", "content": "a"}], "session_id": key}
+        reply = await http.ask("POST", "/v1/chat/completions", usual)
+        assert reply.status == 400 and "looks like a key" in reply.body.decode()
+        assert key not in reply.body.decode()
+    assert await bench.store.list_sessions(limit=9) == []

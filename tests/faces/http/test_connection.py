@@ -211,6 +211,25 @@ class Signs:
         return b"opening "
 
 
+async def test_news_wait_for_the_opening_where_the_client_takes_its_time():
+    visit, go = Visit("GET", [], []), asyncio.Event()
+
+    async def send(event):
+        if event["type"] == "http.response.start":
+            await go.wait()
+        await visit._send(event)
+
+    with Watch(Exchange(visit._scope, visit._receive, send), Signs(), heartbeat_s=LONG_S) as watch:
+        watch.look(asyncio.get_running_loop().time() + 2)
+        await asyncio.sleep(0)
+        telling = asyncio.ensure_future(watch.send(b"news"))
+        await asyncio.sleep(0)
+        go.set()
+        await telling
+        await watch.finish()
+    assert visit.reply.body == b"opening news" and visit.reply.ended
+
+
 async def test_headers_that_are_due_when_the_first_news_comes_are_sent_once():
     visit, starts = Visit("GET", [], []), []
 

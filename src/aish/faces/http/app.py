@@ -46,6 +46,7 @@ from aish.types.ids import new_id
 
 log = logging.getLogger(__name__)
 
+_LEFT = 499  # counted for a client that went before it was answered, as others do
 _UNKNOWN_SHAPE: Shape = openai_shape  # of what goes wrong before it is known which API is meant
 
 # What a page of an allowed site may send. The answer to the question itself says which site that is.
@@ -107,7 +108,7 @@ class App:
             await _tell(exchange, shape, exc)
         finally:
             service.leave(generation)
-            service.metrics.count_request(place, exchange.status)
+            service.metrics.count_request(place, exchange.status or _LEFT)
             if exchange.method == "POST":  # what is asked for, not what is looked at
                 service.metrics.series.count_request(exchange.failed_status or exchange.status)
             if log.isEnabledFor(logging.INFO):

@@ -227,6 +227,8 @@ def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> 
         named = exchange.headers.first(_SESSION_HEADERS)
     if len(named) > _MAX_SESSION_CHARS or not named.isprintable():
         raise bad_field("session_id", f"must be printable and at most {_MAX_SESSION_CHARS} characters")
+    if named and service.engine.redacted(named) != named:  # it would stand in every event and could not be taken out
+        raise bad_field("session_id", "looks like a key; name the session otherwise")
     return named
 
 

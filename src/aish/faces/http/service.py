@@ -150,7 +150,7 @@ class Service:
     def _life(self) -> AbstractContextManager[None]:
         if MANY_WORKERS not in self.runtime.surroundings.env:
             return nullcontext()
-        from aish.faces.http.parent import ends_with_parent  # a server of one process does without
+        from aish.wire.process_parent import ends_with_parent  # a server of one process does without
 
         return ends_with_parent()
 

@@ -78,7 +78,14 @@ class Watch:
     def send(self, data: bytes) -> Awaitable[None]:
         """Not a coroutine of its own: every piece of every answer comes through here."""
         self._sent_s = self._loop.time()
+        if self._sign is not None and not self._sign.done():
+            return self._send_after(self._sign, data)
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
+
+    async def _send_after(self, sign: asyncio.Future[None], data: bytes) -> None:
+        """A client that takes its time has not had the opening yet."""
+        await asyncio.wait({sign})
+        await self.send(data)
 
     async def _start_with(self, data: bytes) -> None:
         await self._exchange.start_stream()
