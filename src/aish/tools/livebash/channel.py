@@ -1,7 +1,7 @@
 """The private folder through which aish and one bash talk beside the terminal.
 
     rc       what bash reads when it starts: our functions, then the person's rc file
-    line     the next line, whole
+    line     the next line, whole; for bash after its nonce, which it must begin with, and with a NUL behind it
     ctl      a pipe: "go NONCE MODE", "side NUMBER"
     status   a pipe: what bash has to say when it waits again
 
@@ -92,7 +92,7 @@ class Channel:
         """Put down the next line and say go. Returns its nonce and what to type."""
         nonce = new_nonce()
         os.ftruncate(self._line, 0)
-        os.pwrite(self._line, os.fsencode(line), 0)
+        os.pwrite(self._line, os.fsencode(line if self._posix else f"{nonce}:{line}\0"), 0)
         if self._posix:
             return nonce, f' __aish_go {nonce} {mode};eval "$__aish_eval";__aish_end\n'.encode()
         self.say_go(nonce, mode)

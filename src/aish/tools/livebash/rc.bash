@@ -109,7 +109,10 @@ __aish_report() {
 # Takes over the next line from its file.
 __aish_load() {
   __aish_nonce=$1 __aish_mode=$2 __aish_seen=$1
+  # A `read` of a file that SIGINT broke off leaves the rest of what it had buffered to the next one: then it takes another.
   IFS='' builtin read -r -d '' __aish_line <"$__aish_dir/line" || :
+  [[ $__aish_line == "$1:"* ]] || IFS='' builtin read -r -d '' __aish_line <"$__aish_dir/line" || :
+  __aish_line=${__aish_line#"$1:"}
   if [[ $__aish_mode == model ]]; then
     # `command`: with `builtin` programs do not get the variables, and without either they would last in POSIX mode.
     __aish_eval="$__aish_quiet \\command eval \"\$__aish_line\" </dev/null"
