@@ -64,9 +64,9 @@ async def stream(response: Response, receive: Receive, send: Send) -> None:
     await begin(send, [(b"content-type", b"text/event-stream")])
     try:
         async for piece in response:
-            for event in reader.feed(piece):
-                if event.data != b"[DONE]":
-                    decode_chunk(event.data)
+            for data in reader.feed_data(piece):
+                if data != b"[DONE]":
+                    decode_chunk(data)
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:

@@ -178,6 +178,26 @@ def test_any_cut_of_a_stream_gives_the_same_events(data: bytes, bom: bool, place
     assert events_of(cut(data, places), bound) == events_of([data], bound) == events_of(bytewise(data), bound)
 
 
+def data_of(pieces: list[bytes], bound: int = 1000) -> list[bytes] | str:
+    reader = SseReader(bound)
+    try:
+        told = [data for piece in pieces for data in reader.feed_data(piece)]
+        return told + [event.data for event in reader.finish()]
+    except TooLarge:
+        return "too large"
+
+
+PLAIN = st.lists(st.sampled_from([b"data: a\n\n", b"data: [DONE]\n\n", b"data: b\r\n\r\n", b": c\n\n", b"data: "]))
+
+
+@given(data=st.one_of(PLAIN.map(b"".join), STREAM, BYTES), places=PLACES, bound=st.integers(0, 30))
+def test_what_events_hold_is_the_same_without_the_events(data: bytes, places: list[int], bound: int) -> None:
+    for pieces in ([data], cut(data, places), bytewise(data)):
+        for most in (1000, bound):
+            events = events_of(pieces, most)
+            assert data_of(pieces, most) == (events if isinstance(events, str) else [event.data for event in events])
+
+
 @given(data=STREAM)
 def test_the_reader_agrees_with_a_plain_reading_of_the_standard(data: bytes) -> None:
     assert events_of([data]) == plainly(data)

@@ -32,7 +32,7 @@ from aish.types.events import Status, TextDelta
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
 from aish.wire.http import HttpClient, Response
-from aish.wire.lines import SseEvent, SseReader
+from aish.wire.lines import SseReader
 
 # One event holds at most one delta; tool arguments in a single piece are the largest known (about 1 MB).
 MAX_EVENT_BYTES = 8 * 1024 * 1024
@@ -207,19 +207,18 @@ class _Answer(AsyncIterator[Batch]):
             piece = await self._body.__anext__()
         except StopAsyncIteration:
             self._ended = True
-            return self._read_all(self._reader.finish())
+            return self._read_all([event.data for event in self._reader.finish()])
         if not self._begun and piece.strip():
             self._begun = True
             if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
                 wire = await self._whole_answer(piece, html=start == b"<")
                 return self._read_whole(wire)
-        return self._read_all(self._reader.feed(piece))
+        return self._read_all(self._reader.feed_data(piece))
 
-    def _read_all(self, events: Sequence[SseEvent]) -> list[Chunk]:
+    def _read_all(self, events: Sequence[bytes]) -> list[Chunk]:
         """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
         batch: list[Chunk] = []
-        for event in events:
-            data = event.data
+        for data in events:
             if data == b"[DONE]":
                 self._whole = True
                 break

@@ -81,14 +81,17 @@ class SseReader:
         """The events that `data` completes. After TooLarge the reader starts anew at the next feed."""
         if self._skip_lf or b"\r" in data:
             data = self._unify_line_ends(data)
-        if data.startswith(b"data: ") and data.endswith(b"\n\n") and not self._held and len(data) <= self._max_bytes:
-            # Nearly every read of a model's stream: whole events of one line each, all of the same kind.
-            values = data[6:-2].split(b"\n\ndata: ")
-            if data.count(b"\n") == 2 * len(values):
-                self._at_start = False
-                last_id = self._last_id
-                return [SseEvent("message", value, last_id) for value in values]
         return self._read_blocks(self._split(data))
+
+    def feed_data(self, data: bytes) -> list[bytes]:
+        """Only what they hold, for streams whose events have no names: nearly every read is of whole events of one line
+        each, all of the same kind."""
+        if not (self._skip_lf or b"\r" in data or self._held) and data.startswith(b"data: ") and data.endswith(b"\n\n"):
+            values = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") == 2 * len(values) and len(data) <= self._max_bytes:
+                self._at_start = False
+                return values
+        return [event.data for event in self.feed(data)]
 
     def _read_blocks(self, blocks: list[bytes]) -> list[SseEvent]:
         if not blocks:

@@ -65,18 +65,18 @@ class Narrative:
     """The text of a turn that may have several steps: one paragraph after another."""
 
     def __init__(self) -> None:
-        self._said = ""
-        self._new_step = False
+        self.said = ""  # last
+        self.new_step = False
 
     def step(self) -> None:
-        self._new_step = bool(self._said)
+        self.new_step = bool(self.said)
 
     def text(self, text: str) -> str:
-        if self._new_step and text:
-            self._new_step = False
-            if not self._said.endswith("\n") and not text.startswith("\n"):
+        if self.new_step and text:
+            self.new_step = False
+            if not self.said.endswith("\n") and not text.startswith("\n"):
                 text = PARAGRAPH + text
-        self._said = text or self._said
+        self.said = text or self.said
         return text
 
 
@@ -100,13 +100,18 @@ class ChatStream:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         pieces: list[bytes] = []
-        head, told = self._text_head, self._narrative.text
+        head, narrative = self._text_head, self._narrative
         for event in events:
             body = event.body
-            if isinstance(body, TextDelta):
-                pieces += (head, _encode(told(body.text)), _TEXT_END)
-            else:
+            if type(body) is not TextDelta:
                 pieces += self._other(event)
+                continue
+            text = body.text
+            if narrative.new_step:
+                text = narrative.text(text)
+            elif text:  # nearly always: as `text` does it, without the call
+                narrative.said = text
+            pieces += (head, _encode(text), _TEXT_END)
         return b"".join(pieces)
 
     def failure(self, problem: Problem) -> bytes:
