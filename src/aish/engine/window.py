@@ -11,6 +11,8 @@ from aish.types.messages import Message, Part, TextPart, ToolMessage, UserMessag
 DEFAULT_ROOM = 4096
 # Below this a message says nothing any more.
 _LEAST_CHARS = 200
+# Cut beyond what is too much: the mark takes room, too, and another cut has to come closer than the last.
+_MORE_TOKENS = 64
 
 
 def budget_for(window: int | None, rules: ContextRules, max_answer: int | None) -> int | None:
@@ -28,7 +30,7 @@ def cut_largest(messages: Sequence[Message], sizes: Sequence[float], excess: flo
         message = messages[place]
         if not isinstance(message, UserMessage | ToolMessage) or len(message.text) <= _LEAST_CHARS:
             continue
-        share = max(0.0, 1 - (excess + 16) / max(sizes[place], 1))
+        share = max(0.0, 1 - (excess + _MORE_TOKENS) / max(sizes[place], 1))
         chars = max(_LEAST_CHARS // 2, int(len(message.text) * share))
         cut = [*messages]
         cut[place] = _with_text(message, cut_text(message.text, chars))

@@ -67,10 +67,18 @@ async def test_a_small_models_question_for_a_command_is_offered_what_is_known():
     assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
 
 
+async def test_a_small_model_is_not_asked_for_a_command_that_is_known():
+    person = Person()
+    async with asyncio.timeout(10):
+        await Talking(person.shell, lambda shell: None).talk("how do I find the biggest files here?")
+    assert not person.answering.is_set()
+    assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
+
+
 async def test_an_answer_that_was_stopped_is_offered_nothing():
     person = Person()
     talking = Talking(person.shell, lambda shell: None)
-    task = asyncio.create_task(talking.talk("how do I find the biggest files here?"))
+    task = asyncio.create_task(talking.talk("how do I see what is big here?"))
     await eventually(person.answering.is_set)
     person.shell.stop()
     await task

@@ -15,7 +15,14 @@ from aish.faces.shell.carrying_out import carry_out
 from aish.faces.shell.delegating import carry_out_delegations, delegations
 from aish.faces.shell.echo import unechoed
 from aish.faces.shell.heard import Heard
-from aish.faces.shell.hints import asks_for_command, runnable, shown, sorted_out, told_to_model
+from aish.faces.shell.hints import (
+    asks_for_command,
+    runnable,
+    shown,
+    sorted_out,
+    surely_asks_for_command,
+    told_to_model,
+)
 from aish.faces.shell.interrupts import on_interrupt
 from aish.faces.shell.state import Shell, nothing
 from aish.ports import Ask
@@ -36,6 +43,9 @@ class Talking:
         """Ask, show the answer, and offer what it proposes; again while the person wants to go on."""
         shell = self._shell
         hints = await self._hints(text)
+        if self._is_weak and surely_asks_for_command(text) and (known := runnable(hints)):
+            await carry_out(shell, known)  # a small model makes lines up, and runs them; this one is known to work here
+            return
         while True:
             said = await self._ask(text, hints)
             if said is None:
