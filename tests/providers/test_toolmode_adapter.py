@@ -101,6 +101,44 @@ async def test_a_result_is_told_by_the_adapter_and_another_call_may_follow_it():
     assert request.picks_tool and "anyOf" in (request.sampling.json_schema or {})
 
 
+def heard_back(question: str, result: str) -> tuple[Message, ...]:
+    return (
+        user(question),
+        AssistantMessage("", (ToolCall("c", "runtime__add", "{}"),)),
+        ToolMessage("c", "runtime__add", (TextPart(result),)),
+    )
+
+
+async def test_a_result_is_told_as_it_is_where_the_model_makes_up_a_number():
+    model = Small('{"answer": "It is 23:05 on 2026-11-16."}')
+    chunks = await said(model, *heard_back("what time is it?", "2026-11-16T03:05:30+00:00"))
+    assert text_of(chunks) == "2026-11-16T03:05:30+00:00" and chunks[-1] == StepFinished(StepEnd.STOP)
+    assert [chunk.text for chunk in chunks if isinstance(chunk, Status)] == ["told as it is: 23 is in no result"]
+    assert [chunk.usage for chunk in chunks if isinstance(chunk, UsageChunk)] == [Usage(10, 2)]
+
+
+async def test_a_result_is_told_as_it_is_where_the_model_speaks_of_no_tool():
+    assert text_of(await said(Small(NO_TOOL), *heard_back("add 17 and 25", "42"))) == "42"
+
+
+async def test_numbers_that_the_question_or_the_result_holds_may_be_told():
+    model = Small('{"answer": "17 and 25 make 42, at 3:05."}')
+    assert text_of(await said(model, *heard_back("add 17 and 25", "42 (03:05)"))) == "17 and 25 make 42, at 3:05."
+
+
+async def test_what_is_made_of_a_long_result_stays():
+    model = Small('{"answer": "There are 99 files."}')
+    assert text_of(await said(model, *heard_back("list the files", "file\n" * 500))) == "There are 99 files."
+
+
+async def test_a_result_is_told_without_the_turns_before_it():
+    model = Small('{"answer": "42"}')
+    before = (*heard_back("what time is it?", "2026-11-16T03:05:30+00:00"), AssistantMessage("It is 3:05."))
+    await said(model, *before, *heard_back("add 17 and 25", "42"))
+    sent = "\n".join(message.text for message in model.requests[0].messages)
+    assert "add 17 and 25" in sent and "what time is it?" not in sent
+
+
 async def test_calls_are_taken_as_written_where_no_repair_is_wanted():
     chunks = await said(Small(CALL), user("add 17 and 25"), repair=False)
     written = "".join(chunk.arguments for chunk in chunks if isinstance(chunk, CallFragment))

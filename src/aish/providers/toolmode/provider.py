@@ -113,8 +113,9 @@ class ToolModeProvider:
     async def _answer(self, request: StepRequest, way: Way) -> AsyncGenerator[Batch, None]:
         tools = _callable(request)
         sent, reading = self._sent(request, way), self._reading(request, way, tools)
-        if sent.picks_tool and not _has_heard_back(request):
-            async with aclosing(self._picked(request, sent, reading)) as batches:
+        if sent.picks_tool:
+            work = self._retold if _has_heard_back(request) else self._picked
+            async with aclosing(work(request, sent, reading)) as batches:
                 async for batch in batches:
                     yield batch
             return
@@ -152,6 +153,21 @@ class ToolModeProvider:
         async with self._inner.stream(self._sent(_without_tools(request, left_s), Way.CONSTRAINED)) as batches:
             async for batch in batches:
                 yield [UsageChunk(c.usage + spent) if isinstance(c, UsageChunk) else c for c in batch]
+
+    async def _retold(
+        self, request: StepRequest, sent: StepRequest, reading: Reading
+    ) -> AsyncGenerator[Sequence[Chunk], None]:
+        """Tells of a result, to the end: it is short, and what is made up in it is not told."""
+        held: list[Chunk] = []
+        async with self._inner.stream(sent) as batches:
+            async for batch in batches:
+                held += reading.read(batch)
+        if not reading.has_called and request.repair:
+            from aish.providers.toolmode.retelling import retold
+
+            held = retold(held, request.messages)
+        if held:
+            yield held
 
     def _reading(self, request: StepRequest, way: Way, tools: Sequence[ToolSpec]) -> Reading:
         constrained = way is Way.CONSTRAINED and bool(tools)
@@ -222,9 +238,14 @@ class ToolModeProvider:
             answer=answer if manner == "prompted" else None,
         )
         union = answer_or_call(offered, choice, answer, bounded=is_weak(info)) if manner == "constrained" else None
+        messages = request.messages
+        if tuned and _has_heard_back(request):
+            from aish.providers.toolmode.retelling import this_turn
+
+            messages = this_turn(messages)
         return msgspec.structs.replace(
             request,
-            messages=with_instructions(rendered(request.messages, manner), said),
+            messages=with_instructions(rendered(messages, manner), said),
             sampling=msgspec.structs.replace(request.sampling, json_schema=union, json_object=False),
             picks_tool=tuned,
         )

@@ -1,0 +1,46 @@
+"""What a small model tells of a tool's result, looked at without a model. Pure.
+
+Where it tells a number that neither the result nor the question holds, or that no tool fits, the result is told as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from aish.types.chunks import Chunk
+from aish.types.events import Status, TextDelta
+from aish.types.messages import Message, SystemMessage, ToolMessage, UserMessage
+
+# A result longer than this is no answer: what the model made of it stays.
+_MOST_CHARS = 400
+_DIGITS = re.compile(r"[0-9]+")
+_NO_TOOL = "none of the tools fits"
+
+
+def this_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """From the newest question on, with the system message: with the answers of earlier turns before it, a small model
+    tells one of those."""
+    begins = max((place for place, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
+    system = [message for message in messages[:begins] if isinstance(message, SystemMessage)]
+    return (*system, *messages[begins:])
+
+
+def retold(held: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
+    """The chunks of an answer, with the result in the place of its words where those are made up."""
+    said = "".join(chunk.text for chunk in held if isinstance(chunk, TextDelta))
+    result = next((message.text for message in reversed(messages) if isinstance(message, ToolMessage)), "").strip()
+    why = _objection(said, messages)
+    if not why or not result or len(result) > _MOST_CHARS:
+        return list(held)
+    others = [chunk for chunk in held if not isinstance(chunk, TextDelta)]
+    return [Status(f"told as it is: {why}"), TextDelta(result), *others]
+
+
+def _objection(said: str, messages: Sequence[Message]) -> str:
+    if _NO_TOOL in said.casefold():
+        return "the model speaks of no result"
+    heard = "\n".join(message.text for message in this_turn(messages) if isinstance(message, UserMessage | ToolMessage))
+    known = {number.lstrip("0") for number in _DIGITS.findall(heard)}
+    made_up = next((number for number in _DIGITS.findall(said) if number.lstrip("0") not in known), "")
+    return f"{made_up} is in no result" if made_up else ""
