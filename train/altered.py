@@ -120,7 +120,7 @@ def _published(
         "properties": {name: shown[name] for name in order},
         "required": [names[name] for name in required],
     }
-    version = tool(_tool_name(spec.name, rng), _about(spec.description, rng), schema)
+    version = tool(_tool_name(spec.name, rng), retold(spec.description, rng), schema)
     return version, text, {names[name]: value for name, value in given.items()}
 
 
@@ -327,7 +327,8 @@ def _tool_name(name: str, rng: random.Random) -> str:
     return f"{words[-1]}_{joined}" if rng.random() < 0.08 else joined
 
 
-def _about(about: str, rng: random.Random) -> str:
+def retold(about: str, rng: random.Random) -> str:
+    """A tool's description in other words."""
     first, _, rest = about.partition(" ")
     if rng.random() < 0.45 and first in _ABOUT_VERBS:
         about = f"{rng.choice(_ABOUT_VERBS[first])} {rest}"

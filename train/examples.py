@@ -1,13 +1,12 @@
 """Examples by the ten thousand: which tools stand in a prompt, what is asked, and what the right answer is.
 
-Shares: about four tenths requests written by hand with their slots filled, two tenths from open data, three tenths
+Shares: about a third whole requests written by hand, three tenths such with slots and tools of open data, three tenths
 requests that no tool serves and plain talk, the rest results to tell of and requests that take two calls.
 """
 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from aish.types.tools import ToolSpec
 from train.altered import altered_request, displayed, learn_examples
 from train.forms import reformed
 from train.frames import Asked, Written, asked, language_of, read_small_talk, read_tools
+from train.likeness import distinct, stems, words_of
 from train.measured import is_measured, measured_requests
 from train.natural import aspect_of, spaced
 from train.open_data import Pair, made_request, restyled, seal_fields, seal_requests, seal_tools, tldr_requests
@@ -27,6 +27,8 @@ from train.render import Example, answer, call
 from train.replies import after_result, no_tool
 from train.slots import SLOTS
 from train.voices import authored, spoken
+from train.whole import Whole
+from train.whole_examples import Drawn, WholeRequests
 
 _SYSTEMS = (
     BASE,
@@ -72,8 +74,9 @@ _UNSEEN_EVERY = 40  # of the open tools, one in so many is only measured
 
 
 class Maker:
-    def __init__(self, source: Path, rng: random.Random) -> None:
+    def __init__(self, source: Path, whole: Sequence[Whole], rng: random.Random) -> None:
         self._rng = rng
+        self._whole_requests = WholeRequests(whole, self._strangers, rng)
         measured = measured_requests()
         self._tools = [_unmeasured(written, measured) for written in read_tools()]
         self._talk = read_small_talk()
@@ -94,12 +97,13 @@ class Maker:
 
     def examples(self, size: int) -> Iterator[Example]:
         """In the order of chance, each kind with its share."""
+        whole = 1.0 if self._whole_requests else 0.0
         kinds = (
-            (self._by_hand, 0.29), (self._altered, 0.22), (self._from_seal, 0.03), (self._from_seal_requests, 0.03),
-            (self._from_tldr, 0.02), (self._other_tools, 0.08), (self._talked, 0.05), (self._near_miss, 0.07),
-            (self._result, 0.03), (self._two_calls, 0.04), (self._sibling, 0.06), (self._open_sibling, 0.05),
-            (self._other_aspect, 0.06),
-            (self._follow_up, 0.02),
+            (self._whole, 0.32 * whole), (self._whole_refused, 0.12 * whole), (self._whole_elsewhere, 0.06 * whole),
+            (self._by_hand, 0.16), (self._altered, 0.12), (self._from_seal, 0.005), (self._from_seal_requests, 0.01),
+            (self._from_tldr, 0.01), (self._other_tools, 0.03), (self._talked, 0.05), (self._near_miss, 0.04),
+            (self._result, 0.03), (self._two_calls, 0.04), (self._sibling, 0.02), (self._open_sibling, 0.02),
+            (self._other_aspect, 0.03), (self._follow_up, 0.02),
         )  # fmt: skip
         makers, weights = zip(*kinds, strict=True)
         made = 0
@@ -113,6 +117,21 @@ class Maker:
         for spec in self._unseen:
             if found := made_request(spec, self._rng):
                 yield self._example("unseen", found[0], (spec,), call(spec, found[1]))
+
+    def _whole(self) -> Example:
+        drawn = self._whole_requests.call(self._size())
+        right = call(drawn.tools[0], drawn.given or {})
+        return self._example("call", drawn.said, drawn.tools, right, history=True)
+
+    def _whole_refused(self) -> Example:
+        return self._declined(self._whole_requests.refused(self._size()))
+
+    def _whole_elsewhere(self) -> Example | None:
+        drawn = self._whole_requests.elsewhere()
+        return self._declined(drawn) if drawn else None
+
+    def _declined(self, drawn: Drawn) -> Example:
+        return self._example("refusal", drawn.said, drawn.tools, answer(no_tool(drawn.tongue, self._rng)))
 
     def _by_hand(self) -> Example:
         written, ask = self._draw()
@@ -132,10 +151,10 @@ class Maker:
             return None
         version, said, given = found
         field = self._fields[self._field_of[spec.name]]
-        words, others = _stems(said), []
+        words, others = stems(said), []
         for _ in range(self._size() - 1):
             other = self._rng.choice(field if self._rng.random() < 0.5 else self._open)
-            if other is not spec and _stems(spaced(other.name)) - words - _stems(spaced(spec.name)):
+            if other is not spec and stems(spaced(other.name)) - words - stems(spaced(spec.name)):
                 others.append(displayed(other, self._rng))
         return self._example("call", said, (version, *others), call(version, given), history=True)
 
@@ -144,11 +163,11 @@ class Maker:
         spec = self._rng.choice(self._open)
         if (found := altered_request(spec, self._rng)) is None:
             return None
-        own, said = _stems(f"{spaced(spec.name)} {spec.description}"), _stems(found[1])
+        own, said = stems(f"{spaced(spec.name)} {spec.description}"), stems(found[1])
         field, offered = self._fields[self._field_of[spec.name]], []
         for other in self._rng.sample(field, min(10, len(field))):
-            lacking = (_stems(spaced(spec.name)) & said) - _words_of(other)
-            if lacking and _stems(spaced(other.name)) - said - own:
+            lacking = (stems(spaced(spec.name)) & said) - words_of(other)
+            if lacking and stems(spaced(other.name)) - said - own:
                 offered.append(displayed(other, self._rng))
         if not offered:
             return None
@@ -162,7 +181,7 @@ class Maker:
         field = [other for other in self._fields[self._field_of[spec.name]] if aspect_of(other.description)]
         for other in self._rng.sample(field, min(6, len(field))):
             _, wanted, _ = aspect_of(other.description) or ("", "", "")
-            if not _stems(wanted) & _words_of(spec) and not _stems(own) & _stems(wanted):
+            if not stems(wanted) & words_of(spec) and not stems(own) & stems(wanted):
                 break
         else:
             return None
@@ -201,11 +220,11 @@ class Maker:
         """A good request, and another tool of its field: the request names something that this tool lacks, and the
         tool is about something that the request lacks."""
         written, ask = self._draw()
-        own, said = _stems(f"{written.name} {written.about}".replace("_", " ")), _stems(ask)
+        own, said = stems(f"{written.name} {written.about}".replace("_", " ")), stems(ask)
         field = [w for w in self._tools if w.domain == written.domain and w.name not in _GENERAL]
         for other in self._rng.sample(field, min(8, len(field))):
-            names_lacking = (own & said) - _words_of(other.spec)
-            if names_lacking and _stems(other.name.replace("_", " ")) - said - own:
+            names_lacking = (own & said) - words_of(other.spec)
+            if names_lacking and stems(other.name.replace("_", " ")) - said - own:
                 break
         else:
             return None
@@ -223,8 +242,8 @@ class Maker:
         offered = [authored(w, self._rng)[0].spec for w in self._rng.sample(self._tools, self._size())]
         if self._rng.random() < 0.35:
             offered = [w.spec for w in self._rng.sample(general, self._rng.randint(1, 6))]
-        words = _stems(said)
-        fitting = [spec for spec in offered if not words & _words_of(spec)]
+        words = stems(said)
+        fitting = [spec for spec in offered if not words & words_of(spec)]
         return self._example("talk", said, fitting or [self._open[0]], answer(reply))
 
     def _near_miss(self) -> Example:
@@ -320,21 +339,21 @@ class Maker:
 
     def _unlike(self, text: str, domain: str, count: int) -> tuple[ToolSpec, ...]:
         """Tools that share no word with the request's own tool; some of the same domain."""
-        words = _stems(text)
+        words = stems(text)
         offered: list[ToolSpec] = []
         for _ in range(count * 6):
             if len(offered) == count:
                 break
             if self._rng.random() < 0.3:
                 spec = self._strangers(1)[0]
-                if not words & _words_of(spec):
+                if not words & words_of(spec):
                     offered.append(spec)
                 continue
             same = [w for w in self._tools if w.domain == domain] if self._rng.random() < 0.5 else []
             written = self._rng.choice(same or self._tools)
-            if written.name not in _GENERAL and not words & _words_of(written.spec):
+            if written.name not in _GENERAL and not words & words_of(written.spec):
                 offered.append(authored(written, self._rng)[0].spec)
-        return _distinct(offered) or tuple(self._strangers(min(1, count)))
+        return distinct(offered) or tuple(self._strangers(min(1, count)))
 
     def _example(
         self,
@@ -346,7 +365,7 @@ class Maker:
         after: tuple[Message, ...] = (),
         history: bool = False,
     ) -> Example:
-        first, *rest = _distinct(tools)
+        first, *rest = distinct(tools)
         offered = [first, *rest]
         self._rng.shuffle(offered)
         system = self._rng.choice(_SYSTEMS)
@@ -370,49 +389,3 @@ def _unmeasured(written: Written, measured: frozenset[str]) -> Written:
     """Without the requests that one of the measured ones could have come from."""
     asks = tuple(ask for ask in written.asks if not is_measured(ask, measured))
     return replace(written, asks=asks)
-
-
-def _distinct(tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    return tuple({spec.name: spec for spec in reversed(tools)}.values())[::-1]
-
-
-def _words_of(spec: ToolSpec) -> set[str]:
-    """Of its name, its description and its choices: any of them may make it fit."""
-    choices = [str(inner.get("enum", "")) for inner in spec.schema["properties"].values()]
-    return _stems(f"{spec.name} {spec.description} {' '.join(choices)}")
-
-
-def _stems(text: str) -> set[str]:
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
-    return {word[:5] for word in re.findall(r"[a-z]{4,}", spaced.lower())} - _COMMON
-
-
-_COMMON = {
-    word[:5]
-    for word in [
-        "with",
-        "from",
-        "that",
-        "this",
-        "what",
-        "information",
-        "about",
-        "details",
-        "specific",
-        "given",
-        "based",
-        "number",
-        "find",
-        "retrieve",
-        "calculate",
-        "name",
-        "much",
-        "many",
-        "have",
-        "which",
-        "list",
-        "date",
-        "type",
-        "your",
-    ]
-}

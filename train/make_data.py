@@ -25,6 +25,7 @@ from train.examples import Maker
 from train.measured import held_out_examples, measured_requests, plain
 from train.render import END, Example, prompt
 from train.tokens import read_tokenizer
+from train.whole import Apart, read_whole
 
 MAX_TOKENS = 1400
 _TRAIN, _HELD_OUT = 0, 1
@@ -33,7 +34,10 @@ _TRAIN, _HELD_OUT = 0, 1
 def collected(options: argparse.Namespace) -> Iterator[tuple[int, Example]]:
     for example in held_out_examples():
         yield _HELD_OUT, example
-    maker = Maker(options.source, random.Random(options.seed))
+    apart = Apart.of(options.apart)
+    whole = read_whole(apart)
+    sys.stdout.write(f"whole: {len(whole)} tools; left out {apart.dropped}\n")
+    maker = Maker(options.source, whole, random.Random(options.seed))
     measured = measured_requests()
     for example in maker.examples(options.size):
         if not any(isinstance(m, UserMessage) and plain(m.text) in measured for m in example.messages):
@@ -82,6 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, help="the GGUF file, for its vocabulary")
     parser.add_argument("--source", type=Path, required=True, help="folder with the open data")
+    parser.add_argument(
+        "--apart", type=Path, nargs="*", default=[], help="files of cases that whole requests must not come near"
+    )
     parser.add_argument("--out", type=Path, default=Path(".train"))
     parser.add_argument("--size", type=int, default=110_000, help="examples to make")
     parser.add_argument("--seed", type=int, default=7)

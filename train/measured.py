@@ -24,9 +24,18 @@ _SUITES = Path(__file__).parents[1] / "src/aish/faces/eval/suites"
 
 def measured_requests() -> frozenset[str]:
     """All that the held-out cases and the suites that ship ask: a slot filled by chance may hit one of them."""
+    return frozenset(plain(message["content"]) for case in measured_cases() for message in case["messages"])
+
+
+def measured_cases() -> list[dict[str, Any]]:
     paths = [*HELD_OUT.glob("*.jsonl"), *_SUITES.glob("*.jsonl")]
-    cases = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-    return frozenset(plain(message["content"]) for case in cases for message in case["messages"])
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def measured_tools() -> list[str]:
+    """The names of all tools that the cases may offer."""
+    paths = [folder / "tools.json" for folder in (HELD_OUT, _SUITES)]
+    return [row["name"] for path in paths if path.exists() for row in json.loads(path.read_text())]
 
 
 def is_measured(ask: str, measured: frozenset[str]) -> bool:
