@@ -17,7 +17,7 @@ Given = dict[str, Any]
 
 # A number that stands alone: no part of a date, a time, a range, a formula, a code or a larger number.
 _NUMBER = re.compile(
-    r"(?<![\w.,:/^*×+=−–#'(\[{-])(?P<sign>-?)(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<rest>\.\d+)?"
+    r"(?<![\w.,:/^*×+−–#'(\[{-])(?P<sign>-?)(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?P<rest>\.\d+)?"
     r"(?![\w/^*×+=:]|[.,'−–-]\d|\s*(?:[*×^/+=]|x\s?\d|[ap]\.?m\b|o'clock))"
 )
 _ANY_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
@@ -64,6 +64,12 @@ def revalued(text: str, given: Given, schemas: dict[str, Any], rng: random.Rando
         elif isinstance(value, str) and rng.random() < 0.33:
             text, result[name] = _other_name(text, name, result, schemas[name], rng)
     return text, result
+
+
+def renumbered(text: str, rng: random.Random) -> str:
+    """A request that nothing is called for, with other numbers."""
+    found = {found[0]: _read(found[0], 0) for found in _NUMBER.finditer(text)}
+    return revalued(text, found, {said: {"type": "number"} for said in found}, rng)[0]
 
 
 def is_said(value: Any, text: str) -> bool:

@@ -15,7 +15,7 @@ from train.frames import Asked
 from train.likeness import stems, words_of
 from train.natural import spaced
 from train.recast import recast
-from train.revalued import revalued
+from train.revalued import renumbered, revalued
 from train.voices import spoken
 from train.whole import Whole, tongue_of
 
@@ -57,7 +57,8 @@ class WholeRequests:
 
     def refused(self, size: int) -> Drawn:
         """What the tool only seems to serve, with it, alone or beside others that have nothing to do with it."""
-        whole, said = self._rng.choice(self._refused)
+        whole, text = self._rng.choice(self._refused)
+        said = renumbered(text, self._rng)
         version, _ = recast(whole.spec, said, {}, self._rng)
         others = self._unlike(whole, said, size - 1)
         return Drawn(self._voiced(said, {}), (version, *others), None, tongue_of(said))

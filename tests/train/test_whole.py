@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import pytest
 from train.measured import measured_cases, measured_tools
 from train.recast import recast
 from train.render import tool
-from train.revalued import is_said, revalued
+from train.revalued import is_said, renumbered, revalued
 from train.whole import Apart, Whole, read_whole, tongue_of
 from train.whole_examples import WholeRequests
 
@@ -144,6 +145,12 @@ def test_a_number_that_something_depends_on_stays(text, given):
 def test_a_number_keeps_the_limits_that_the_schema_names():
     for schema in ({"type": "integer", "maximum": 30, "minimum": 20}, {**NUMBER, "description": "20 to 30"}):
         assert all(20 <= values["n"] <= 30 for _, values in drawn("take 25 now", {"n": 25}, {"n": schema}))
+
+
+def test_a_request_that_is_declined_gets_other_numbers_and_keeps_its_words():
+    found = {renumbered("Who ran 42 km on May 3, 2021 in 9 shoes?", random.Random(seed)) for seed in range(60)}
+    assert len(found) > 20
+    assert all(re.fullmatch(r"Who ran \d\d km on May 3, \d{4} in \d shoes\?", text) for text in found)
 
 
 def test_a_name_becomes_another_of_its_sort_unless_the_call_says_more_than_the_text():
