@@ -67,8 +67,9 @@ class WholeRequests:
         """A good request without its tool: a sister that lacks what the request names, or tools of other kinds."""
         whole, said, given = self._drawn()
         count = self._rng.choice((1, 1, 1, 2, 3, 4))
-        offered = self._sisters(whole, said)[:1] if self._rng.random() < 0.75 else []
-        offered += self._unlike(whole, said, count - len(offered))
+        sisters = self._sisters(whole, said)[:1] if self._rng.random() < 0.75 else []
+        offered = [recast(sister.spec, "", {}, self._rng)[0] for sister in sisters]
+        offered += self._unlike(whole, said, count - len(offered), sisters)
         return Drawn(self._voiced(said, given), tuple(offered), None, tongue_of(said)) if offered else None
 
     def _drawn(self) -> tuple[Whole, str, dict[str, Any]]:
@@ -92,7 +93,7 @@ class WholeRequests:
                 result.append(recast(other.spec, "", {}, self._rng)[0])
         return result
 
-    def _sisters(self, whole: Whole, said: str) -> list[ToolSpec]:
+    def _sisters(self, whole: Whole, said: str) -> list[Whole]:
         """Of the same field, about something else, and without something that the request names."""
         named, field = stems(said), self._fields[whole.field]
         own = stems(f"{_words(whole.spec.name)} {whole.spec.description}")
@@ -100,14 +101,14 @@ class WholeRequests:
         for other in self._rng.sample(field, min(12, len(field))):
             lacking = (own & named) - _all_words(other.spec)
             if other is not whole and lacking and stems(_words(other.spec.name)) - named - own:
-                result.append(recast(other.spec, "", {}, self._rng)[0])
+                result.append(other)
         return result
 
-    def _unlike(self, whole: Whole, said: str, count: int) -> list[ToolSpec]:
+    def _unlike(self, whole: Whole, said: str, count: int, sisters: Sequence[Whole] = ()) -> list[ToolSpec]:
         """Tools that share no word with the request or with its own tool."""
         own = stems(said) | words_of(whole.spec)
         result: list[ToolSpec] = []
-        taken = [whole]
+        taken = [whole, *sisters]
         for _ in range(_MAX_TRIES):
             if len(result) >= count:
                 break
