@@ -27,7 +27,7 @@ from train.render import Example, answer, call
 from train.replies import after_result, no_tool
 from train.slots import SLOTS
 from train.voices import authored, spoken
-from train.whole import Whole
+from train.whole import Whole, tongue_of
 from train.whole_examples import Drawn, WholeRequests
 
 _SYSTEMS = (
@@ -117,6 +117,15 @@ class Maker:
         for spec in self._unseen:
             if found := made_request(spec, self._rng):
                 yield self._example("unseen", found[0], (spec,), call(spec, found[1]))
+
+    def unseen_whole(self, whole: Sequence[Whole]) -> Iterator[Example]:
+        for one in whole:
+            for said, given in one.asks:
+                tools = (one.spec, *self._strangers(self._rng.choice((0, 0, 1, 2, 3))))
+                yield self._example("whole", said, tools, call(one.spec, given))
+            for said in one.refused:
+                right = answer(no_tool(tongue_of(said), random.Random(1)))  # as it is said most often
+                yield self._example("whole refusal", said, (one.spec,), right)
 
     def _whole(self) -> Example:
         drawn = self._whole_requests.call(self._size())
@@ -244,7 +253,7 @@ class Maker:
             offered = [w.spec for w in self._rng.sample(general, self._rng.randint(1, 6))]
         words = stems(said)
         fitting = [spec for spec in offered if not words & words_of(spec)]
-        return self._example("talk", said, fitting or [self._open[0]], answer(reply))
+        return self._example("talk", said, fitting or [self._open[0]], answer(reply), history=True)
 
     def _near_miss(self) -> Example:
         """A request that looks like the tool's and is not."""

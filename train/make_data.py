@@ -29,6 +29,7 @@ from train.whole import Apart, read_whole
 
 MAX_TOKENS = 1400
 _TRAIN, _HELD_OUT = 0, 1
+_KEPT_EVERY = 12  # of the tools with whole requests, one in so many is only measured
 
 
 def collected(options: argparse.Namespace) -> Iterator[tuple[int, Example]]:
@@ -37,12 +38,13 @@ def collected(options: argparse.Namespace) -> Iterator[tuple[int, Example]]:
     apart = Apart.of(options.apart)
     whole = read_whole(apart)
     sys.stdout.write(f"whole: {len(whole)} tools; left out {apart.dropped}\n")
-    maker = Maker(options.source, whole, random.Random(options.seed))
+    trained = [one for place, one in enumerate(whole) if place % _KEPT_EVERY]
+    maker = Maker(options.source, trained, random.Random(options.seed))
     measured = measured_requests()
     for example in maker.examples(options.size):
         if not any(isinstance(m, UserMessage) and plain(m.text) in measured for m in example.messages):
             yield _TRAIN, example
-    for example in maker.unseen_tools():
+    for example in (*maker.unseen_tools(), *maker.unseen_whole(whole[::_KEPT_EVERY])):
         yield _HELD_OUT, example
 
 
