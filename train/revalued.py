@@ -36,6 +36,8 @@ _BETWEEN = re.compile(r"\b(\d+(?:\.\d+)?)\s*(?:to|and|-|–)\s*(\d+(?:\.\d+)?)")
 _LEAST = re.compile(r"(?:at least|greater than|more than|above|minimum(?: of)?|from)\s*(\d+(?:\.\d+)?)")
 _MOST = re.compile(r"(?:at most|less than|up to|below|maximum(?: of)?|no more than)\s*(\d+(?:\.\d+)?)")
 _SHARE = re.compile(r"percent|probab|fraction|ratio|%|share")
+_TIMES = (0.01, 100, 0.001, 1000, 60, 3600, 7, 24, 12, 1e6)  # units, percentages, thousands
+_UNIT = re.compile(r"\s?(?:%|[a-zµ°]+\b)", re.I)
 _MAX_DRAWS = 12
 _YEARS = range(1800, 2051)
 _MAX_YEARS_APART = 40
@@ -68,7 +70,7 @@ def revalued(text: str, given: Given, schemas: dict[str, Any], rng: random.Rando
 
 def renumbered(text: str, rng: random.Random) -> str:
     """A request that nothing is called for, with other numbers."""
-    found = {found[0]: _read(found[0], 0) for found in _NUMBER.finditer(text)}
+    found = {found[0]: _read(found[0], 1, 0) for found in _NUMBER.finditer(text)}
     return revalued(text, found, {said: {"type": "number"} for said in found}, rng)[0]
 
 
@@ -87,23 +89,37 @@ def _other_number(
     text: str, name: str, given: Given, schema: dict[str, Any], rng: random.Random
 ) -> tuple[str, int | float]:
     value: int | float = given[name]
-    found = _only_place(text, value)
-    if found is None or value in (0, 1) or _is_tied(name, value, given, schema, found):
+    place_of = _place(text, value)
+    if place_of is None or value in (0, 1):
         return text, value
-    if _is_reckoned_with(text, name, given):
+    found, times = place_of
+    if _is_tied(name, _worth(found), given, schema) or _is_reckoned_with(text, name, given):
         return text, value
     low, high = _limits(schema)
+    taken = (*_numbers(text), *(v for v in _scalars(list(given.values())) if _is_number(v)))
     for _ in range(_MAX_DRAWS):
         said = _like(found, rng)
-        other = _read(said, value)
-        if other in (0, 1, value) or not low <= other <= high or (value <= 100 < other and _is_share(name, schema)):
+        other = _read(said, times, value)
+        if schema.get("type") == "integer" and not isinstance(other, int):
+            continue
+        if other in (0, 1) or not low <= other <= high or (value <= 100 < other and _is_share(name, schema)):
             continue
         if re.search(r"(?i)\ba $", text[: found.start()]) and re.match(r"8|1[18](?!\d)", said):
             continue
-        taken = (*_numbers(text), *(v for v in _scalars(list(given.values())) if isinstance(v, int | float)))
-        if other not in taken:
+        if other not in taken and _number(said) not in taken:
             return text[: found.start()] + said + text[found.end() :], other
     return text, value
+
+
+def _place(text: str, value: float) -> tuple[re.Match[str], float] | None:
+    """Where the number is said, and what it is multiplied with: 7.1% may be 0.071, and 3.2 km 3200."""
+    if found := _only_place(text, value):
+        return found, 1
+    if abs(value) in _numbers(text) or _word(value, text):
+        return None
+    places = [(found, times) for times in _TIMES if (found := _only_place(text, round(value / times, 9)))]
+    places = [(found, times) for found, times in places if _UNIT.match(text[found.end() :])]
+    return places[0] if len(places) == 1 else None
 
 
 def _only_place(text: str, value: float) -> re.Match[str] | None:
@@ -118,16 +134,18 @@ def _only_place(text: str, value: float) -> re.Match[str] | None:
         return None
     if re.search(r"\d\s*,\s*$", text[: found.start()]) or re.match(r"\s*,\s*-?\d", text[found.end() :]):
         return None
-    word = _SMALL[int(value)] if value in range(len(_SMALL)) else ""
-    return None if word and re.search(rf"(?i)\b{word}\b", text) else found
+    return None if _word(value, text) else found
 
 
-def _is_tied(name: str, value: float, given: Given, schema: dict[str, Any], found: re.Match[str]) -> bool:
+def _word(value: float, text: str) -> bool:
+    """Whether a small number is said in words."""
+    return value in range(len(_SMALL)) and re.search(rf"(?i)\b{_SMALL[int(value)]}\b", text) is not None
+
+
+def _is_tied(name: str, value: float, given: Given, schema: dict[str, Any]) -> bool:
     """Whether something else depends on it, or it is no amount."""
     words = _spaced(name)
     if "enum" in schema or "multipleOf" in schema or _FIXED.search(words):
-        return True
-    if schema.get("type") == "integer" and found["rest"]:
         return True
     others = list(_scalars([other for key, other in given.items() if key != name]))
     if any(other == value for other in others if not isinstance(other, str | bool)):
@@ -257,7 +275,7 @@ def _scalars(value: Any) -> Iterator[Any]:
 
 
 def _worth(found: re.Match[str]) -> float:
-    return float(found[0].replace(",", ""))
+    return _number(found[0])
 
 
 def _numbers(text: str) -> list[float]:
@@ -268,9 +286,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _read(said: str, like: float) -> int | float:
-    plain = said.replace(",", "")
-    return int(plain) if isinstance(like, int) and "." not in plain else float(plain)
+def _number(said: str) -> float:
+    return float(said.replace(",", ""))
+
+
+def _read(said: str, times: float, like: float) -> int | float:
+    worth = round(_number(said) * times, 9)
+    return int(worth) if isinstance(like, int) and worth == int(worth) else worth
 
 
 def _spaced(name: str) -> str:

@@ -93,6 +93,17 @@ def test_every_written_call_is_one_that_its_tool_accepts(written):
             assert not schema_errors(whole.spec.schema, given), (whole.spec.name, text)
 
 
+def is_meant(value, text):
+    """Said as it is, or in another unit."""
+    if is_said(value, text):
+        return True
+    numbers = [float(found.replace(",", "")) for found in re.findall(r"-?\d[\d,]*\.?\d*", text)]
+    ratios = [value / number for number in numbers if number]
+    return any(
+        abs(ratio / times - 1) < 1e-6 for ratio in ratios for times in (0.01, 0.001, 7, 12, 24, 60, 100, 1e3, 3600, 1e6)
+    )
+
+
 def test_another_value_is_in_the_text_as_it_is_in_the_call(written):
     samples = [(text, given, whole.spec.schema["properties"]) for whole in written for text, given in whole.asks]
     samples += [(*VENTS["asks"][1], VENTS["args"]), (*PLAYER["asks"][0], PLAYER["args"])]
@@ -104,13 +115,25 @@ def test_another_value_is_in_the_text_as_it_is_in_the_call(written):
             assert type(value) is type(given[name])
             if value != given[name]:
                 changed += 1
-                assert is_said(value, said) and not is_said(given[name], said), (text, said)
+                assert is_meant(value, said) and not is_said(given[name], said), (text, said)
         assert (said == text) == (values == given)
     assert changed
 
 
 def drawn(text, given, schemas, count=60):
     return [revalued(text, given, schemas, random.Random(seed)) for seed in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "times"),
+    [("at 7.1% a year", 0.071, 0.01), ("walk 3.2 km", 3200, 1000), ("for 45 cm", 0.45, 0.01), ("in 3 hours", 180, 60)],
+)
+def test_a_unit_is_reckoned_with(text, value, times):
+    found = {said: values["n"] for said, values in drawn(text, {"n": value}, {"n": NUMBER})}
+    assert len(found) > 4
+    for said, number in found.items():
+        assert number == pytest.approx(float(re.search(r"[\d.]+", said)[0]) * times)
+        assert len(str(number)) < 8
 
 
 def test_numbers_keep_their_shape_and_years_stay_years():
