@@ -35,7 +35,6 @@ MAX_ARGUMENTS_CHARS = 4 * 1024 * 1024
 # An answer longer than any window; a backend that never ends one is cut off here.
 MAX_TEXT_CHARS = 8 * 1024 * 1024
 NAMELESS = "nameless_tool"
-_WORDS = (TextDelta, ReasoningDelta)
 
 
 class _Draft:
@@ -97,16 +96,16 @@ class Assembler:
         events = self._plain_start(batch)
         event = self._scribe.event
         for chunk in batch[len(events) :]:
-            if isinstance(chunk, _WORDS):
+            if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
                 self._text_chars += len(chunk.text)
                 events.append(event(chunk))
-            elif isinstance(chunk, CallFragment):
+            elif type(chunk) is CallFragment:
                 events += self._fragment(chunk)
-            elif isinstance(chunk, UsageChunk):
+            elif type(chunk) is UsageChunk:
                 self.usage = chunk.usage
-            elif isinstance(chunk, StepFinished):
+            elif type(chunk) is StepFinished:
                 self.end = chunk.end
-            else:
+            elif type(chunk) is Status:
                 events.append(event(chunk))
         return events
 

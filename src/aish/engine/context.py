@@ -51,6 +51,6 @@ def with_system(system: str, conversation: Sequence[Message]) -> tuple[Message, 
     """One system message at most at the beginning: many chat templates take no second."""
     if not system:
         return tuple(conversation)
-    if conversation and isinstance(conversation[0], SystemMessage):
+    if conversation and type(conversation[0]) is SystemMessage:
         return (SystemMessage(compose_system(system, conversation[0].text)), *conversation[1:])
     return (SystemMessage(system), *conversation)

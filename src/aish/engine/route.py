@@ -33,10 +33,10 @@ class Route(msgspec.Struct, frozen=True):
     system: str = ""
     tool_mode: ToolMode = "auto"
     use_tool_role: bool | None = None
+    name: str = ""  # the model's
 
-    @property
-    def name(self) -> str:
-        return self.info.name
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", self.info.name)
 
 
 class Router:

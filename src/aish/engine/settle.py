@@ -17,7 +17,7 @@ NO_RESULT = "[aish] no result was given for this call."
 def settle(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Results of calls nobody made are left out. Some backends use an id again: its results then go in order."""
     for message in messages:
-        if isinstance(message, ToolMessage) or _calls(message):
+        if type(message) is ToolMessage or _calls(message):
             return tuple(messages) if _is_settled(messages) else _settled(messages)
     return tuple(messages)
 
@@ -65,7 +65,7 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def _calls(message: Message) -> tuple[ToolCall, ...]:
-    return message.tool_calls if isinstance(message, AssistantMessage) else ()
+    return message.tool_calls if type(message) is AssistantMessage else ()
 
 
 def _result(call: ToolCall, given: deque[ToolMessage]) -> ToolMessage:

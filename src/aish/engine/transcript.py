@@ -19,6 +19,9 @@ from aish.types.events import (
 )
 from aish.types.messages import AssistantMessage, Message, ToolCall, ToolMessage
 
+# What leaves something behind. To ask an event for its class one class after the other is dear.
+_FOLDED = frozenset({TextDelta, StepStarted, TurnStarted, ReasoningDelta, ToolCallReady, ToolResult})
+
 
 class Transcript:
     def __init__(self) -> None:
@@ -32,16 +35,25 @@ class Transcript:
     def apply_all(self, events: Sequence[Event]) -> None:
         said = self._text
         for event in events:
-            if isinstance(event.body, TextDelta):
-                said.append(event.body.text)
+            body = event.body
+            if type(body) is TextDelta:
+                said.append(body.text)
             else:
                 self.apply(event)
                 said = self._text
 
     def apply(self, event: Event) -> None:
-        match event.body:
-            case TextDelta():
-                self._text.append(event.body.text)
+        body = event.body
+        if type(body) not in _FOLDED:
+            return
+        match body:
+            case TextDelta(text):
+                self._text.append(text)
+            case StepStarted():
+                self._end_step()
+            case TurnStarted(input=messages):
+                self._messages.extend(messages)
+                self._input_length = len(messages)
             case ReasoningDelta(text):
                 self._reasoning.append(text)
             case ToolCallReady(name, arguments):
@@ -52,11 +64,6 @@ class Transcript:
                 self._end_step()
                 self._open.pop(event.call, None)
                 self._messages.append(ToolMessage(event.call, name, parts))
-            case StepStarted():
-                self._end_step()
-            case TurnStarted(input=messages):
-                self._messages.extend(messages)
-                self._input_length = len(messages)
             case _:
                 pass
 

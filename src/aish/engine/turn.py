@@ -90,7 +90,7 @@ class Turn:
         self._scribe = scribe
         self._transcript = transcript
         self._asking = asking
-        self._call_ids = {message.tool_call_id for message in request.input if isinstance(message, ToolMessage)}
+        self._call_ids = {message.tool_call_id for message in request.input if type(message) is ToolMessage}
         for turn in past:
             self._call_ids |= turn.result_ids
         self._owed: list[Event] = []
@@ -271,8 +271,8 @@ class Turn:
         self._finished = True
 
     def _saying(self) -> str:
-        said = _SAYINGS.get(self.end or TurnEnd.FAILED, "").format(limits=self._meter.limits)
-        return self._asking.refusal or said
+        said = _SAYINGS[self.end or TurnEnd.FAILED]
+        return self._asking.refusal or (said.format(limits=self._meter.limits) if "{" in said else said)
 
     def _emit(self, body: Body, call: str = "") -> Event:
         event = self._scribe.event(body, call)

@@ -188,7 +188,7 @@ def _encode_call(call: ToolCall) -> Json:
 
 
 def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
-    if len(parts) == 1 and isinstance(parts[0], TextPart):
+    if len(parts) == 1 and type(parts[0]) is TextPart:
         return parts[0].text  # nearly always
     if all(isinstance(part, TextPart) for part in parts):
         return plain_text(parts)

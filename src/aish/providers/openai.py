@@ -22,6 +22,7 @@ from aish.errors import (
 )
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
+from aish.providers.chat_frames import Frame
 from aish.providers.chat_wire import Dialect, Encoded, WireChunk, decode_chunk, encode_request, read_chunk
 from aish.providers.counting import Counting
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
@@ -164,6 +165,7 @@ class _Answer(AsyncIterator[Batch]):
         self._model = model
         self._body = AnswerBody(response, idle_s)
         self._reader = SseReader(MAX_EVENT_BYTES)
+        self._frame = Frame()
         self._begun = False
         self._ended = False  # nothing more is to be read
         self._over = False  # and the last has been told
@@ -218,7 +220,11 @@ class _Answer(AsyncIterator[Batch]):
     def _read_all(self, events: Sequence[bytes]) -> list[Chunk]:
         """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
         batch: list[Chunk] = []
+        frame = self._frame
         for data in events:
+            if text := frame.text(data):
+                batch.append(TextDelta(text))
+                continue
             if data == b"[DONE]":
                 self._whole = True
                 break
@@ -230,6 +236,7 @@ class _Answer(AsyncIterator[Batch]):
                 except (ValueError, RecursionError):  # with more patience, then
                     wire = self._decode(data)
                 if text := wire.plain_text():
+                    frame.learn(data)
                     batch.append(TextDelta(text))
                 else:
                     batch += self._read(wire)
@@ -243,11 +250,11 @@ class _Answer(AsyncIterator[Batch]):
             raise stream_error(self._provider, self._model, error)
         batch: list[Chunk] = []
         for chunk in read_chunk(wire):
-            if isinstance(chunk, StepFinished):
+            if type(chunk) is StepFinished:
                 self._finished = chunk
                 self._body.complete(_LAG_S)
             else:
-                self._called = self._called or isinstance(chunk, CallFragment)
+                self._called = self._called or type(chunk) is CallFragment
                 batch.append(chunk)
         return batch
 

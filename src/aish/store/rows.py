@@ -13,6 +13,9 @@ from typing import Any
 
 _SIZES = (64, 8, 1)
 
+# For bytes, sqlite3 looks each time for a way to adapt them, and finds none.
+blob = bytearray
+
 
 class Rows:
     """`begin` and `end` are what stands before and after the rows."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from aish.store import feed, runs
-from aish.store.rows import Rows
+from aish.store.rows import Rows, blob
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages
 from aish.types.events import TurnEnd
@@ -106,7 +106,7 @@ _INSERT_THEIR_EVENTS = Rows(
 def insert_ended_turns(db: sqlite3.Connection, ended: Sequence[EndedTurn]) -> None:
     number = db.execute("SELECT coalesce(max(rowid), 0) FROM turns").fetchone()[0]
     _INSERT_ENDED.insert(db, [_ended_row(one.turn, number + place) for place, one in enumerate(ended, 1)])
-    _INSERT_THEIR_EVENTS.insert(db, [(one.turn.id, 1, one.last_seq, one.lines) for one in ended])
+    _INSERT_THEIR_EVENTS.insert(db, [(one.turn.id, 1, one.last_seq, blob(one.lines)) for one in ended])
 
 
 def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
@@ -118,12 +118,12 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
         turn.model,
         turn.started_ms,
         turn.owner,
-        _encoder.encode(turn.input),
+        blob(_encoder.encode(turn.input)),
         "",
         _RUNNING if turn.end is None else turn.end.value,
         turn.finished_ms,
-        _encoder.encode(turn.messages),
-        _encoder.encode(turn.usage),
+        blob(_encoder.encode(turn.messages)),
+        blob(_encoder.encode(turn.usage)),
     )
 
 

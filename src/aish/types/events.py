@@ -54,11 +54,11 @@ class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
     model: str
 
 
-class TextDelta(msgspec.Struct, frozen=True, tag="text_delta"):
+class TextDelta(msgspec.Struct, frozen=True, gc=False, tag="text_delta"):
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False, tag="reasoning_delta"):
     text: str
 
 
@@ -67,7 +67,7 @@ class ToolCallStarted(msgspec.Struct, frozen=True, tag="tool_call_started"):
     name: str
 
 
-class ArgumentsDelta(msgspec.Struct, frozen=True, tag="arguments_delta"):
+class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False, tag="arguments_delta"):
     text: str
 
 
@@ -190,7 +190,7 @@ Body = (
 )
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     session: str
     turn: str
     seq: int

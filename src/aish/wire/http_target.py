@@ -19,7 +19,7 @@ _PORTS = {"http": 80, "https": 443}
 _FORBIDDEN = re.compile(r"[^\x21-\x7e]")
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True, cache_hash=True):
     """One URL. `origin` is what errors may name: it holds no query and no userinfo."""
 
     scheme: str

@@ -286,9 +286,9 @@ def begin_request(
 def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """The conversation so far, and what is new in it: all that follows the assistant's last word."""
     for place in range(len(messages), 0, -1):
-        if isinstance(messages[place - 1], AssistantMessage):
+        if type(messages[place - 1]) is AssistantMessage:
             return tuple(messages[:place]), tuple(messages[place:])
-    first = next((place for place, message in enumerate(messages) if not isinstance(message, SystemMessage)), 0)
+    first = next((place for place, message in enumerate(messages) if type(message) is not SystemMessage), 0)
     return tuple(messages[:first]), tuple(messages[first:])
 
 

@@ -28,6 +28,8 @@ from aish.types.events import (
     ToolResult,
     TurnEnd,
     TurnFinished,
+    TurnStarted,
+    UsageReported,
 )
 from aish.types.usage import Usage
 
@@ -37,6 +39,8 @@ _TEXT_END = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 PARAGRAPH = "\n\n"
 _MAX_SUMMARY_BYTES = 4096  # proxies refuse larger headers
 _encode = msgspec.json.encode
+_encoder = msgspec.json.Encoder()
+_UNSEEN = frozenset({TurnStarted, UsageReported})  # they are in every turn, and nothing is told of them
 _TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status)
 
 
@@ -59,6 +63,17 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 def closing_words(finished: TurnFinished) -> str:
     """A limit is said in the answer itself: these clients have no other place for it."""
     return f"[aish] {finished.detail}" if finished.reason in LIMIT_ENDS else ""
+
+
+def _words_first(events: Sequence[Event]) -> list[str]:
+    """The words that they begin with."""
+    words: list[str] = []
+    for event in events:
+        body = event.body
+        if type(body) is not TextDelta:
+            break
+        words.append(body.text)
+    return words
 
 
 class Narrative:
@@ -99,20 +114,21 @@ class ChatStream:
         return self._delta({"role": "assistant", "content": ""})
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        pieces: list[bytes] = []
-        head, narrative = self._text_head, self._narrative
-        for event in events:
+        words = _words_first(events) if not self._narrative.new_step else []
+        pieces = [self._texts(words)] if words else []
+        for event in events[len(words) :]:
             body = event.body
-            if type(body) is not TextDelta:
+            if type(body) is TextDelta:
+                pieces.append(self._text(body.text))
+            else:
                 pieces += self._other(event)
-                continue
-            text = body.text
-            if narrative.new_step:
-                text = narrative.text(text)
-            elif text:  # nearly always: as `text` does it, without the call
-                narrative.said = text
-            pieces += (head, _encode(text), _TEXT_END)
         return b"".join(pieces)
+
+    def _texts(self, words: list[str]) -> bytes:
+        """A chunk each, and nearly all there is: in JSON a line's end is never part of a text."""
+        self._narrative.said = next(filter(None, reversed(words)), self._narrative.said)
+        lines = _encoder.encode_lines(words)[:-1]
+        return self._text_head + lines.replace(b"\n", _TEXT_END + self._text_head) + _TEXT_END
 
     def failure(self, problem: Problem) -> bytes:
         return b"data: " + _encode(openai_shape(settled(problem, effects=self.effects))) + b"\n\n" + DONE
@@ -121,7 +137,10 @@ class ChatStream:
         return self._text_head + _encode(self._narrative.text(text)) + _TEXT_END
 
     def _other(self, event: Event) -> list[bytes]:
-        body, pieces = event.body, []
+        body = event.body
+        pieces: list[bytes] = []
+        if type(body) in _UNSEEN:
+            return pieces
         match body:
             case StepStarted():
                 self._narrative.step()
@@ -190,25 +209,30 @@ class ChatWhole:
 
     def feed(self, events: Sequence[Event]) -> None:
         for event in events:
-            match event.body:
-                case TextDelta(text):
-                    self._text.append(self._narrative.text(text))
-                case StepStarted():
-                    self._turn, self._steps = event.turn, event.step
-                    self._narrative.step()
-                case ReasoningDelta(text):
-                    self._reasoning.append(text)
-                case ToolCallReady(name, arguments) if name in self._clients:
-                    function = {"name": name, "arguments": arguments}
-                    self._calls.append({"id": event.call, "type": "function", "function": function})
-                case Failed():
-                    self._failed = problem_of_failure(event.body)
-                case TurnFinished():
-                    self._finished = event.body
-                case _:
-                    pass
-            if self._traced is not None and isinstance(event.body, _TRACED):
-                self._traced.append(msgspec.to_builtins(event))
+            body = event.body
+            if type(body) is TextDelta:
+                self._text.append(self._narrative.text(body.text))
+            elif type(body) is TurnFinished:
+                self._finished = body
+            elif type(body) is StepStarted:
+                self._turn, self._steps = event.turn, event.step
+                self._narrative.step()
+            elif type(body) not in _UNSEEN:
+                self._feed_other(event)
+
+    def _feed_other(self, event: Event) -> None:
+        match event.body:
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+            case ToolCallReady(name, arguments) if name in self._clients:
+                function = {"name": name, "arguments": arguments}
+                self._calls.append({"id": event.call, "type": "function", "function": function})
+            case Failed() as failed:
+                self._failed = problem_of_failure(failed)
+            case _:
+                pass
+        if self._traced is not None and isinstance(event.body, _TRACED):
+            self._traced.append(msgspec.to_builtins(event))
 
     def trace_summary(self) -> bytes:
         """What happened, in brief, for a header."""

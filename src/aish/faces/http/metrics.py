@@ -175,19 +175,19 @@ class TurnMeter:
             return  # nearly every batch
         for event in events:
             body = event.body
-            if isinstance(body, _WORDS):
+            if type(body) in _WORDS:
                 if not self._first_s:
                     self._token()
-            elif isinstance(body, StepStarted):
+            elif type(body) is StepStarted:
                 self._steps += 1
-            elif isinstance(body, UsageReported):
+            elif type(body) is UsageReported:
                 if body.left_out and self._model is not None:
                     self._model.left_out.inc(body.left_out)
-            elif isinstance(body, TurnStarted):
+            elif type(body) is TurnStarted:
                 self._model = self._metrics.of_model(body.model)
                 self.turn = event.turn
                 note_turn(event.session, event.turn)
-            elif isinstance(body, TurnFinished):
+            elif type(body) is TurnFinished:
                 self._finished(body)
             else:
                 self._see_other(event)

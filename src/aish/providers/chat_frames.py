@@ -1,0 +1,52 @@
+"""What stands around the words of a streamed answer: nearly all of its chunks differ in their words alone.
+
+It is learned from one chunk, and the next are read without being taken apart. Nothing is taken on trust: that other
+words in this place are the chunk's text, and nothing else, is tried before.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.providers.chat_wire import decode_chunk
+
+_PLACE = b'"content":'
+_TRIED = "other words"
+_NO_HEAD = b"\0"  # no chunk of JSON begins so
+_MOST_LEARNED = 8  # of one answer: a backend that changes it with each chunk is read chunk by chunk
+
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+class Frame:
+    def __init__(self) -> None:
+        self._head, self._tail = _NO_HEAD, b""
+        self._learned = 0
+
+    def text(self, data: bytes) -> str:
+        """Of a chunk in this frame; "" of one that has to be read in full."""
+        head, tail = self._head, self._tail
+        if data.startswith(head) and data.endswith(tail):
+            try:
+                return _decode_text(data[len(head) : -len(tail)])
+            except ValueError:  # not one text: a null, or more than the words is new
+                return ""
+        return ""
+
+    def learn(self, data: bytes) -> None:
+        """From a chunk that holds a piece of the answer and nothing else."""
+        start = data.find(_PLACE) + len(_PLACE)
+        if start < len(_PLACE) or self._learned >= _MOST_LEARNED:
+            return
+        self._learned += 1
+        begin = data.find(b'"', start)
+        end = data.find(b'"', begin + 1) + 1
+        head, words, tail = data[:begin], data[begin:end], data[end:]
+        if data[start:begin].strip() or b"\\" in words or not tail:
+            return
+        try:
+            is_text = decode_chunk(b'%b"%b"%b' % (head, _TRIED.encode(), tail)).plain_text() == _TRIED
+        except ValueError:
+            return
+        if is_text:
+            self._head, self._tail = head, tail
