@@ -18,8 +18,10 @@ Pairs = Iterable[tuple[bytes, bytes]]
 
 # In a scope: globs of the tools that the asker may use, where that is known.
 TOOLS = "aish.tools"
-# In a scope: the connection of the request, where the server is ours.
+# In a scope: the request on its connection, where the server is ours.
 CONNECTION = "aish.connection"
+# In the head of a reply: the first of its body is sent right after it.
+BODY_FOLLOWS = "aish.body_follows"
 
 _BODY_S = 30.0  # for a body to arrive whole; a few megabytes on a slow line
 _JSON = (b"content-type", b"application/json")
@@ -31,7 +33,7 @@ _STREAM_HEADERS = (
 
 
 class Link(Protocol):
-    """What a connection of ours tells. `on_gone` is called once when the client has gone."""
+    """What a server of ours tells of a request. `on_gone` is called once when the client has gone."""
 
     on_gone: Callable[[], None] | None
 
@@ -40,6 +42,8 @@ class Link(Protocol):
 
     @property
     def has_whole_body(self) -> bool: ...
+
+    def take_body(self) -> bytes: ...
 
 
 class HttpRefusal(Exception):
@@ -106,7 +110,7 @@ class Exchange:
         if announced.isdigit() and (len(announced) > 18 or int(announced) > max_bytes):
             raise HttpRefusal(413, f"a message may have {max_bytes} bytes")
         if self._link is not None and self._link.has_whole_body:
-            return await self._whole_body(max_bytes)
+            return _bounded(self._link.take_body(), max_bytes)
         # By hand: asyncio.timeout costs as much as reading a small body does.
         task = asyncio.current_task()
         assert task is not None
@@ -158,7 +162,6 @@ class Exchange:
             self._when_gone()
 
     def stop_watching(self) -> None:
-        """The connection may be the next request's by now: what that has set stays."""
         self._when_gone = None
         if self._waiting is not None:
             self._waiting.cancel()
@@ -169,17 +172,24 @@ class Exchange:
         described = [(b"content-length", b"%d" % len(body)), *self.extra, *headers]
         if body and b"content-type" not in dict(described):
             described.append(_JSON)
-        self.started, self.status = True, status
-        await self._send({"type": "http.response.start", "status": status, "headers": described})
+        await self.start(status, described, at_once=True)
         await self._send({"type": "http.response.body", "body": body})
 
-    async def start_stream(self, headers: Pairs = ()) -> None:
-        await self.start(200, [*_STREAM_HEADERS, *self.extra, *headers])
+    async def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> None:
+        await self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)
 
-    async def start(self, status: int, headers: Pairs) -> None:
-        """With exactly these headers. Pieces follow."""
+    def start(self, status: int, headers: Pairs, *, at_once: bool = False) -> Awaitable[None]:
+        """With exactly these headers. Pieces follow; the first `at_once`."""
         self.started, self.status = True, status
-        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+        return self._send(
+            {"type": "http.response.start", "status": status, "headers": list(headers), BODY_FOLLOWS: at_once}
+        )
 
     def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
         return self._send({"type": "http.response.body", "body": data, "more_body": not last})
+
+
+def _bounded(body: bytes, max_bytes: int) -> bytes:
+    if len(body) > max_bytes:
+        raise HttpRefusal(413, f"a message may have {max_bytes} bytes")
+    return body

@@ -3,65 +3,24 @@
 import asyncio
 import json
 import socket
-from contextlib import asynccontextmanager
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from aish.faces.asgi import CONNECTION, Exchange
-from aish.faces.http.connection import Connection
 from aish.faces.http.watch import ClientGone, Watch
 from aish.types.events import TextDelta
 from support.asgi import Visit
 from support.engines import Bench
 from support.eventually import eventually
 from support.http_face import face
+from support.http_listening import client, listening
 
 LONG_S = 30.0
-DEADLINE_S = 5.0
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     monkeypatch.setattr("aish.wire.sweep.PERIOD_S", 0.02)
-
-
-@asynccontextmanager
-async def listening(app, *, keep_alive_s=60):
-    """The port, and the state that uvicorn keeps of its connections."""
-    config = uvicorn.Config(
-        app,
-        http=Connection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        proxy_headers=False,
-        timeout_keep_alive=keep_alive_s,
-    )
-    config.load()
-    state = ServerState()
-    loop = asyncio.get_running_loop()
-    place = socket.create_server(("127.0.0.1", 0))
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # or the system takes all that a test sends
-    server = await loop.create_server(lambda: Connection(config, state, {}), sock=place)
-    try:
-        yield place.getsockname()[1], state
-    finally:
-        server.close()
-        for connection in list(state.connections):
-            connection.transport.abort()
-        await eventually(lambda: not state.connections and not state.tasks)
-
-
-@asynccontextmanager
-async def client(port):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.timeout(DEADLINE_S):
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()
 
 
 def chat(text, *, stream=False):

@@ -1,23 +1,31 @@
-"""uvicorn's connection, with some things changed.
+"""A client's connection under uvicorn's server, which accepts it and ends it.
 
 A request has a bounded time to say what it wants: or a client that sends a header now and then holds a connection for
-ever. One that does not read what it is sent is dropped, for the same reason. The head of a reply goes out together with
-the first of its body, which saves a system call and a wake-up of the client, most of what a small reply costs. Whoever
-answers is told at once when the client goes away. And the application is told when connections are to end: a worker has
-no other way to learn it, and a stream without an end would hold it up.
+ever. One that does not read what it is sent is dropped, for the same reason. Whoever answers is told at once when the
+client goes away. And the application is told when connections are to end: a worker has no other way to learn it, and a
+stream without an end would hold it up.
+
+It is our own since uvicorn's costs a small request more than anything else that is done for it. The parser is the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, cast
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+import httptools
 
 from aish.faces.asgi import CONNECTION, Scope
+from aish.faces.http.served import Served
 from aish.wire.reads import read_little
 from aish.wire.sweep import sweep_of
+
+if TYPE_CHECKING:
+    from uvicorn import Config
+    from uvicorn.server import ServerState
 
 # For a whole head to arrive. A slow phone takes a second.
 HEAD_S = 20.0
@@ -25,157 +33,229 @@ HEAD_S = 20.0
 _MOST_WAITING = 16
 # For a client to read what it was sent, where the application does not say.
 _SEND_S = 30.0
+# Of a body that nobody has taken yet.
+_HIGH_WATER_BYTES = 64 * 1024
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_BAD = b"this is not a request of HTTP"
+_BAD_REPLY = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+    % (len(_BAD), _BAD)
+)
+
+log = logging.getLogger(__name__)
 
 
-class Connection(HttpToolsProtocol):
-    """In the scope of its requests as `CONNECTION`: `on_gone` is called when the client has gone."""
+class Connection(asyncio.Protocol):
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
+        if not config.loaded:
+            config.load()
+        self.app = config.loaded_app
+        self._state = server_state
+        self._keep_alive_s = config.timeout_keep_alive
+        self._parser = httptools.HttpRequestParser(self)
+        # What follows a request that ends the connection is not read; the request is answered all the same.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.pipeline: deque[Served] = deque()  # those that wait for the one before them
+        self._current: Served | None = None  # the one being answered
+        self._newest: Served | None = None  # the one being read
+        self._head_due_s: float | None = None
+        self._idle_due_s: float | None = None
+        self._full_since_s: float | None = None  # more is waiting to be sent than is kept
+        self._writable: asyncio.Event | None = None
+        self._is_reading = True
+        self.is_full = False
 
-    on_gone: Callable[[], None] | None = None
-    is_gone = False
-    _head_due_s: float | None = None
-    _full_since_s: float | None = None  # more is waiting to be sent than is kept
-    _answered: RequestResponseCycle | None = None  # `cycle` is the newest, which may have to wait for this one
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         read_little(transport)
-        super().connection_made(transport)
-        self.transport = cast(asyncio.Transport, _HeadWithBody(transport, self.loop))
-        self._time = self.loop.time
-        self._sweep = sweep_of(self.loop)
-        self._idle = _Idle()
-        self.loop = cast(asyncio.AbstractEventLoop, _Loop(self.loop, self._idle))
+        self.transport = cast(asyncio.Transport, transport)
+        self.write = self.transport.write
+        self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        self.done.set_result(None)
+        self._client, self._server = _address(transport, "peername"), _address(transport, "sockname")
         self._head_due_s = self._time() + HEAD_S
+        self._sweep = sweep_of(self._loop)
         self._sweep.add(self)
-
-    @property
-    def has_whole_body(self) -> bool:
-        return self._answered is not None and not self._answered.more_body
-
-    def data_received(self, data: bytes) -> None:
-        if self._head_due_s is None and (self.cycle is None or self.cycle.response_complete):
-            self._head_due_s = self._time() + HEAD_S
-        super().data_received(data)
-
-    def on_headers_complete(self) -> None:
-        self._head_due_s = None
-        cast(Scope, self.scope)[CONNECTION] = self
-        super().on_headers_complete()
-        if 0 < len(self.pipeline) <= _MOST_WAITING:
-            self.flow.resume_reading()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._answered = cycle
-        super()._start_asgi_task(cycle, app)
+        self._state.connections.add(cast(Any, self))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._sweep.discard(self)
-        self.is_gone = True
-        super().connection_lost(exc)
-        if self._answered is not None and not self._answered.response_complete:
-            self._answered.disconnected = True  # uvicorn tells the newest alone
-            self._answered.message_event.set()
-        if self.on_gone is not None:
-            self.on_gone()
+        self._state.connections.discard(cast(Any, self))
+        self.is_full = False
+        if self._writable is not None:
+            self._writable.set()
+        for served in (self._current, *self.pipeline):
+            if served is not None:
+                served.leave()
+        self.pipeline.clear()
+
+    def eof_received(self) -> None:
+        """Whoever sends no more is taken to have gone: the transport closes."""
+
+    # What comes in
+
+    def data_received(self, data: bytes) -> None:
+        if self._current is None and self._head_due_s is None:
+            self._idle_due_s = None
+            self._head_due_s = self._time() + HEAD_S
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._newest is not None:  # answered as if it had not asked for it; what follows is in no tongue of ours
+                self._newest.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse()
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects = True
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._head_due_s = None
+        parser = self._parser
+        url = httptools.parse_url(self._url)
+        path = url.path.decode("ascii")
+        version = parser.get_http_version()
+        scope: Scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "method": parser.get_method().decode("ascii"),
+            "scheme": "http",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "root_path": "",
+            "headers": self._headers,
+            "client": self._client,
+            "server": self._server,
+        }
+        keep_alive = version != "1.0" and parser.should_keep_alive()
+        served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=self._expects)
+        scope[CONNECTION] = served
+        if self._current is None:
+            self._begin(served)
+            return
+        self.pipeline.append(served)
+        if len(self.pipeline) > _MOST_WAITING:
+            self._stop_reading()
+
+    def on_body(self, body: bytes) -> None:
+        served = self._newest
+        if served is not None and not served.complete:
+            served.add_body(body)
+            if served.body_bytes > _HIGH_WATER_BYTES:
+                self._stop_reading()
+
+    def on_message_complete(self) -> None:
+        if self._newest is not None and not self._newest.complete:
+            self._newest.end_body()
+        elif self._current is None:  # its answer did not wait for it
+            self._head_due_s, self._idle_due_s = None, self._time() + self._keep_alive_s
+
+    def _refuse(self) -> None:
+        """What is being answered in full is; what is being read has no end any more."""
+        self._stop_reading()
+        served = self._current
+        if served is not None and (served is not self._newest or not served.more_body):
+            served.keep_alive = False
+            self.pipeline.clear()
+            return
+        if served is None or not served.started:
+            self.write(_BAD_REPLY)
+        if served is not None:
+            served.leave()
+        self.transport.close()
+
+    def _stop_reading(self) -> None:
+        if self._is_reading and not self.transport.is_closing():
+            self._is_reading = False
+            self.transport.pause_reading()
+
+    def read_on(self) -> None:
+        if not self._is_reading and not self.transport.is_closing() and len(self.pipeline) <= _MOST_WAITING:
+            self._is_reading = True
+            self.transport.resume_reading()
+
+    # What goes out
+
+    def _begin(self, served: Served) -> None:
+        self._current = served
+        task = self._loop.create_task(served.run(self.app))
+        tasks = self._state.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def answered(self, served: Served) -> None:
+        self._state.total_requests += 1
+        self._current = None
+        if not served.keep_alive or self.transport.is_closing():
+            self.transport.close()
+        elif self.pipeline:
+            self._begin(self.pipeline.popleft())
+            self.read_on()
+        else:
+            self._idle_due_s = self._time() + self._keep_alive_s
+            self.read_on()
+
+    def write_soon(self, served: Served) -> None:
+        self._loop.call_soon(served.flush)
 
     def pause_writing(self) -> None:
+        self.is_full = True
         self._full_since_s = self._time()
-        super().pause_writing()
+        self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
+        self.is_full = False
         self._full_since_s = None
-        super().resume_writing()
+        if self._writable is not None:
+            self._writable.set()
+
+    async def drain(self) -> None:
+        if self._writable is not None:
+            await self._writable.wait()
+
+    # How it ends
+
+    def close(self) -> None:
+        self.transport.close()
 
     def shutdown(self) -> None:
+        """No more requests; the one that is being answered is."""
         if (drain := getattr(self.app, "drain", None)) is not None:
             drain()
-        super().shutdown()
+        if self._current is None:
+            self.transport.close()
+        else:
+            self._current.keep_alive = False
 
     def look(self, now_s: float) -> None:
         if self._head_due_s is not None and now_s >= self._head_due_s:
             self._head_due_s = None
-            self.transport.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            self.write(_TIMEOUT)
+            self.transport.close()
+        if self._idle_due_s is not None and now_s >= self._idle_due_s:
+            self._idle_due_s = None
             self.transport.close()
         if self._full_since_s is not None and now_s - self._full_since_s >= getattr(
             self.app, "send_timeout_s", _SEND_S
         ):
             self.transport.abort()
-        self._idle.look(now_s)
 
 
-class _Idle:
-    """The timer of a connection that is kept open between requests: set and taken back with each of them."""
-
-    def __init__(self) -> None:
-        self._due_s: float | None = None
-        self._close: Callable[[], None] | None = None
-
-    def set(self, due_s: float, close: Callable[[], None]) -> _Idle:
-        self._due_s, self._close = due_s, close
-        return self
-
-    def cancel(self) -> None:
-        self._due_s = None
-
-    def look(self, now_s: float) -> None:
-        if self._due_s is not None and self._close is not None and now_s >= self._due_s:
-            self._due_s = None
-            self._close()
-
-
-class _Loop:
-    """What uvicorn's connection asks of its loop: tasks, and the one timer."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, idle: _Idle) -> None:
-        self._loop = loop
-        self._idle = idle
-
-    def create_task(self, work: Coroutine[Any, Any, None], **options: Any) -> asyncio.Task[None]:
-        return self._loop.create_task(work, **options)
-
-    def call_later(self, seconds: float, close: Callable[[], None]) -> _Idle:
-        return self._idle.set(self._loop.time() + seconds, close)
-
-
-class _HeadWithBody:
-    """A transport that keeps the head of a reply back for the rest of this round of the loop."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._call_soon = loop.call_soon
-        self._head = b""
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 "):
-            self._head = data
-            self._call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def _flush(self) -> None:
-        head, self._head = self._head, b""
-        if head:
-            self._transport.write(head)
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._transport.set_protocol(protocol)
+def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
+    found = transport.get_extra_info(which)
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None

@@ -88,7 +88,7 @@ class Watch:
         await self.send(data)
 
     async def _start_with(self, data: bytes) -> None:
-        await self._exchange.start_stream()
+        await self._exchange.start_stream(at_once=True)
         await self._exchange.send_piece(self._opening() + data)
 
     async def finish(self) -> None:

@@ -1,0 +1,221 @@
+"""One request on a connection and its reply, as ASGI has them: a body in, a head and pieces out.
+
+Knows how a reply is framed, and that its head goes out with the first of its body: that saves a system call and a
+wake-up of the client, most of what a small reply costs. What is sent is written at once unless the client is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+
+from aish.faces.asgi import BODY_FOLLOWS, App, Scope
+
+_NO_BODY = (204, 304)
+_FAILED = b"Internal Server Error"
+_FAILED_HEADERS = ((b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_FAILED)))
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in http.HTTPStatus}
+_CLOSE = (b"connection", b"close")
+_CHUNKED = (b"transfer-encoding", b"chunked")
+
+log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """What a connection does for the request that is being answered on it."""
+
+    @property
+    def done(self) -> Awaitable[None]:
+        """Nothing has to be waited for."""
+
+    @property
+    def is_full(self) -> bool:
+        """More is waiting to be sent than is kept."""
+
+    async def drain(self) -> None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def write_soon(self, served: Served) -> None:
+        """Has it flushed at the end of this round of the loop."""
+
+    def read_on(self) -> None:
+        """There is room for more of the body."""
+
+    def answered(self, served: Served) -> None:
+        """It is over. The line is closed unless `keep_alive`."""
+
+    def close(self) -> None: ...
+
+
+class Served:
+    """In the scope of its request as `CONNECTION`: `on_gone` is called once when the client has gone."""
+
+    __slots__ = (
+        "_body", "_chunked", "_head", "_is_head", "_left", "_line", "_news", "_waiter", "complete", "expects",
+        "is_gone", "keep_alive", "more_body", "on_gone", "scope", "started",
+    )  # fmt: skip
+
+    def __init__(self, line: Line, scope: Scope, *, keep_alive: bool, expects: bool) -> None:
+        self._line = line
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.expects = expects  # to be told to go on before it sends its body
+        self.more_body = True
+        self.started = self.complete = self.is_gone = False
+        self.on_gone: Callable[[], None] | None = None
+        self._body = b""
+        self._news = False  # more of the body, or its end
+        self._waiter: asyncio.Future[None] | None = None
+        self._head = b""
+        self._is_head = scope["method"] == "HEAD"
+        self._chunked = False
+        self._left = 0  # of the body that the head has announced
+
+    async def run(self, app: App) -> None:
+        try:
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            pass  # the server ends, and does not wait any longer
+        except Exception as exc:
+            log.error("a request failed by a defect of aish", exc_info=exc)
+        if not self.complete and not self.is_gone:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """What was begun cannot be ended well."""
+        self.keep_alive = False
+        if self.started:
+            self.flush()
+            self._line.close()
+            return
+        self._start(500, _FAILED_HEADERS)
+        self._piece(_FAILED, more=False)
+
+    @property
+    def has_whole_body(self) -> bool:
+        return not self.more_body
+
+    @property
+    def body_bytes(self) -> int:
+        """Those that wait to be taken."""
+        return len(self._body)
+
+    def take_body(self) -> bytes:
+        """What there is of it."""
+        body, self._body, self._news = self._body, b"", False
+        return body
+
+    def add_body(self, data: bytes) -> None:
+        self._body = self._body + data if self._body else data
+        self._tell()
+
+    def end_body(self) -> None:
+        self.more_body = False
+        self._tell()
+
+    def leave(self) -> None:
+        """The client has gone."""
+        if not self.complete:
+            self.is_gone = True
+            self._wake()
+            if self.on_gone is not None:
+                self.on_gone()
+
+    async def receive(self) -> dict[str, Any]:
+        if self.expects and not self.started and not self.is_gone:
+            self.expects = False
+            self._line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while not (self._news or self.is_gone or self.complete):
+            self._line.read_on()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self.is_gone or self.complete:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": self.take_body(), "more_body": self.more_body}
+
+    def send(self, message: Any) -> Awaitable[None]:
+        """Not a coroutine: every piece of every answer comes through here."""
+        if self._line.is_full and not self.is_gone:
+            return self._send_later(message)
+        self._send(message)
+        return self._line.done
+
+    async def _send_later(self, message: Any) -> None:
+        await self._line.drain()
+        self._send(message)
+
+    def _send(self, message: Any) -> None:
+        if self.is_gone:
+            return
+        if not self.started:
+            if message["type"] != "http.response.start":
+                raise RuntimeError("a reply begins with its head")
+            self._start(message["status"], message["headers"])
+            if not message.get(BODY_FOLLOWS):
+                self._line.write_soon(self)
+            return
+        if self.complete or message["type"] != "http.response.body":
+            raise RuntimeError("a reply is one head and its body")
+        self._piece(message["body"], more=message.get("more_body", False))
+
+    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
+        framed = self._is_head or status in _NO_BODY
+        for name, value in headers:
+            if name == b"content-length":
+                self._left, framed = int(value), True
+            elif name == b"connection" and value == b"close":
+                self.keep_alive = False
+                continue
+            lines.append(b"%b: %b" % (name, value))
+        if not framed:
+            self._chunked = True
+            lines.append(b"%b: %b" % _CHUNKED)
+        if not self.keep_alive:
+            lines.append(b"%b: %b" % _CLOSE)
+        head = b"\r\n".join(lines)
+        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
+            raise RuntimeError("a header holds the end of a line")
+        self.started, self.expects = True, False
+        self._head = head + b"\r\n\r\n"
+
+    def flush(self) -> None:
+        """The head does not wait any longer."""
+        head, self._head = self._head, b""
+        if head and not self.is_gone:
+            self._line.write(head)
+
+    def _piece(self, body: bytes, *, more: bool) -> None:
+        head, self._head = self._head, b""
+        if self._chunked:
+            if body:
+                head = b"%b%x\r\n%b\r\n" % (head, len(body), body)
+            if not more:
+                head += b"0\r\n\r\n"
+        elif self._is_head:
+            self._left = 0
+        else:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                self._head = head
+                raise RuntimeError("the body is not as long as its head says")
+            head += body
+        if head:
+            self._line.write(head)
+        if not more:
+            self.complete = True
+            self._wake()
+            self._line.answered(self)
+
+    def _tell(self) -> None:
+        self._news = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

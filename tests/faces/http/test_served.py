@@ -1,0 +1,295 @@
+"""One request and its reply, over real sockets: how it is framed, and what becomes of it when it is done wrong."""
+
+import asyncio
+
+import pytest
+
+from aish.faces.asgi import CONNECTION
+from support.eventually import eventually
+from support.http_listening import client, listening
+
+GET = b"GET /x%20y?a=b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nbody"
+
+
+def head(status=200, *headers):
+    return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+def piece(body=b"", *, more=False):
+    return {"type": "http.response.body", "body": body, "more_body": more}
+
+
+def length(count):
+    return (b"content-length", b"%d" % count)
+
+
+def app_that_sends(*messages):
+    async def app(scope, receive, send):
+        for message in messages:
+            await send(message)
+
+    return app
+
+
+async def exchanged(app, sent, *, until=b""):
+    """What comes back, to the end of the connection, or until this."""
+    async with listening(app) as (port, _), client(port) as (reader, writer):
+        writer.write(sent)
+        return await (reader.readuntil(until) if until else reader.read())
+
+
+async def test_a_scope_says_what_was_asked_for():
+    seen = {}
+
+    async def app(scope, receive, send):
+        seen.update(scope, body=await receive())
+        await send(head(200, length(0)))
+        await send(piece())
+
+    await exchanged(app, GET.replace(b"host:", b"HOST:"), until=b"\r\n\r\n")
+    assert (seen["method"], seen["path"], seen["raw_path"]) == ("GET", "/x y", b"/x%20y")
+    assert (seen["query_string"], seen["http_version"], seen["headers"]) == (b"a=b", "1.1", [(b"host", b"localhost")])
+    assert seen["body"] == {"type": "http.request", "body": b"", "more_body": False}
+    assert seen["client"][0] == "127.0.0.1"
+
+
+async def test_a_body_comes_in_the_pieces_it_was_sent_in_and_then_its_end():
+    bodies = []
+
+    async def app(scope, receive, send):
+        while True:
+            message = await receive()
+            bodies.append(message["body"])
+            if not message["more_body"]:
+                break
+        await send(head(200, length(0)))
+        await send(piece())
+
+    async with listening(app) as (port, _), client(port) as (reader, writer):
+        writer.write(POST[:-4])
+        for letter in (b"b", b"o", b"dy"):
+            writer.write(letter)
+            await eventually(lambda: b"".join(bodies).endswith(letter))  # noqa: B023
+        await reader.readuntil(b"\r\n\r\n")
+    assert b"".join(bodies) == b"body"
+    assert len(bodies) >= 3
+
+
+async def test_a_reply_whose_length_is_known_is_sent_as_it_is():
+    raw = await exchanged(
+        app_that_sends(head(200, length(4)), piece(b"o", more=True), piece(b"kay")), GET, until=b"kay"
+    )
+    assert raw == b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nokay"
+
+
+async def test_a_reply_whose_length_is_not_known_is_sent_in_chunks():
+    sent = app_that_sends(head(), piece(b"first", more=True), piece(b"", more=True), piece(b"last"))
+    raw = await exchanged(sent, GET, until=b"0\r\n\r\n")
+    assert raw == b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n"
+
+
+async def test_to_head_only_the_head_is_told():
+    asked = GET.replace(b"GET", b"HEAD")
+    raw = await exchanged(app_that_sends(head(200, length(4)), piece(b"okay")), asked + asked, until=b"4\r\n\r\n")
+    assert raw == b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
+
+
+async def test_a_reply_without_a_body_has_no_frame():
+    raw = await exchanged(app_that_sends(head(204), piece()), GET, until=b"\r\n\r\n")
+    assert raw == b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "asked", [GET.replace(b"1.1\r\n", b"1.0\r\n"), GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")]
+)
+async def test_a_client_that_wants_the_connection_closed_has_it_closed(asked):
+    raw = await exchanged(app_that_sends(head(200, length(2)), piece(b"ok")), asked)
+    assert raw.endswith(b"\r\nconnection: close\r\n\r\nok")
+
+
+async def test_so_has_an_application():
+    raw = await exchanged(app_that_sends(head(200, (b"connection", b"close"), length(2)), piece(b"ok")), GET)
+    assert raw.count(b"connection: close") == 1
+
+
+async def test_a_head_goes_out_though_nothing_follows_it():
+    async def app(scope, receive, send):
+        await send(head())
+        await receive()
+        await receive()
+
+    assert b"chunked" in await exchanged(app, GET, until=b"\r\n\r\n")
+
+
+async def test_a_client_that_waits_to_be_told_to_go_on_is_told():
+    async def app(scope, receive, send):
+        body = (await receive())["body"] or (await receive())["body"]
+        await send(head(200, length(len(body))))
+        await send(piece(body))
+
+    async with listening(app) as (port, _), client(port) as (reader, writer):
+        writer.write(POST[:-4].replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n"))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"body")
+        assert (await reader.readuntil(b"body")).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[(b"x-a", b"1\r\nx-b: 2")], [(b"x-a\nx-b", b"1")], [(b"x-a", b"1\r2")], [(b"x-a", b"1\0")]],
+)
+async def test_a_header_cannot_bring_another(headers):
+    """What a client or a tool has said may stand in one."""
+    raw = await exchanged(app_that_sends(head(200, *headers, length(0)), piece()), GET)
+    assert raw.startswith(b"HTTP/1.1 500 ")
+    assert b"x-b" not in raw
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [piece(b"x")],
+        [{"type": "websocket.accept"}],
+        [None],
+    ],
+)
+async def test_an_application_that_begins_no_reply_is_answered_for(messages):
+    raw = await exchanged(app_that_sends(*messages), GET)
+    assert raw.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert b"connection: close\r\n" in raw
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [head(200, length(4)), piece(b"ok")],
+        [head(200, length(4)), piece(b"too much", more=True)],
+        [head(), piece(b"ok", more=True)],
+        [head(), head()],
+    ],
+)
+async def test_a_reply_that_is_not_ended_well_ends_with_the_connection(messages):
+    raw = await exchanged(app_that_sends(*messages), GET + GET)
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert raw.count(b"HTTP/1.1") == 1
+    assert not raw.endswith(b"0\r\n\r\n")
+
+
+async def test_nothing_can_be_sent_after_the_end(caplog):
+    async def app(scope, receive, send):
+        await send(head(200, length(0)))
+        await send(piece())
+        await send(piece(b"more"))
+
+    raw = await exchanged(app, GET, until=b"\r\n\r\n")
+    assert raw == b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    assert "a reply is one head and its body" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x16\x03\x01\x02", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nbad header\r\n\r\n", b"GET \xff HTTP/1.1\r\n\r\n"]
+)
+async def test_what_is_no_request_is_refused(sent):
+    raw = await exchanged(app_that_sends(head(200, length(0)), piece()), sent)
+    assert raw.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+async def test_a_request_that_says_its_length_twice_is_refused():
+    twice = b"POST / HTTP/1.1\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    assert (await exchanged(app_that_sends(head(200, length(0)), piece()), twice)).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_body_that_breaks_its_frame_is_refused_and_whoever_reads_it_is_told():
+    told = []
+
+    async def app(scope, receive, send):
+        while (message := await receive())["type"] == "http.request":
+            told.append(message["body"])
+        told.append(message["type"])
+
+    broken = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n"
+    assert (await exchanged(app, broken)).startswith(b"HTTP/1.1 400 ")
+    assert told[-1] == "http.disconnect"
+
+
+async def test_rubbish_after_a_request_does_not_break_its_reply():
+    go_on = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await send(head())
+        await send(piece(b"first", more=True))
+        await go_on.wait()
+        await send(piece(b"last"))
+
+    async with listening(app) as (port, _), client(port) as (reader, writer):
+        writer.write(GET)
+        raw = await reader.readuntil(b"first\r\n")
+        writer.write(b"\0\0 rubbish\r\n\r\n")
+        await asyncio.sleep(0)
+        go_on.set()
+        raw += await reader.read()
+    assert raw.endswith(b"5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n")
+
+
+async def test_a_reply_that_comes_before_the_body_has_ended_leaves_the_connection_fit_for_the_next():
+    async with (
+        listening(app_that_sends(head(200, length(2)), piece(b"ok"))) as (port, state),
+        client(port) as (reader, writer),
+    ):
+        writer.write(POST[:-4])
+        await reader.readuntil(b"ok")
+        writer.write(b"body" + GET)
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 OK")
+        assert state.total_requests == 2
+
+
+async def test_one_who_asks_for_another_protocol_is_answered_in_this_one():
+    asked = GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+    raw = await exchanged(app_that_sends(head(200, length(2)), piece(b"ok")), asked)
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert raw.endswith(b"ok")
+
+
+async def test_more_requests_than_are_kept_are_answered_all_the_same():
+    async with (
+        listening(app_that_sends(head(200, length(2)), piece(b"ok"))) as (port, state),
+        client(port) as (reader, writer),
+    ):
+        writer.write(GET * 100)
+        for _ in range(100):
+            await reader.readuntil(b"ok")
+        assert state.total_requests == 100
+
+
+async def test_of_requests_that_wait_no_more_than_a_few_are_read():
+    async def app(scope, receive, send):
+        await asyncio.Event().wait()
+
+    async with listening(app) as (port, state), client(port) as (_, writer):
+        writer.write(GET)
+        await eventually(lambda: state.tasks)
+        [connection] = state.connections
+        for _ in range(40):
+            writer.write(POST * 1000)
+        await eventually(lambda: len(connection.pipeline) > 16)
+        assert not connection._is_reading
+        for task in state.tasks:
+            task.cancel()
+
+
+async def test_a_body_that_nobody_takes_is_not_kept_without_end():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope[CONNECTION])
+        await asyncio.Event().wait()
+
+    async with listening(app) as (port, state), client(port) as (_, writer):
+        writer.write(POST.replace(b"content-length: 4", b"content-length: 50000000")[:-4])
+        writer.write(b"x" * 4_000_000)
+        await eventually(lambda: seen and seen[0].body_bytes > 64 * 1024)
+        assert seen[0].body_bytes < 1_000_000
+        for task in state.tasks:
+            task.cancel()
