@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 from train.invented import coined, company, person, place, title
@@ -90,7 +91,7 @@ def _other_number(
 ) -> tuple[str, int | float]:
     value: int | float = given[name]
     place_of = _place(text, value)
-    if place_of is None or value in (0, 1):
+    if place_of is None or value in (0, 1) or _worth(place_of[0]) == 1:
         return text, value
     found, times = place_of
     if _is_tied(name, _worth(found), given, schema) or _is_reckoned_with(text, name, given):
@@ -291,8 +292,8 @@ def _number(said: str) -> float:
 
 
 def _read(said: str, times: float, like: float) -> int | float:
-    worth = round(_number(said) * times, 9)
-    return int(worth) if isinstance(like, int) and worth == int(worth) else worth
+    worth = Decimal(said.replace(",", "")) * Decimal(str(times))
+    return int(worth) if isinstance(like, int) and worth == int(worth) else float(worth)
 
 
 def _spaced(name: str) -> str:
