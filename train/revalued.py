@@ -22,7 +22,12 @@ _NUMBER = re.compile(
     r"(?![\w/^*×+=:]|[.,'−–-]\d|\s*(?:[*×^/+=]|x\s?\d|[ap]\.?m\b|o'clock))"
 )
 _ANY_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
-_SMALL = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_WORDS = {
+    0: "zero", 1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine",
+    10: "ten", 11: "eleven", 12: "twelve",
+    15: "fifteen", 20: "twenty", 25: "twenty-five", 30: "thirty", 40: "forty", 45: "forty-five", 50: "fifty",
+    60: "sixty", 70: "seventy", 80: "eighty", 90: "ninety", 100: "hundred", 1000: "thousand",
+}  # fmt: skip
 _MONTHS = re.compile(r"(?i)\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,?\s*$")
 _MONTH_AFTER = re.compile(r"(?i)\s*(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b")
 _FIXED = re.compile(  # arguments whose numbers are no amounts
@@ -37,8 +42,11 @@ _BETWEEN = re.compile(r"\b(\d+(?:\.\d+)?)\s*(?:to|and|-|–)\s*(\d+(?:\.\d+)?)")
 _LEAST = re.compile(r"(?:at least|greater than|more than|above|minimum(?: of)?|from)\s*(\d+(?:\.\d+)?)")
 _MOST = re.compile(r"(?:at most|less than|up to|below|maximum(?: of)?|no more than)\s*(\d+(?:\.\d+)?)")
 _SHARE = re.compile(r"percent|probab|fraction|ratio|%|share")
-_TIMES = (0.01, 100, 0.001, 1000, 60, 3600, 7, 24, 12, 1e6)  # units, percentages, thousands
-_UNIT = re.compile(r"\s?(?:%|[a-zµ°]+\b)", re.I)
+_ANY_UNIT = r"%|[a-zµ°]+\b"
+_UNITS: tuple[tuple[float, str], ...] = (
+    (0.01, _ANY_UNIT), (100, _ANY_UNIT), (0.001, _ANY_UNIT), (1000, _ANY_UNIT), (1e6, _ANY_UNIT), (7, r"week|woche"),
+    (60, r"hour|h\b|hr|min|stund|heure"), (3600, r"hour|h\b|hr|stund"), (24, r"day|tag"), (12, r"year|yr|jahr|dozen"),
+)  # fmt: skip
 _MAX_DRAWS = 12
 _YEARS = range(1800, 2051)
 _MAX_YEARS_APART = 40
@@ -118,8 +126,12 @@ def _place(text: str, value: float) -> tuple[re.Match[str], float] | None:
         return found, 1
     if abs(value) in _numbers(text) or _word(value, text):
         return None
-    places = [(found, times) for times in _TIMES if (found := _only_place(text, round(value / times, 9)))]
-    places = [(found, times) for found, times in places if _UNIT.match(text[found.end() :])]
+    places = [
+        (found, times)
+        for times, unit in _UNITS
+        if (found := _only_place(text, round(value / times, 9)))
+        and re.match(rf"[\s-]?(?:{unit})", text[found.end() :], re.I)
+    ]
     return places[0] if len(places) == 1 else None
 
 
@@ -140,7 +152,7 @@ def _only_place(text: str, value: float) -> re.Match[str] | None:
 
 def _word(value: float, text: str) -> bool:
     """Whether a small number is said in words."""
-    return value in range(len(_SMALL)) and re.search(rf"(?i)\b{_SMALL[int(value)]}\b", text) is not None
+    return value in _WORDS and re.search(rf"(?i)\b{_WORDS[int(value)]}\b", text) is not None
 
 
 def _is_tied(name: str, value: float, given: Given, schema: dict[str, Any]) -> bool:
@@ -261,7 +273,7 @@ def _stands_alone(text: str, name: str, given: Given) -> bool:
 def _is_plain(value: Any) -> bool:
     """Dates, times, small numbers, choices in small letters: they do not follow from a name."""
     if isinstance(value, int):
-        return value < len(_SMALL)
+        return value <= 12
     return isinstance(value, str) and (value.islower() or re.fullmatch(r"[\d:./T-]+", value) is not None)
 
 

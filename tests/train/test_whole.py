@@ -115,7 +115,7 @@ def test_another_value_is_in_the_text_as_it_is_in_the_call(written):
             assert type(value) is type(given[name])
             if value != given[name]:
                 changed += 1
-                assert is_meant(value, said) and not is_said(given[name], said), (text, said)
+                assert is_meant(value, said), (text, said)
         assert (said == text) == (values == given)
     assert changed
 
@@ -156,6 +156,7 @@ def test_numbers_keep_their_shape_and_years_stay_years():
         ("7 nights, seven of them free", {"n": 7}),
         ("3 adults and 2 children", {"n": 3, "total": 5}),
         ("take 12 of A12-12", {"n": 12}),
+        ("2.5 by 0.9 metres, thirty apart", {"n": 30}),
         ("from 12 to 20", {"min_n": 12, "max_n": 20}),
         ("12 pieces for 2024-03-12", {"n": 12, "date": "2024-03-12"}),
     ],
