@@ -33,10 +33,10 @@ class Frame:
                 return ""
         return ""
 
-    def learn(self, data: bytes) -> None:
-        """From a chunk that holds a piece of the answer and nothing else."""
+    def learn(self, data: bytes, text: str) -> None:
+        """From a chunk that holds this piece of the answer and nothing else."""
         start = data.find(_PLACE) + len(_PLACE)
-        if start < len(_PLACE) or self._learned >= _MOST_LEARNED:
+        if start < len(_PLACE) or self._learned >= _MOST_LEARNED or text == _TRIED:  # which would prove nothing
             return
         self._learned += 1
         begin = data.find(b'"', start)

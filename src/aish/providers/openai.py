@@ -236,7 +236,7 @@ class _Answer(AsyncIterator[Batch]):
                 except (ValueError, RecursionError):  # with more patience, then
                     wire = self._decode(data)
                 if text := wire.plain_text():
-                    frame.learn(data)
+                    frame.learn(data, text)
                     batch.append(TextDelta(text))
                 else:
                     batch += self._read(wire)
