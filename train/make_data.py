@@ -42,7 +42,8 @@ def collected(options: argparse.Namespace) -> Iterator[tuple[int, Example]]:
     maker = Maker(options.source, trained, random.Random(options.seed))
     measured = measured_requests()
     for example in maker.examples(options.size):
-        if not any(isinstance(m, UserMessage) and plain(m.text) in measured for m in example.messages):
+        said = [message.text for message in example.messages if isinstance(message, UserMessage)]
+        if not any(plain(text) in measured or apart.has_request(text) for text in said):
             yield _TRAIN, example
     for example in (*maker.unseen_tools(), *maker.unseen_whole(whole[::_KEPT_EVERY])):
         yield _HELD_OUT, example
@@ -89,7 +90,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="the GGUF file, for its vocabulary")
     parser.add_argument("--source", type=Path, required=True, help="folder with the open data")
     parser.add_argument(
-        "--apart", type=Path, nargs="*", default=[], help="files of cases that whole requests must not come near"
+        "--apart", type=Path, nargs="*", default=[], help="files of cases that no request must come near"
     )
     parser.add_argument("--out", type=Path, default=Path(".train"))
     parser.add_argument("--size", type=int, default=110_000, help="examples to make")
