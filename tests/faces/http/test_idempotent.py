@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from aish.errors import ProviderUnavailable
+from aish.safety.redact import Redactor
 from aish.types.events import TextDelta
 from aish.types.tools import Effect
 from support.engines import Bench, Tools, call, policy_gate, said
@@ -37,6 +38,16 @@ async def test_afterwards_the_same_reply_is_given_again_and_nothing_is_run(strea
     assert first.status == second.status == 200 and first.body == second.body
     assert second.headers["idempotent-replayed"] == "true"
     assert len(under.tools.calls) == 1
+
+
+async def test_a_reply_that_is_kept_without_a_secret_says_how_long_it_is_now():
+    """Or whoever reads it waits for the rest."""
+    secret = "a-secret-that-is-longer-than-what-stands-for-it"
+    async with face(Bench([TextDelta(f"it is {secret}")], redactor=Redactor([secret]))) as http:
+        first = await ask(http).run(http.app)
+        second = await ask(http).run(http.app)
+    assert secret.encode() in first.body and secret.encode() not in second.body
+    assert int(second.headers["content-length"]) == len(second.body)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -30,6 +30,7 @@ KEPT_MS = 24 * 3600 * 1000
 # A longer reply is not kept: it can be followed, but not given again.
 MAX_REPLY_BYTES = 8 * 1024 * 1024
 _MAX_KEY_CHARS = 255
+_LENGTH = b"content-length"
 
 Answer = Callable[[Exchange], Awaitable[None]]
 
@@ -204,9 +205,13 @@ async def _pass_on(exchange: Exchange, recording: _Recording) -> None:
 
 
 async def _give_again(exchange: Exchange, reply: _Reply) -> None:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
-    await exchange.start(reply.status, [*headers, (b"idempotent-replayed", b"true")])
-    await exchange.send_piece(reply.body.encode(), last=True)
+    """Whole, whether it was streamed or not; without its secrets it has another length."""
+    body = reply.body.encode()
+    kept = ((name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers)
+    headers = [pair for pair in kept if pair[0] != _LENGTH]
+    headers += [(_LENGTH, b"%d" % len(body)), (b"idempotent-replayed", b"true")]
+    await exchange.start(reply.status, headers, at_once=True)
+    await exchange.send_piece(body, last=True)
 
 
 def _checked(kept: _Kept, digest: str) -> _Reply:
