@@ -108,9 +108,12 @@ class Exchange:
         """HttpRefusal if it is too large or too slow, ConnectionLost if it never ends."""
         announced = self.headers.get("content-length") or "0"
         if announced.isdigit() and (len(announced) > 18 or int(announced) > max_bytes):
-            raise HttpRefusal(413, f"a message may have {max_bytes} bytes")
+            raise _too_large(max_bytes)
         if self._link is not None and self._link.has_whole_body:
-            return _bounded(self._link.take_body(), max_bytes)
+            body = self._link.take_body()
+            if len(body) > max_bytes:
+                raise _too_large(max_bytes)
+            return body
         # By hand: asyncio.timeout costs as much as reading a small body does.
         task = asyncio.current_task()
         assert task is not None
@@ -137,7 +140,7 @@ class Exchange:
             pieces.append(event.get("body", b""))
             size += len(pieces[-1])
             if size > max_bytes:
-                raise HttpRefusal(413, f"a message may have {max_bytes} bytes")
+                raise _too_large(max_bytes)
             if not event.get("more_body"):
                 return b"".join(pieces)
 
@@ -189,7 +192,5 @@ class Exchange:
         return self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
 
-def _bounded(body: bytes, max_bytes: int) -> bytes:
-    if len(body) > max_bytes:
-        raise HttpRefusal(413, f"a message may have {max_bytes} bytes")
-    return body
+def _too_large(max_bytes: int) -> HttpRefusal:
+    return HttpRefusal(413, f"a message may have {max_bytes} bytes")
