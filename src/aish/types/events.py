@@ -54,6 +54,7 @@ class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
     model: str
 
 
+# `gc=False` here and below: an answer has thousands of them, and nothing in one leads back to it.
 class TextDelta(msgspec.Struct, frozen=True, gc=False, tag="text_delta"):
     text: str
 
