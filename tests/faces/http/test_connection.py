@@ -114,6 +114,71 @@ async def test_a_client_that_does_not_read_is_given_up(stream, key):
         await eventually(lambda: http.service.under_way == 0)
 
 
+def app_that_sends(body, *headers):
+    """Of this length."""
+
+    async def app(scope, receive, send):
+        about = [(b"content-length", b"%d" % len(body)), *headers]
+        await send({"type": "http.response.start", "status": 200, "headers": about})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+GET = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("ending", [[(b"connection", b"close")], []], ids=["last", "idle"])
+async def test_the_last_that_a_client_is_sent_does_not_wait_for_it_for_ever(ending, monkeypatch):
+    """Little enough that more would still be kept for it."""
+    monkeypatch.setattr("aish.faces.http.connection._SEND_S", 0.1)
+    app = app_that_sends(b"x" * 60_000, *ending)
+    async with listening(app, keep_alive_s=0) as (port, state):
+        with await stop_reading(port, GET):
+            await eventually(lambda: state.total_requests)
+            [connection] = state.connections
+            assert connection.transport.get_write_buffer_size() and not connection.is_full
+            await eventually(lambda: not state.connections)
+
+
+async def test_a_client_that_reads_slowly_has_the_time_it_needs_and_one_that_stops_has_not(monkeypatch):
+    monkeypatch.setattr("aish.wire.sweep.PERIOD_S", LONG_S)  # the test looks itself
+    loop = asyncio.get_running_loop()
+    async with listening(app_that_sends(b"x" * 4_000_000), keep_alive_s=600) as (port, state):
+        with await stop_reading(port, GET) as slow:
+            await eventually(lambda: state.connections and next(iter(state.connections)).is_full)
+            [connection] = state.connections
+            now_s = loop.time()
+            for _ in range(5):
+                left = connection.transport.get_write_buffer_size()
+                while connection.transport.get_write_buffer_size() > left - 100_000:
+                    await loop.sock_recv(slow, 65_536)
+                now_s += LONG_S - 1
+                connection.look(now_s)
+                assert not connection.transport.is_closing()
+            connection.look(now_s + LONG_S)
+            await eventually(lambda: not state.connections)
+
+
+async def test_a_reply_that_follows_what_was_answered_early_is_not_cut_by_the_time_between_requests():
+    go_on = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if scope["method"] == "GET":
+            await go_on.wait()
+        await app_that_sends(scope["method"].encode())(scope, receive, send)
+
+    async with listening(app, keep_alive_s=0.1) as (port, state), client(port) as (reader, writer):
+        writer.write(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nbo")
+        await reader.readuntil(b"POST")
+        writer.write(b"dy" + GET)
+        await eventually(lambda: state.tasks)
+        [connection] = state.connections
+        connection.look(asyncio.get_running_loop().time() + 1)
+        go_on.set()
+        await reader.readuntil(b"GET")
+
+
 class Link:
     on_gone = None
     is_gone = False

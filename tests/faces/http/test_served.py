@@ -247,9 +247,122 @@ async def test_a_reply_that_comes_before_the_body_has_ended_leaves_the_connectio
 
 async def test_one_who_asks_for_another_protocol_is_answered_in_this_one():
     asked = GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
-    raw = await exchanged(app_that_sends(head(200, length(2)), piece(b"ok")), asked)
+    raw = await exchanged(app_that_sends(head(200, length(2)), piece(b"ok")), asked, until=b"ok")
     assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert raw.endswith(b"ok")
+
+
+async def echo(scope, receive, send):
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body")
+    said = b"%s %s %d" % (scope["path"].encode(), body, len(scope["headers"]))
+    await send(head(200, length(len(said))))
+    await send(piece(said))
+
+
+@pytest.mark.parametrize("cut", [0, 4, 6, 200])
+async def test_the_body_of_one_who_asks_for_another_protocol_is_read_and_so_is_what_follows(cut):
+    asked = POST.replace(b"\r\n\r\n", b"\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\n\r\n")
+    async with listening(echo) as (port, state), client(port) as (reader, writer):
+        writer.write(asked[:-cut] if cut else asked)
+        if cut:
+            await eventually(lambda: state.connections)
+            await asyncio.sleep(0)
+            writer.write(asked[-cut:])
+        assert (await reader.readuntil(b"/ body 3")).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.write(asked + GET)
+        await reader.readuntil(b"/ body 3")
+        await reader.readuntil(b"/x y  1")
+
+
+@pytest.mark.parametrize(("target", "path"), [(b"http://localhost:80/x?y", b"/x"), (b"http://localhost", b"/")])
+async def test_a_whole_url_is_a_target_too(target, path):
+    await exchanged(echo, b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n" % target, until=path + b"  1")
+
+
+async def test_nobody_is_connected_through_to_somewhere_else():
+    asked = b"CONNECT localhost:80 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    assert (await exchanged(echo, asked)).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_client_that_knows_no_chunks_gets_none():
+    sent = app_that_sends(head(), piece(b"first ", more=True), piece(b"last"))
+    raw = await exchanged(sent, GET.replace(b"1.1\r\n", b"1.0\r\n"))
+    assert raw == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nfirst last"
+
+
+async def test_nor_is_it_told_to_go_on():
+    asked = POST.replace(b"1.1\r\n", b"1.0\r\nexpect: 100-continue\r\n")
+    async with listening(echo) as (port, state), client(port) as (reader, writer):
+        writer.write(asked[:-4])
+        await eventually(lambda: state.tasks)
+        writer.write(asked[-4:])
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_follows_a_body_is_no_header():
+    chunks = (
+        b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\norigin: x\r\n\r\n"
+    )
+    await exchanged(echo, chunks, until=b"/ body 2")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"GET / HTTP/1.1\r\nx-long: ",
+        b"GET /",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nx-long: ",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n4;",
+    ],
+    ids=["header", "target", "trailer", "extension"],
+)
+async def test_what_comes_around_a_body_is_not_kept_without_end(begun):
+    async with listening(echo) as (port, _), client(port) as (reader, writer):
+        writer.write(begun)
+        for _ in range(40):
+            writer.write(b"x" * 10_000)
+        assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_client_that_was_refused_before_it_was_told_to_go_on_starts_afresh():
+    """It may send its body or leave it out: the next request could be taken for it."""
+    asked = POST[:-4].replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n")
+    raw = await exchanged(app_that_sends(head(403, length(2)), piece(b"no")), asked)
+    assert raw.endswith(b"connection: close\r\n\r\nno")
+
+
+@pytest.mark.parametrize(
+    "asked", [POST.replace(b"h: 4", b"h: 8000000\r\nconnection: close"), b"rubbish\r\n"], ids=["early", "refused"]
+)
+async def test_a_client_that_is_still_sending_when_the_connection_ends_learns_why(asked):
+    async with (
+        listening(app_that_sends(head(403, length(2)), piece(b"no"))) as (port, _),
+        client(port) as (reader, writer),
+    ):
+        writer.write(asked)
+        for _ in range(80):
+            writer.write(b"x" * 100_000)
+        await writer.drain()
+        assert (await reader.read()).startswith(b"HTTP/1.1 40")
+
+
+async def test_a_body_in_many_small_chunks_comes_whole():
+    chunks = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n"
+    await exchanged(echo, chunks, until=b"/ " + b"x" * 50_000 + b" 1")
+
+
+async def test_whoever_is_broken_off_before_it_could_answer_is_told_to_come_back():
+    async def app(scope, receive, send):
+        await asyncio.Event().wait()
+
+    async with listening(app) as (port, state), client(port) as (reader, writer):
+        writer.write(GET)
+        await eventually(lambda: state.tasks)
+        for task in state.tasks:
+            task.cancel()
+        assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
 
 
 async def test_more_requests_than_are_kept_are_answered_all_the_same():

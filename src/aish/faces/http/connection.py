@@ -29,19 +29,26 @@ if TYPE_CHECKING:
 
 # For a whole head to arrive. A slow phone takes a second.
 HEAD_S = 20.0
+# For a client that is still sending to notice that it has been answered, and will not be read.
+_LINGER_S = 2.0
 # Requests that wait for the one before them, and are still read: only who reads learns that the client has gone.
 _MOST_WAITING = 16
 # For a client to read what it was sent, where the application does not say.
 _SEND_S = 30.0
+# So much has to be read within that time, or a client that takes a byte now and then would stay for ever.
+_LEAST_READ_BYTES = 16 * 1024
 # Of a body that nobody has taken yet.
 _HIGH_WATER_BYTES = 64 * 1024
+# Read without anything coming of it: of a head, of what follows a body, of what is said about a chunk. The parser keeps
+# it. Four times what browsers send at most.
+_MOST_UNHEARD_BYTES = 64 * 1024
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
 _BAD = b"this is not a request of HTTP"
-_BAD_REPLY = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-    % (len(_BAD), _BAD)
-)
+_BAD_REPLY = _REFUSAL % (b"400 Bad Request", len(_BAD), _BAD)
+_LONG = b"the headers may have %d bytes" % _MOST_UNHEARD_BYTES
+_LONG_REPLY = _REFUSAL % (b"431 Request Header Fields Too Large", len(_LONG), _LONG)
 
 log = logging.getLogger(__name__)
 
@@ -53,15 +60,16 @@ class Connection(asyncio.Protocol):
         self.app = config.loaded_app
         self._state = server_state
         self._keep_alive_s = config.timeout_keep_alive
-        self._parser = httptools.HttpRequestParser(self)
-        # What follows a request that ends the connection is not read; the request is answered all the same.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parser = self._new_parser()
+        self._unheard_bytes = 0
+        self._is_deaf = False  # what still comes is thrown away
         self.pipeline: deque[Served] = deque()  # those that wait for the one before them
         self._current: Served | None = None  # the one being answered
         self._newest: Served | None = None  # the one being read
         self._head_due_s: float | None = None
         self._idle_due_s: float | None = None
-        self._full_since_s: float | None = None  # more is waiting to be sent than is kept
+        self._unread_since_s: float | None = None  # more is waiting to be sent than is kept, or it is the last
+        self._unread_bytes = 0
         self._writable: asyncio.Event | None = None
         self._is_reading = True
         self.is_full = False
@@ -92,21 +100,45 @@ class Connection(asyncio.Protocol):
         self.pipeline.clear()
 
     def eof_received(self) -> None:
-        """Whoever sends no more is taken to have gone: the transport closes."""
+        """Whoever sends no more is taken to have gone."""
+        self.close()
 
     # What comes in
 
     def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
         if self._current is None and self._head_due_s is None:
             self._idle_due_s = None
             self._head_due_s = self._time() + HEAD_S
+        self._unheard_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self._newest is not None:  # answered as if it had not asked for it; what follows is in no tongue of ours
-                self._newest.keep_alive = False
+        except httptools.HttpParserUpgrade as exc:
+            self._stay(data[exc.args[0] :])
         except httptools.HttpParserError:
-            self._refuse()
+            self._refuse(_BAD_REPLY)
+        else:
+            if self._unheard_bytes > _MOST_UNHEARD_BYTES:
+                self._refuse(_LONG_REPLY)
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # What follows a request that ends the connection is not read; the request is answered all the same.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    def _stay(self, rest: bytes) -> None:
+        """Whoever asks for another protocol is answered as if it had not: the same head without the question, for a
+        parser that has not stopped at it. Java asks with every first request, bodies included."""
+        method, version = self._parser.get_method(), self._parser.get_http_version().encode()
+        if method == b"CONNECT":
+            self._refuse(_BAD_REPLY)
+            return
+        lines = [b"%b %b HTTP/%b" % (method, self._url, version)]
+        lines += [b"%b: %b" % pair for pair in self._headers if pair[0] != b"upgrade"]
+        self._parser = self._new_parser()
+        self.data_received(b"\r\n".join([*lines, b"", rest]))
 
     def on_message_begin(self) -> None:
         self._url = b""
@@ -123,11 +155,16 @@ class Connection(asyncio.Protocol):
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._head_due_s = None
+        self._head_due_s = self._idle_due_s = None
+        self._unheard_bytes = 0
         parser = self._parser
+        if parser.should_upgrade():  # and stops here
+            return
         url = httptools.parse_url(self._url)
-        path = url.path.decode("ascii")
+        raw_path = url.path or b"/"  # a whole URL may have none
+        path = raw_path.decode("ascii")
         version = parser.get_http_version()
+        headers, self._headers = self._headers, []  # what comes after the body is said by the body, not about it
         scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -135,15 +172,16 @@ class Connection(asyncio.Protocol):
             "method": parser.get_method().decode("ascii"),
             "scheme": "http",
             "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
+            "raw_path": raw_path,
             "query_string": url.query or b"",
             "root_path": "",
-            "headers": self._headers,
+            "headers": headers,
             "client": self._client,
             "server": self._server,
         }
-        keep_alive = version != "1.0" and parser.should_keep_alive()
-        served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=self._expects)
+        is_old = version == "1.0"
+        keep_alive = not is_old and parser.should_keep_alive()
+        served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=self._expects and not is_old)
         scope[CONNECTION] = served
         if self._current is None:
             self._begin(served)
@@ -153,6 +191,7 @@ class Connection(asyncio.Protocol):
             self._stop_reading()
 
     def on_body(self, body: bytes) -> None:
+        self._unheard_bytes = 0
         served = self._newest
         if served is not None and not served.complete:
             served.add_body(body)
@@ -160,24 +199,25 @@ class Connection(asyncio.Protocol):
                 self._stop_reading()
 
     def on_message_complete(self) -> None:
+        self._unheard_bytes = 0
         if self._newest is not None and not self._newest.complete:
             self._newest.end_body()
         elif self._current is None:  # its answer did not wait for it
             self._head_due_s, self._idle_due_s = None, self._time() + self._keep_alive_s
 
-    def _refuse(self) -> None:
+    def _refuse(self, reply: bytes) -> None:
         """What is being answered in full is; what is being read has no end any more."""
-        self._stop_reading()
+        self._is_deaf = True
+        self.pipeline.clear()
         served = self._current
         if served is not None and (served is not self._newest or not served.more_body):
             served.keep_alive = False
-            self.pipeline.clear()
             return
         if served is None or not served.started:
-            self.write(_BAD_REPLY)
+            self.write(reply)
         if served is not None:
             served.leave()
-        self.transport.close()
+        self._hang_up()
 
     def _stop_reading(self) -> None:
         if self._is_reading and not self.transport.is_closing():
@@ -201,8 +241,12 @@ class Connection(asyncio.Protocol):
     def answered(self, served: Served) -> None:
         self._state.total_requests += 1
         self._current = None
-        if not served.keep_alive or self.transport.is_closing():
-            self.transport.close()
+        if self.transport.is_closing():
+            return
+        if not served.keep_alive and served.more_body:
+            self._hang_up()
+        elif not served.keep_alive:
+            self.close()
         elif self.pipeline:
             self._begin(self.pipeline.popleft())
             self.read_on()
@@ -215,12 +259,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_full = True
-        self._full_since_s = self._time()
+        self._unread_since_s, self._unread_bytes = self._time(), self.transport.get_write_buffer_size()
         self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
         self.is_full = False
-        self._full_since_s = None
+        if not self.transport.is_closing():
+            self._unread_since_s = None
         if self._writable is not None:
             self._writable.set()
 
@@ -231,28 +276,45 @@ class Connection(asyncio.Protocol):
     # How it ends
 
     def close(self) -> None:
+        """Once the client has read what it was sent."""
+        if self._unread_since_s is None:
+            self._unread_since_s, self._unread_bytes = self._time(), self.transport.get_write_buffer_size()
         self.transport.close()
+
+    def _hang_up(self) -> None:
+        """Closes when the client does, or soon: one that still sends would be reset, and lose what it was told."""
+        self._is_deaf = True
+        self.pipeline.clear()
+        self._head_due_s, self._idle_due_s = None, self._time() + _LINGER_S
+        self.transport.write_eof()
+        self.read_on()
 
     def shutdown(self) -> None:
         """No more requests; the one that is being answered is."""
         if (drain := getattr(self.app, "drain", None)) is not None:
             drain()
         if self._current is None:
-            self.transport.close()
+            self.close()
         else:
             self._current.keep_alive = False
 
     def look(self, now_s: float) -> None:
         if self._head_due_s is not None and now_s >= self._head_due_s:
             self._head_due_s = None
-            self.write(_TIMEOUT)
-            self.transport.close()
+            if self._newest is None or not self._newest.more_body:  # or it has been answered
+                self.write(_TIMEOUT)
+            self.close()
         if self._idle_due_s is not None and now_s >= self._idle_due_s:
             self._idle_due_s = None
-            self.transport.close()
-        if self._full_since_s is not None and now_s - self._full_since_s >= getattr(
-            self.app, "send_timeout_s", _SEND_S
-        ):
+            self.close()
+        if self._unread_since_s is not None:
+            self._look_at_reader(now_s, self._unread_since_s)
+
+    def _look_at_reader(self, now_s: float, since_s: float) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if self._unread_bytes - unread >= _LEAST_READ_BYTES:
+            self._unread_since_s, self._unread_bytes = now_s, unread
+        elif now_s - since_s >= getattr(self.app, "send_timeout_s", _SEND_S):
             self.transport.abort()
 
 

@@ -15,8 +15,6 @@ from typing import Any, Protocol
 from aish.faces.asgi import BODY_FOLLOWS, App, Scope
 
 _NO_BODY = (204, 304)
-_FAILED = b"Internal Server Error"
-_FAILED_HEADERS = ((b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_FAILED)))
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in http.HTTPStatus}
 _CLOSE = (b"connection", b"close")
 _CHUNKED = (b"transfer-encoding", b"chunked")
@@ -67,33 +65,35 @@ class Served:
         self.more_body = True
         self.started = self.complete = self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
-        self._body = b""
+        self._body: bytes | bytearray = b""
         self._news = False  # more of the body, or its end
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""
         self._is_head = scope["method"] == "HEAD"
         self._chunked = False
-        self._left = 0  # of the body that the head has announced
+        self._left: int | None = 0  # of the body that the head has announced; None: as much as comes until the end
 
     async def run(self, app: App) -> None:
+        status = http.HTTPStatus.INTERNAL_SERVER_ERROR
         try:
             await app(self.scope, self.receive, self.send)
-        except asyncio.CancelledError:
-            pass  # the server ends, and does not wait any longer
+        except asyncio.CancelledError:  # the server ends, and does not wait any longer
+            status = http.HTTPStatus.SERVICE_UNAVAILABLE
         except Exception as exc:
             log.error("a request failed by a defect of aish", exc_info=exc)
         if not self.complete and not self.is_gone:
-            self._give_up()
+            self._give_up(status)
 
-    def _give_up(self) -> None:
+    def _give_up(self, status: http.HTTPStatus) -> None:
         """What was begun cannot be ended well."""
         self.keep_alive = False
         if self.started:
             self.flush()
             self._line.close()
             return
-        self._start(500, _FAILED_HEADERS)
-        self._piece(_FAILED, more=False)
+        said = status.phrase.encode()
+        self._start(status, ((b"content-type", b"text/plain"), (b"content-length", b"%d" % len(said))))
+        self._piece(said, more=False)
 
     @property
     def has_whole_body(self) -> bool:
@@ -107,10 +107,15 @@ class Served:
     def take_body(self) -> bytes:
         """What there is of it."""
         body, self._body, self._news = self._body, b"", False
-        return body
+        return bytes(body)
 
     def add_body(self, data: bytes) -> None:
-        self._body = self._body + data if self._body else data
+        if not self._body:
+            self._body = data
+        elif isinstance(self._body, bytearray):
+            self._body += data
+        else:  # a body may come in chunks of one byte, thousands at once
+            self._body = bytearray(self._body + data)
         self._tell()
 
     def end_body(self) -> None:
@@ -119,7 +124,7 @@ class Served:
 
     def leave(self) -> None:
         """The client has gone."""
-        if not self.complete:
+        if not self.complete and not self.is_gone:
             self.is_gone = True
             self._wake()
             if self.on_gone is not None:
@@ -164,6 +169,8 @@ class Served:
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
+        if self.expects and self.more_body:  # it may leave the body out now, or send it: what follows cannot be told
+            self.keep_alive = False
         framed = self._is_head or status in _NO_BODY
         for name, value in headers:
             if name == b"content-length":
@@ -172,7 +179,9 @@ class Served:
                 self.keep_alive = False
                 continue
             lines.append(b"%b: %b" % (name, value))
-        if not framed:
+        if not framed and self.scope["http_version"] == "1.0":  # it knows of no chunks
+            self._left = None
+        elif not framed:
             self._chunked = True
             lines.append(b"%b: %b" % _CHUNKED)
         if not self.keep_alive:
@@ -199,10 +208,11 @@ class Served:
         elif self._is_head:
             self._left = 0
         else:
-            self._left -= len(body)
-            if self._left < 0 or (self._left and not more):
-                self._head = head
-                raise RuntimeError("the body is not as long as its head says")
+            if self._left is not None:
+                self._left -= len(body)
+                if self._left < 0 or (self._left and not more):
+                    self._head = head
+                    raise RuntimeError("the body is not as long as its head says")
             head += body
         if head:
             self._line.write(head)
