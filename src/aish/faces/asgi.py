@@ -126,7 +126,7 @@ class Exchange:
             if loop.time() < due_s:
                 raise
             task.uncancel()
-            raise HttpRefusal(408, "the body did not arrive in time") from None
+            raise HttpRefusal(408, "the body did not arrive in time", [(b"connection", b"close")]) from None
         finally:
             timer.cancel()
 

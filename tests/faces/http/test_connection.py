@@ -80,6 +80,13 @@ async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
+async def test_nor_is_a_body_and_its_connection_ends_with_it(monkeypatch):
+    monkeypatch.setattr("aish.faces.asgi._BODY_S", 0.05)
+    async with face(Bench()) as http, listening(http.app) as (port, _), client(port) as (reader, writer):
+        writer.write(chat("a")[:-1])
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+
+
 async def test_a_connection_that_is_not_used_is_closed_and_no_longer_looked_at():
     bench = Bench([TextDelta("one")])
     async with face(bench) as http, listening(http.app, keep_alive_s=0) as (port, state):
