@@ -261,7 +261,7 @@ async def echo(scope, receive, send):
     await send(piece(said))
 
 
-@pytest.mark.parametrize("cut", [0, 4, 6, 200])
+@pytest.mark.parametrize("cut", [0, 4, 5, 6, 100])
 async def test_the_body_of_one_who_asks_for_another_protocol_is_read_and_so_is_what_follows(cut):
     asked = POST.replace(b"\r\n\r\n", b"\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\n\r\n")
     async with listening(echo) as (port, state), client(port) as (reader, writer):
@@ -274,6 +274,15 @@ async def test_the_body_of_one_who_asks_for_another_protocol_is_read_and_so_is_w
         writer.write(asked + GET)
         await reader.readuntil(b"/ body 3")
         await reader.readuntil(b"/x y  1")
+
+
+async def test_those_who_ask_for_another_protocol_again_and_again_are_all_answered():
+    asked = POST.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    async with listening(echo) as (port, state), client(port) as (reader, writer):
+        writer.write(asked * 1000)
+        for _ in range(1000):
+            await reader.readuntil(b"/ body 3")
+        assert state.total_requests == 1000
 
 
 @pytest.mark.parametrize(("target", "path"), [(b"http://localhost:80/x?y", b"/x"), (b"http://localhost", b"/")])

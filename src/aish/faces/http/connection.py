@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
-            self._stay(data[exc.args[0] :])
+            self._stay(data, exc.args[0])
         except httptools.HttpParserError:
             self._refuse(_BAD_REPLY)
         else:
@@ -128,17 +128,29 @@ class Connection(asyncio.Protocol):
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
-    def _stay(self, rest: bytes) -> None:
-        """Whoever asks for another protocol is answered as if it had not: the same head without the question, for a
-        parser that has not stopped at it. Java asks with every first request, bodies included."""
+    def _stay(self, data: bytes, heard: int) -> None:
+        """Whoever asks for another protocol is answered as if it had not: a parser that has not stopped at the question
+        hears the same head without it. Java asks with every first request, bodies included."""
+        rest = memoryview(data)
+        try:
+            while heard:  # each time there is less left, by a head
+                rest, head, heard = rest[heard:], self._head_without_question(), 0
+                self._parser = self._new_parser()
+                self._parser.feed_data(head)
+                try:
+                    self._parser.feed_data(rest)
+                except httptools.HttpParserUpgrade as exc:
+                    heard = exc.args[0]
+        except httptools.HttpParserError:
+            self._refuse(_BAD_REPLY)
+
+    def _head_without_question(self) -> bytes:
         method, version = self._parser.get_method(), self._parser.get_http_version().encode()
         if method == b"CONNECT":
-            self._refuse(_BAD_REPLY)
-            return
+            raise httptools.HttpParserError("nobody is connected through")
         lines = [b"%b %b HTTP/%b" % (method, self._url, version)]
         lines += [b"%b: %b" % pair for pair in self._headers if pair[0] != b"upgrade"]
-        self._parser = self._new_parser()
-        self.data_received(b"\r\n".join([*lines, b"", rest]))
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         self._url = b""
