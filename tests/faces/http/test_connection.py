@@ -62,6 +62,20 @@ async def test_a_client_that_leaves_is_noticed_while_further_requests_of_it_wait
     assert not caplog.records
 
 
+@pytest.mark.parametrize("more", [chat("b") * 100, chat("b" * 150_000)], ids=["requests", "body"])
+async def test_a_client_that_leaves_is_noticed_though_it_has_sent_more_than_is_read(more):
+    bench = Bench([LONG_S])
+    async with face(bench) as http, listening(http.app) as (port, state):
+        async with client(port) as (_, writer):
+            writer.write(chat("a"))
+            await eventually(lambda: bench.scripted.requests)
+            [connection] = state.connections
+            writer.write(more)
+            await eventually(lambda: not connection._is_reading)
+        await eventually(lambda: not state.tasks and not state.connections)
+    assert len(bench.scripted.requests) == 1
+
+
 async def test_the_next_request_of_a_connection_is_watched_like_the_first():
     bench = Bench([TextDelta("one")], [LONG_S])
     async with face(bench) as http, listening(http.app) as (port, state):

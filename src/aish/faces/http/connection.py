@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 HEAD_S = 20.0
 # For a client that is still sending to notice that it has been answered, and will not be read.
 _LINGER_S = 2.0
-# Requests that wait for the one before them, and are still read: only who reads learns that the client has gone.
+# Requests that wait for the one before them, and are still read: who does not read learns late that a client has gone.
 _MOST_WAITING = 16
 # For a client to read what it was sent, where the application does not say.
 _SEND_S = 30.0
@@ -321,6 +322,8 @@ class Connection(asyncio.Protocol):
             self.close()
         if self._unread_since_s is not None:
             self._look_at_reader(now_s, self._unread_since_s)
+        if not self._is_reading and _has_left(self.transport):
+            self.transport.abort()
 
     def _look_at_reader(self, now_s: float, since_s: float) -> None:
         unread = self.transport.get_write_buffer_size()
@@ -333,3 +336,12 @@ class Connection(asyncio.Protocol):
 def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
     found = transport.get_extra_info(which)
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None
+
+
+def _has_left(transport: asyncio.BaseTransport) -> bool:
+    """Whoever is not read is not heard leaving, and has to be looked for. On systems that can tell."""
+    if transport.is_closing() or not hasattr(select, "poll"):
+        return False
+    place = select.poll()
+    place.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
+    return bool(place.poll(0))
