@@ -212,7 +212,6 @@ class Connection(asyncio.Protocol):
                 self._stop_reading()
 
     def on_message_complete(self) -> None:
-        self._unheard_bytes = 0
         if self._newest is not None and not self._newest.complete:
             self._newest.end_body()
         elif self._current is None:  # its answer did not wait for it

@@ -74,24 +74,24 @@ class Served:
         self._left: int | None = 0  # of the body that the head has announced; None: as much as comes until the end
 
     async def run(self, app: App) -> None:
-        status = http.HTTPStatus.INTERNAL_SERVER_ERROR
+        status = 500
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:  # the server ends, and does not wait any longer
-            status = http.HTTPStatus.SERVICE_UNAVAILABLE
+            status = 503
         except Exception as exc:
             log.error("a request failed by a defect of aish", exc_info=exc)
         if not self.complete and not self.is_gone:
             self._give_up(status)
 
-    def _give_up(self, status: http.HTTPStatus) -> None:
+    def _give_up(self, status: int) -> None:
         """What was begun cannot be ended well."""
         self.keep_alive = False
         if self.started:
             self.flush()
             self._line.close()
             return
-        said = status.phrase.encode()
+        said = http.HTTPStatus(status).phrase.encode()
         self._start(status, ((b"content-type", b"text/plain"), (b"content-length", b"%d" % len(said))))
         self._piece(said, more=False)
 
