@@ -1,8 +1,11 @@
 """One request and its reply, over real sockets: how it is framed, and what becomes of it when it is done wrong."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from aish.faces.asgi import CONNECTION
 from support.eventually import eventually
@@ -283,6 +286,30 @@ async def test_those_who_ask_for_another_protocol_again_and_again_are_all_answer
         for _ in range(1000):
             await reader.readuntil(b"/ body 3")
         assert state.total_requests == 1000
+
+
+CHUNKS = b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nbo\r\n2;x=y\r\ndy\r\n0\r\nx: y\r\n\r\n"
+ASKS = b"POST /u HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 4\r\n\r\nbody"
+ASKS_IN_CHUNKS = CHUNKS.replace(b"/c", b"/v").replace(b"1.1\r\n", b"1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n")
+EVERY = POST + CHUNKS + ASKS + GET + ASKS_IN_CHUNKS + CHUNKS + GET.replace(b"/x%20y", b"/end")
+ANSWERS = [b"/ body 2", b"/c body 1", b"/u body 2", b"/x y  1", b"/v body 2", b"/c body 1", b"/end  1"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, len(EVERY) - 1), max_size=40), st.booleans())
+@example(list(range(1, len(EVERY))), True)
+@example(list(range(1, len(EVERY))), False)
+async def test_requests_are_the_same_wherever_they_are_cut(cuts, waits):
+    async with listening(echo) as (port, state), client(port) as (reader, _):
+        await eventually(lambda: state.connections)
+        [connection] = state.connections
+        places = [0, *sorted(cuts), len(EVERY)]
+        for start, end in pairwise(places):
+            connection.data_received(EVERY[start:end])
+            if waits:
+                await asyncio.sleep(0)
+        raw = await reader.readuntil(b"/end  1")
+    assert [part.partition(b"\r\n\r\n")[2] for part in raw.split(b"HTTP/1.1 200 OK\r\n")[1:]] == ANSWERS
 
 
 @pytest.mark.parametrize(("target", "path"), [(b"http://localhost:80/x?y", b"/x"), (b"http://localhost", b"/")])
