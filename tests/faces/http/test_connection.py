@@ -94,6 +94,19 @@ async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch):
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize(("rest", "answers"), [(b"b", 0), (b"bodyGET /", 1)], ids=["body", "next"])
+async def test_who_was_answered_before_its_body_came_is_not_answered_twice(rest, answers):
+    """The rest of the body has as long as a head, and then the next head."""
+    async with face(Bench()) as http, listening(http.app) as (port, state), client(port) as (reader, writer):
+        writer.write(b"POST /none HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n")
+        await reader.readuntil(b"}}")
+        [connection] = state.connections
+        for letter in rest:
+            connection.data_received(bytes([letter]))
+        connection.look(asyncio.get_running_loop().time() + LONG_S)
+        assert (await reader.read()).count(b"HTTP/1.1 408 ") == answers
+
+
 async def test_nor_is_a_body_and_its_connection_ends_with_it(monkeypatch):
     monkeypatch.setattr("aish.faces.asgi._BODY_S", 0.05)
     async with face(Bench()) as http, listening(http.app) as (port, _), client(port) as (reader, writer):

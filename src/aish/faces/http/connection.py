@@ -212,9 +212,9 @@ class Connection(asyncio.Protocol):
                 self._stop_reading()
 
     def on_message_complete(self) -> None:
-        if self._newest is not None and not self._newest.complete:
+        if self._newest is not None:
             self._newest.end_body()
-        elif self._current is None:  # its answer did not wait for it
+        if self._current is None:  # its answer did not wait for it
             self._head_due_s, self._idle_due_s = None, self._time() + self._keep_alive_s
 
     def _refuse(self, reply: bytes) -> None:
