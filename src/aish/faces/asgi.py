@@ -172,7 +172,9 @@ class Exchange:
 
     async def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
         """JSON, unless `headers` name another type."""
-        described = [(b"content-length", b"%d" % len(body)), *self.extra, *headers]
+        described = [*self.extra, *headers]
+        if status != 204:
+            described.insert(0, (b"content-length", b"%d" % len(body)))
         if body and b"content-type" not in dict(described):
             described.append(_JSON)
         await self.start(status, described, at_once=True)

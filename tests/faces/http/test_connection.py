@@ -114,6 +114,21 @@ async def test_nor_is_a_body_and_its_connection_ends_with_it(monkeypatch):
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
 
 
+async def test_a_connection_that_says_nothing_is_closed_without_a_word(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.connection.HEAD_S", 0.05)
+    async with face(Bench()) as http, listening(http.app) as (port, _), client(port) as (reader, _):
+        assert await reader.read() == b""
+
+
+@pytest.mark.parametrize(("path", "status"), [(b"/healthz", b"200"), (b"/v1/models", b"405")])
+async def test_what_is_open_to_all_can_be_asked_for_its_head(path, status):
+    async with face(Bench()) as http, listening(http.app) as (port, _), client(port) as (reader, writer):
+        writer.write(b"HEAD %b HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n" % path)
+        raw = await reader.read()
+    assert raw.startswith(b"HTTP/1.1 " + status)
+    assert raw.endswith(b"\r\n\r\n")
+
+
 async def test_a_connection_that_is_not_used_is_closed_and_no_longer_looked_at():
     bench = Bench([TextDelta("one")])
     async with face(bench) as http, listening(http.app, keep_alive_s=0) as (port, state):

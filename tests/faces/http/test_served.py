@@ -142,10 +142,12 @@ async def test_a_client_that_waits_to_be_told_to_go_on_is_told():
     "headers",
     [[(b"x-a", b"1\r\nx-b: 2")], [(b"x-a\nx-b", b"1")], [(b"x-a", b"1\r2")], [(b"x-a", b"1\0")]],
 )
-async def test_a_header_cannot_bring_another(headers):
+@pytest.mark.parametrize("framed", [[length(0)], []], ids=["whole", "streamed"])
+async def test_a_header_cannot_bring_another(headers, framed):
     """What a client or a tool has said may stand in one."""
-    raw = await exchanged(app_that_sends(head(200, *headers, length(0)), piece()), GET)
+    raw = await exchanged(app_that_sends(head(200, *headers, *framed), piece()), GET)
     assert raw.startswith(b"HTTP/1.1 500 ")
+    assert raw.endswith(b"\r\n\r\nInternal Server Error")
     assert b"x-b" not in raw
 
 
@@ -226,11 +228,12 @@ async def test_rubbish_after_a_request_does_not_break_its_reply():
         await go_on.wait()
         await send(piece(b"last"))
 
-    async with listening(app) as (port, _), client(port) as (reader, writer):
+    async with listening(app) as (port, state), client(port) as (reader, writer):
         writer.write(GET)
         raw = await reader.readuntil(b"first\r\n")
         writer.write(b"\0\0 rubbish\r\n\r\n")
-        await asyncio.sleep(0)
+        [connection] = state.connections
+        await eventually(lambda: connection._is_deaf)
         go_on.set()
         raw += await reader.read()
     assert raw.endswith(b"5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n")
@@ -423,7 +426,8 @@ async def test_of_requests_that_wait_no_more_than_a_few_are_read():
         for _ in range(40):
             writer.write(POST * 1000)
         await eventually(lambda: len(connection.pipeline) > 16)
-        assert not connection._is_reading
+        assert len(connection.pipeline) <= 1000
+        assert not connection._is_reading or connection._is_deaf
         for task in state.tasks:
             task.cancel()
 
@@ -442,3 +446,20 @@ async def test_a_body_that_nobody_takes_is_not_kept_without_end():
         assert seen[0].body_bytes < 1_000_000
         for task in state.tasks:
             task.cancel()
+
+
+async def test_of_more_requests_in_one_read_than_are_held_the_first_are_answered():
+    async with (
+        listening(app_that_sends(head(200, length(2)), piece(b"ok"))) as (port, state),
+        client(port) as (reader, writer),
+    ):
+        writer.write(GET * 2000)
+        raw = await reader.read()
+    assert raw.count(b"\r\n\r\nok") == state.total_requests <= 2000
+    assert raw.endswith(b"connection: close\r\n\r\nok")
+
+
+async def test_a_defect_in_reading_a_request_is_told_of(monkeypatch, caplog):
+    monkeypatch.setattr("aish.faces.http.connection.Served", None)
+    assert (await exchanged(app_that_sends(), GET)).startswith(b"HTTP/1.1 400 ")
+    assert "by a defect of aish" in caplog.text

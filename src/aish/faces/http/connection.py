@@ -34,6 +34,8 @@ HEAD_S = 20.0
 _LINGER_S = 2.0
 # Requests that wait for the one before them, and are still read: who does not read learns late that a client has gone.
 _MOST_WAITING = 16
+# They may all have come in one read. Whoever sends more at once is answered so many.
+_MOST_HELD = 1000
 # For a client to read what it was sent, where the application does not say.
 _SEND_S = 30.0
 # So much has to be read within that time, or a client that takes a byte now and then would stay for ever.
@@ -117,7 +119,8 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
             self._stay(data, exc.args[0])
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as exc:
+            _tell_of_defect(exc)
             self._refuse(_BAD_REPLY)
         else:
             if self._unheard_bytes > _MOST_UNHEARD_BYTES:
@@ -173,6 +176,9 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if parser.should_upgrade():  # and stops here
             return
+        if self._is_deaf or len(self.pipeline) >= _MOST_HELD:
+            self._stop_hearing()
+            return
         url = httptools.parse_url(self._url)
         raw_path = url.path or b"/"  # a whole URL may have none
         path = raw_path.decode("ascii")
@@ -216,6 +222,12 @@ class Connection(asyncio.Protocol):
             self._newest.end_body()
         if self._current is None:  # its answer did not wait for it
             self._head_due_s, self._idle_due_s = None, self._time() + self._keep_alive_s
+
+    def _stop_hearing(self) -> None:
+        """Those that wait are answered, and no more."""
+        self._is_deaf, self._newest = True, None
+        if self.pipeline:
+            self.pipeline[-1].keep_alive = False
 
     def _refuse(self, reply: bytes) -> None:
         """What is being answered in full is; what is being read has no end any more."""
@@ -313,7 +325,8 @@ class Connection(asyncio.Protocol):
     def look(self, now_s: float) -> None:
         if self._head_due_s is not None and now_s >= self._head_due_s:
             self._head_due_s = None
-            if self._newest is None or not self._newest.more_body:  # or it has been answered
+            # One that says nothing at all is one that a browser keeps ready; one with a body has been answered.
+            if self._unheard_bytes and (self._newest is None or not self._newest.more_body):
                 self.write(_TIMEOUT)
             self.close()
         if self._idle_due_s is not None and now_s >= self._idle_due_s:
@@ -344,3 +357,10 @@ def _has_left(transport: asyncio.BaseTransport) -> bool:
     place = select.poll()
     place.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
     return bool(place.poll(0))
+
+
+def _tell_of_defect(error: httptools.HttpParserError) -> None:
+    """What goes wrong in what the parser calls is told of as if the client had done it."""
+    cause = error.__context__
+    if cause is not None and not isinstance(cause, httptools.HttpParserError | UnicodeDecodeError):
+        log.error("a request could not be read by a defect of aish", exc_info=cause)

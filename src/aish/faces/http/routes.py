@@ -46,13 +46,16 @@ class Routes:
                 self._exact.setdefault(route.path, {})[route.method] = Found(route, {})
 
     def find(self, method: str, path: str) -> Found:
-        """Problem 404 or 405. `/api` before a path changes nothing."""
+        """Problem 404 or 405. `/api` before a path changes nothing. What is open to all may be asked for its head, as
+        those that watch over servers do."""
         path = path.removeprefix("/api") or "/"
         if len(path) > 1:
             path = path.rstrip("/")
         found = self._exact.get(path) or self._match(path)
         if not found:
             raise Problem(404, f"there is nothing at {path[:200]}", code="not_found")
+        if method == "HEAD" and "GET" in found and found["GET"].route.open:
+            method = "GET"
         if method not in found:
             allowed = ", ".join(sorted(found))
             raise Problem(405, f"{method} is not for {path[:200]}", headers=[(b"allow", allowed.encode())])

@@ -182,7 +182,6 @@ class Served:
         if not framed and self.scope["http_version"] == "1.0":  # it knows of no chunks
             self._left = None
         elif not framed:
-            self._chunked = True
             lines.append(b"%b: %b" % _CHUNKED)
         if not self.keep_alive:
             lines.append(b"%b: %b" % _CLOSE)
@@ -190,6 +189,7 @@ class Served:
         if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
             raise RuntimeError("a header holds the end of a line")
         self.started, self.expects = True, False
+        self._chunked = not framed and self._left is not None
         self._head = head + b"\r\n\r\n"
 
     def flush(self) -> None:
