@@ -13,7 +13,7 @@ from aish.providers.chat_wire import decode_chunk
 _PLACE = b'"content":'
 _TRIED = "other words"
 _NO_HEAD = b"\0"  # no chunk of JSON begins so
-_MOST_LEARNED = 8  # of one answer: a backend that changes it with each chunk is read chunk by chunk
+_MOST_IN_VAIN = 8  # a backend that changes it with each chunk is read chunk by chunk; llama.cpp does each second
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -21,24 +21,26 @@ _decode_text = msgspec.json.Decoder(str).decode
 class Frame:
     def __init__(self) -> None:
         self._head, self._tail = _NO_HEAD, b""
-        self._learned = 0
+        self._in_vain = 0  # learned since it was last of use
 
     def text(self, data: bytes) -> str:
         """Of a chunk in this frame; "" of one that has to be read in full."""
         head, tail = self._head, self._tail
         if data.startswith(head) and data.endswith(tail):
             try:
-                return _decode_text(data[len(head) : -len(tail)])
+                text = _decode_text(data[len(head) : -len(tail)])
             except ValueError:  # not one text: a null, or more than the words is new
                 return ""
+            self._in_vain = 0
+            return text
         return ""
 
     def learn(self, data: bytes, text: str) -> None:
         """From a chunk that holds this piece of the answer and nothing else."""
         start = data.find(_PLACE) + len(_PLACE)
-        if start < len(_PLACE) or self._learned >= _MOST_LEARNED or text == _TRIED:  # which would prove nothing
+        if start < len(_PLACE) or self._in_vain >= _MOST_IN_VAIN or text == _TRIED:  # which would prove nothing
             return
-        self._learned += 1
+        self._in_vain += 1
         begin = data.find(b'"', start)
         end = data.find(b'"', begin + 1) + 1
         head, words, tail = data[:begin], data[begin:end], data[end:]
