@@ -19,7 +19,7 @@ _HEAD_SHA256 = "87a9fd8d1abf115189addb55c590c71a69dbd93725d8d6b48138e80494cc02e9
 
 CHAT = Tuning(scale=0.0, slot=0)
 # After `{"` the model writes `name` or `answer`. The bias of the latter is set on held-out data: train/CARD.md.
-PICKING = Tuning(scale=1.0, slot=1, bias={"11247": 0.0})
+PICKING = Tuning(scale=1.0, slot=1, bias={"11247": -2.0})
 
 
 def find_adapter(model: Path) -> Path | None:
