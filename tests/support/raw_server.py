@@ -125,7 +125,9 @@ async def _stop(server: RawServer) -> None:
     for task in server.tasks:
         task.cancel()
     for peer in server.peers:
-        peer.writer.transport.abort()
+        transport = peer.writer.transport
+        if not transport.is_closing() or transport.get_write_buffer_size():  # one that is closed cannot be aborted
+            transport.abort()
     await asyncio.gather(*server.tasks, return_exceptions=True)
     async with asyncio.timeout(DEADLINE_S):
         await asyncio.gather(*(peer.writer.wait_closed() for peer in server.peers), return_exceptions=True)
