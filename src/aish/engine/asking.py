@@ -112,7 +112,7 @@ class Asking:
                         apply_all(events)
                         yield events
                     if assembler.text_chars >= look_at:
-                        look_at = assembler.text_chars + LOOK_CHARS
+                        look_at = assembler.text_chars + max(LOOK_CHARS, assembler.text_chars // 50)
                         if assembler.is_full or self._goes_round(assembler.text_chars):
                             assembler.end = StepEnd.LENGTH
                             break
