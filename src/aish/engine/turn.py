@@ -34,7 +34,7 @@ from aish.types.events import (
 )
 from aish.types.messages import Message, ToolCall, ToolMessage
 from aish.types.records import TurnRecord
-from aish.types.requests import Sampling, TurnRequest
+from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
     from aish.engine.planning.following import Floor, Planner
@@ -56,7 +56,6 @@ _SAYINGS = {
 }
 
 
-_UNSAID = Sampling()
 _SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
 
 
