@@ -107,6 +107,14 @@ def test_what_is_piped_in_alone_is_the_question(aish):
     assert done.out == "The result of runtime__add is 42.\n"
 
 
+def test_what_is_piped_in_mentions_nothing(aish):
+    """A diff is full of @, and whoever wrote it does not choose which files go along."""
+    (aish.home / "private.txt").write_text("the secret recipe")
+    piped = "@@ -1 +1 @@\n+@property\nsee @private.txt and @nowhere"
+    done = aish.run("--model", "fake-tool", "--json", "sum this up", stdin=piped)
+    assert (done.code, done.events[0].body.input[0].text) == (0, f"sum this up\n\n{piped}")
+
+
 def test_bytes_that_are_not_text_do_not_stop_it(aish):
     done = aish.run("--model", "fake-tool", stdin=b"echo \xff\xfe\x00 this")
     assert (done.code, done.out) == (0, "The result of runtime__echo is echo \ufffd\ufffd\ufffd this.\n")

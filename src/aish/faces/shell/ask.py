@@ -16,7 +16,7 @@ from aish.faces.shell.styles import look_for
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, has_person
 from aish.types.limits import Limits
-from aish.types.messages import user
+from aish.types.messages import TextPart, UserMessage, text_of, user
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
@@ -35,14 +35,25 @@ SAMPLE_QUESTION = "What is the capital of France?"
 _SAMPLE_WAIT_S = 2.0
 
 
+class _Question(msgspec.Struct, frozen=True):
+    """The words given, then what is piped in. Either may be missing."""
+
+    words: str
+    piped: str
+
+    @property
+    def whole(self) -> str:
+        return "\n\n".join(part for part in (self.words, self.piped) if part)
+
+
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     question = _question(arguments)
-    if not question and not has_person():
+    if not question.whole and not has_person():
         raise UsageError("nothing to ask: no question given and nothing piped in", hint='try: aish "a question"')
     return run_until_done(_run(arguments, runtime, question))
 
 
-async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -> int:
+async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Question) -> int:
     env = runtime.surroundings.env
     around = look_for(sys.stderr, env)
     output = Output(color=around.styled, live=around.live)
@@ -50,11 +61,11 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: str) -
     for notice in runtime.notices:
         output.note(f"· {notice}")
     async with runtime.engine() as engine:
-        request = await _request(arguments, runtime, question)
+        request = await _request(arguments, runtime, question.whole)
         await _ensure_model(engine, runtime, request.model, output, lines)
-        if not question:
+        if not question.whole:
             return await _interact(arguments, engine, runtime, request, output, lines)
-        return await _answer(arguments, engine, runtime, request, output, lines)
+        return await _answer(arguments, engine, runtime, request, question, output, lines)
 
 
 async def _ensure_model(engine: Engine, runtime: Runtime, model: str, output: Output, lines: LineSource) -> None:
@@ -70,38 +81,47 @@ async def _answer(
     engine: Engine,
     runtime: Runtime,
     request: TurnRequest,
+    question: _Question,
     output: Output,
     lines: LineSource,
 ) -> int:
     """One question."""
-    from aish.faces.mentions import Places, expand
     from aish.faces.shell.answer import answer
     from aish.faces.shell.consent import consent_for
-    from aish.faces.shell.hints import runnable, shown, told_to_model
+    from aish.faces.shell.hints import runnable, shown
     from aish.faces.shell.narrate import JsonNarrator, narrator_for
     from aish.faces.shell.tools_ready import await_tools
 
-    question = request.input[0].text
-    hints = () if arguments.json else await _hints(arguments, runtime, question)
+    hints = () if arguments.json else await _hints(runtime, question)
     if runnable(hints) and (await engine.router.resolve(request.model)).info.is_weak:
         for line in shown(hints):  # a small model makes lines up; these are known to work here
             output.line(line)
         return 0
     await await_tools(runtime, output)
-    mentioned = await expand(question + told_to_model(hints), Places(runtime.surroundings.cwd, runtime.mcp_servers))
-    request = msgspec.structs.replace(request, input=(mentioned,))
+    request = msgspec.structs.replace(request, input=(await _message(runtime, question, hints),))
     look = look_for(output.out, runtime.surroundings.env)
     narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look)
     await answer(engine, request, narrator, consent_for(output, lines, yes=arguments.yes))
     return narrator.exit_code
 
 
-async def _hints(arguments: argparse.Namespace, runtime: Runtime, question: str) -> Sequence[CommandHint]:
+async def _message(runtime: Runtime, question: _Question, hints: Sequence[CommandHint]) -> UserMessage:
+    """The question with what its own words mention. What is piped in is data: a diff is full of @, and whoever wrote it
+    is not to choose which files go along."""
+    from aish.faces.mentions import Places, expand
+    from aish.faces.shell.hints import told_to_model
+
+    mentioned = await expand(question.words, Places(runtime.surroundings.cwd, runtime.mcp_servers))
+    asked = _Question(text_of(mentioned.parts[:1]), question.piped).whole
+    return UserMessage((TextPart(asked + told_to_model(hints)), *mentioned.parts[1:]))
+
+
+async def _hints(runtime: Runtime, question: _Question) -> Sequence[CommandHint]:
     """What this machine has for a question that asks for a command, and not about what is piped in."""
     from aish.faces.shell.hints import surely_asks_for_command
 
-    is_whole = " ".join(arguments.question).strip() == question
-    return await runtime.find_commands(question) if is_whole and surely_asks_for_command(question) else ()
+    asks = not question.piped and surely_asks_for_command(question.words)
+    return await runtime.find_commands(question.words) if asks else ()
 
 
 async def _interact(
@@ -171,14 +191,13 @@ def _limits(arguments: argparse.Namespace, runtime: Runtime) -> Limits:
     return Limits(**{**{f: getattr(limits, f) for f in limits.__struct_fields__}, "max_steps": arguments.max_steps})
 
 
-def _question(arguments: argparse.Namespace) -> str:
-    """The words given, then what is piped in. Either may be missing."""
+def _question(arguments: argparse.Namespace) -> _Question:
     words = " ".join(word for word in arguments.question if word != "-").strip()
     words = words.encode("utf-8", "replace").decode()  # a word that is not UTF-8 arrives as lone surrogates
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _read_stdin(arguments)
     if arguments.sample and not words and not piped.strip() and not has_person():
-        return SAMPLE_QUESTION
-    return "\n\n".join(part for part in (words, piped.strip("\n")) if part.strip())
+        return _Question(SAMPLE_QUESTION, "")
+    return _Question(words, piped.strip("\n") if piped.strip() else "")
 
 
 def _read_stdin(arguments: argparse.Namespace) -> str:
