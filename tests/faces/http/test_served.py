@@ -194,7 +194,13 @@ async def test_nothing_can_be_sent_after_the_end(caplog):
 
 
 @pytest.mark.parametrize(
-    "sent", [b"\x16\x03\x01\x02", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nbad header\r\n\r\n", b"GET \xff HTTP/1.1\r\n\r\n"]
+    "sent",
+    [
+        b"\x16\x03\x01\x02",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: h\r\nbad header\r\n\r\n",
+        b"GET \xff HTTP/1.1\r\n\r\n",
+    ],
 )
 async def test_what_is_no_request_is_refused(sent):
     raw = await exchanged(app_that_sends(head(200, length(0)), piece()), sent)
@@ -202,8 +208,33 @@ async def test_what_is_no_request_is_refused(sent):
 
 
 async def test_a_request_that_says_its_length_twice_is_refused():
-    twice = b"POST / HTTP/1.1\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    twice = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
     assert (await exchanged(app_that_sends(head(200, length(0)), piece()), twice)).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "hosts", [[], [b"localhost", b"elsewhere"], [b"localhost", b"localhost"]], ids=["none", "two", "twice"]
+)
+@pytest.mark.parametrize("asks", [b"", b"upgrade: h2c\r\nconnection: upgrade\r\n"], ids=["", "upgrade"])
+async def test_a_request_that_does_not_name_its_host_once_is_refused(hosts, asks):
+    lines = b"".join(b"Host: %b\r\n" % host for host in hosts)
+    reply = await exchanged(app_that_sends(head(), piece()), b"GET / HTTP/1.1\r\n%b%b\r\n" % (lines, asks))
+    assert reply.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(("hosts", "status"), [(0, b"200"), (1, b"200"), (2, b"400")])
+async def test_one_who_speaks_the_first_http_need_not_name_it(hosts, status):
+    sent = b"GET / HTTP/1.0\r\n%b\r\n" % (b"host: localhost\r\n" * hosts)
+    assert (await exchanged(app_that_sends(head(), piece()), sent)).startswith(b"HTTP/1.1 %b " % status)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"a b: c", b"a : b", b": b", b"a", b"\xe9: b", b"a: \x00", b"a: \x01", b"a: \x7f", b"a: b\rc", b"a: b\r\n c"],
+)
+async def test_a_header_of_bytes_that_none_has_is_refused(line):
+    sent = GET.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n" % line)
+    assert (await exchanged(app_that_sends(head(), piece()), sent)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_a_body_that_breaks_its_frame_is_refused_and_whoever_reads_it_is_told():
@@ -214,7 +245,7 @@ async def test_a_body_that_breaks_its_frame_is_refused_and_whoever_reads_it_is_t
             told.append(message["body"])
         told.append(message["type"])
 
-    broken = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n"
+    broken = b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n"
     assert (await exchanged(app, broken)).startswith(b"HTTP/1.1 400 ")
     assert told[-1] == "http.disconnect"
 
@@ -291,11 +322,11 @@ async def test_those_who_ask_for_another_protocol_again_and_again_are_all_answer
         assert state.total_requests == 1000
 
 
-CHUNKS = b"POST /c HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nbo\r\n2;x=y\r\ndy\r\n0\r\nx: y\r\n\r\n"
-ASKS = b"POST /u HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 4\r\n\r\nbody"
+CHUNKS = b"POST /c HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n2\r\nbo\r\n2;x=y\r\ndy\r\n0\r\nx: y\r\n\r\n"
+ASKS = b"POST /u HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: 4\r\n\r\nbody"
 ASKS_IN_CHUNKS = CHUNKS.replace(b"/c", b"/v").replace(b"1.1\r\n", b"1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n")
 EVERY = POST + CHUNKS + ASKS + GET + ASKS_IN_CHUNKS + CHUNKS + GET.replace(b"/x%20y", b"/end")
-ANSWERS = [b"/ body 2", b"/c body 1", b"/u body 2", b"/x y  1", b"/v body 2", b"/c body 1", b"/end  1"]
+ANSWERS = [b"/ body 2", b"/c body 2", b"/u body 3", b"/x y  1", b"/v body 3", b"/c body 2", b"/end  1"]
 
 
 @settings(deadline=None, max_examples=50)
@@ -350,10 +381,10 @@ async def test_what_follows_a_body_is_no_header():
 @pytest.mark.parametrize(
     "begun",
     [
-        b"GET / HTTP/1.1\r\nx-long: ",
+        b"GET / HTTP/1.1\r\nhost: h\r\nx-long: ",
         b"GET /",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nx-long: ",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n4;",
+        b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nx-long: ",
+        b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n4;",
     ],
     ids=["header", "target", "trailer", "extension"],
 )
@@ -388,8 +419,8 @@ async def test_a_client_that_is_still_sending_when_the_connection_ends_learns_wh
 
 
 async def test_a_body_in_many_small_chunks_comes_whole():
-    chunks = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n"
-    await exchanged(echo, chunks, until=b"/ " + b"x" * 50_000 + b" 1")
+    chunks = b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50_000 + b"0\r\n\r\n"
+    await exchanged(echo, chunks, until=b"/ " + b"x" * 50_000 + b" 2")
 
 
 async def test_whoever_is_broken_off_before_it_could_answer_is_told_to_come_back():

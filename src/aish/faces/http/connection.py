@@ -50,10 +50,16 @@ _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: cl
 _REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
 _BAD = b"this is not a request of HTTP"
 _BAD_REPLY = _REFUSAL % (b"400 Bad Request", len(_BAD), _BAD)
+_HOSTS = b"a request has one Host header, no less and no more"
+_HOSTS_REPLY = _REFUSAL % (b"400 Bad Request", len(_HOSTS), _HOSTS)
 _LONG = b"the headers may have %d bytes" % _MOST_UNHEARD_BYTES
 _LONG_REPLY = _REFUSAL % (b"431 Request Header Fields Too Large", len(_LONG), _LONG)
 
 log = logging.getLogger(__name__)
+
+
+class _UnclearHost(httptools.HttpParserError):
+    """Whoever stands before us may have read another one than we do."""
 
 
 class Connection(asyncio.Protocol):
@@ -120,8 +126,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as exc:
             self._stay(data, exc.args[0])
         except httptools.HttpParserError as exc:
-            _tell_of_defect(exc)
-            self._refuse(_BAD_REPLY)
+            self._refuse(_reply_to(exc))
         else:
             if self._unheard_bytes > _MOST_UNHEARD_BYTES:
                 self._refuse(_LONG_REPLY)
@@ -160,6 +165,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects = False
+        self._hosts = 0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -168,6 +174,8 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects = True
+        elif name == b"host":
+            self._hosts += 1
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -179,10 +187,13 @@ class Connection(asyncio.Protocol):
         if self._is_deaf or len(self.pipeline) >= _MOST_HELD:
             self._stop_hearing()
             return
+        version = parser.get_http_version()
+        is_old = version == "1.0"
+        if self._hosts != 1 and (self._hosts or not is_old):
+            raise _UnclearHost
         url = httptools.parse_url(self._url)
         raw_path = url.path or b"/"  # a whole URL may have none
         path = raw_path.decode("ascii")
-        version = parser.get_http_version()
         headers, self._headers = self._headers, []  # what comes after the body is said by the body, not about it
         scope: Scope = {
             "type": "http",
@@ -198,7 +209,6 @@ class Connection(asyncio.Protocol):
             "client": self._client,
             "server": self._server,
         }
-        is_old = version == "1.0"
         keep_alive = not is_old and parser.should_keep_alive()
         served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=self._expects and not is_old)
         scope[CONNECTION] = served
@@ -359,8 +369,11 @@ def _has_left(transport: asyncio.BaseTransport) -> bool:
     return bool(place.poll(0))
 
 
-def _tell_of_defect(error: httptools.HttpParserError) -> None:
+def _reply_to(error: httptools.HttpParserError) -> bytes:
     """What goes wrong in what the parser calls is told of as if the client had done it."""
     cause = error.__context__
+    if isinstance(cause, _UnclearHost):
+        return _HOSTS_REPLY
     if cause is not None and not isinstance(cause, httptools.HttpParserError | UnicodeDecodeError):
         log.error("a request could not be read by a defect of aish", exc_info=cause)
+    return _BAD_REPLY
