@@ -184,7 +184,9 @@ class Norris:
         heard = Heard()
         try:
             async with (
-                self._engine.turn(await self._request(text), ask=self._ask, journal=self._run.journal) as batches,
+                self._engine.turn(
+                    await self._request(text), ask=self._ask, journal=self._run.journal, left=show
+                ) as batches,
                 aclosing(batches) as events,
             ):
                 async for batch in events:

@@ -48,7 +48,7 @@ class Watcher(Protocol):
     def note(self, text: str) -> None: ...
 
     def step(self, number: int, most: int, cost: float) -> AbstractAsyncContextManager[Show]:
-        """Open while the step's turn is under way; what it gives is shown the events."""
+        """Open while the step's turn is under way; what it gives is shown the events, to the turn's last."""
 
     def ran(self, command: str, result: ToolResult) -> None: ...
 

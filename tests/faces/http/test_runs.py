@@ -15,7 +15,7 @@ from aish.types.events import TextDelta
 from aish.types.runs import RunKind, RunRecord, RunState
 from aish.types.tools import Effect
 from aish.types.usage import Usage
-from support.engines import Bench, Tools, policy_gate
+from support.engines import Bench, Tools, call, policy_gate
 from support.eventually import eventually
 from support.http_face import Face, sse
 from support.http_face import face as opened
@@ -169,6 +169,25 @@ async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() 
         assert under.tools.calls == []
         refused = await face.ask("GET", "/v1/runs", authorization=f"Bearer {poor}")
         assert refused.status == 402
+
+
+async def test_what_a_run_had_used_when_it_was_given_up_is_its_keys_too() -> None:
+    from aish.faces.http.keys import create_key
+
+    spent = UsageChunk(Usage(60, 60))
+    under = Bench([call("x__read"), spent], [60.0], tools=tools())
+    poor, _ = await create_key(under.store, "d", tokens_per_day=100)
+    async with opened(under) as face:
+        goal = {"goal": "tidy up", "model": "scripted:model"}
+        mine = {"authorization": f"Bearer {poor}"}
+        run = json.loads((await face.ask("POST", "/v1/runs", goal, **mine)).body)
+        await eventually(lambda: len(under.scripted.requests) == 2)
+        given_up = await face.ask("POST", f"/v1/runs/{run['id']}/abandon", {}, **mine)
+        assert json.loads(given_up.body)["state"] == "abandoned"
+        assert (await face.ask("GET", "/v1/runs", **mine)).status == 402
+        figures = face.service.metrics.page().decode()
+    assert 'aish_turns_total{end="cancelled",model="scripted:model"} 1.0' in figures
+    assert 'aish_tokens_total{direction="in",model="scripted:model"} 60.0' in figures
 
 
 async def test_a_key_finds_its_runs_behind_many_of_others() -> None:
