@@ -163,6 +163,11 @@ class Spending(Protocol):
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
         """By day, model and category."""
 
+    async def sum_up_usage(self, *, before_ms: int) -> bool:
+        """Make few records of many: those of the first quarter of an hour that is not summed up yet and ended before.
+        False if there is none. A sum counts from the last of its calls on; days begin with a quarter everywhere.
+        """
+
 
 class Facts(Protocol):
     """What outlives a session."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aish.errors import SessionNotFound, StoreError
@@ -515,6 +516,34 @@ async def test_a_reservation_that_was_released_or_has_expired_counts_for_nothing
     assert await reserved(store, 2.0, "third", at_ms=1_500) is None
 
 
+QUARTER_MS = 900_000
+
+
+async def test_what_is_summed_up_says_what_it_said_before(store: Store) -> None:
+    for number in range(40):
+        at_ms = 1 + number * 50_000  # more than two quarters
+        of = ("", "sess_1", "sess_2")[number % 3]
+        record = used(f"use_{number}", (None, 0.25)[number % 2], at_ms, of)
+        await store.record_usage(msgspec.structs.replace(record, estimate=number % 5))
+    assert await reserved(store, 0.5, "held", at_ms=5_000, day=None) is None
+
+    async def said() -> list[object]:
+        wholes = [await store.spent(session=of) for of in (None, "", "sess_1", "sess_2")]
+        since = [await store.spent(since_ms=QUARTER_MS * number) for number in range(4)]
+        return [wholes, since, list(await store.list_spent()), await reserved(store, 1.0, "new", at_ms=5_000, day=0.0)]
+
+    before = await said()
+    assert not await store.sum_up_usage(before_ms=QUARTER_MS - 1)
+    assert [await store.sum_up_usage(before_ms=QUARTER_MS * 2) for _ in range(3)] == [True, True, False]
+    assert await said() == before
+    assert await store.sum_up_usage(before_ms=QUARTER_MS * 9)
+    assert not await store.sum_up_usage(before_ms=QUARTER_MS * 9)
+    assert await said() == before
+    await store.record_usage(used("late", 0.25, 40 * 50_000))
+    assert await store.sum_up_usage(before_ms=QUARTER_MS * 9)  # a sum may become part of another
+    assert (await store.spent()).calls == 41
+
+
 async def test_two_instances_share_a_cap(pair: tuple[Store, Store]) -> None:
     wanted = [reserved(pair[index % 2], 0.25, f"use_{index}") for index in range(40)]
     answers = await asyncio.gather(*wanted)
@@ -575,6 +604,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "reserve": lambda store: reserved(store, 1.0),
     "spent": lambda store: store.spent(),
     "list_spent": lambda store: store.list_spent(),
+    "sum_up_usage": lambda store: store.sum_up_usage(before_ms=1),
     "put_facts": lambda store: store.put_facts([fact("one")]),
     "list_facts": lambda store: store.list_facts(limit=1),
     "search_facts": lambda store: store.search_facts("one", limit=1),

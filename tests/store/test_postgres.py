@@ -23,7 +23,7 @@ from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, user
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState
-from aish.types.usage import Category, Reservation, Usage
+from aish.types.usage import Category, Reservation, Usage, UsageRecord
 from support.eventually import eventually
 from support.postgres import PASSWORD, Database, free_port
 
@@ -81,6 +81,18 @@ async def test_closing_ends_every_connection_and_leaves_all_that_was_appended(da
 
 async def _is_left_alone(database: Database) -> bool:
     return bool((await database.rows(CONNECTED))[0][0] == 0)
+
+
+async def test_old_usage_takes_a_row_for_each_model_and_quarter_of_an_hour(
+    database: Database, store: PostgresStore
+) -> None:
+    for number in range(30):
+        await store.record_usage(UsageRecord(f"use_{number}", number * 60_000, "", "m", Category.MAIN, Usage(7)))
+    await store.flush()
+    while await store.sum_up_usage(before_ms=900_000):
+        pass
+    rows = await database.rows("SELECT calls, prompt_tokens FROM usage ORDER BY at_ms")
+    assert rows == [(15, 105)] + [(0, 7)] * 15
 
 
 async def test_however_many_read_at_once_connections_are_bounded(database: Database, store: PostgresStore) -> None:

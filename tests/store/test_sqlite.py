@@ -259,6 +259,16 @@ async def test_a_locked_store_loses_nothing_that_nobody_waits_for(store: SqliteS
     assert (await store.spent()).prompt_tokens == 7
 
 
+async def test_old_usage_takes_a_row_for_each_model_and_quarter_of_an_hour(store: SqliteStore, path: Path) -> None:
+    for number in range(30):
+        await store.record_usage(UsageRecord(f"use_{number}", number * 60_000, "", "m", Category.MAIN, Usage(7)))
+    while await store.sum_up_usage(before_ms=900_000):
+        pass
+    with closing(sqlite3.connect(path)) as other:
+        rows = other.execute("SELECT calls, prompt_tokens FROM usage ORDER BY at_ms").fetchall()
+    assert rows == [(15, 105)] + [(0, 7)] * 15
+
+
 async def test_a_record_that_cannot_be_written_is_told_by_the_flush_after_it_and_alone_lost(store: SqliteStore) -> None:
     await begin(store)
     for turn in (alone("turn_2"), alone("turn_3", model="\udc80"), alone("turn_4")):

@@ -126,6 +126,10 @@ class Twins(RuleBasedStateMachine):
     def release(self, id: str) -> None:
         self.both(lambda store: store.release(id))
 
+    @rule()
+    def sum_up_usage(self) -> None:
+        self.both(lambda store: store.sum_up_usage(before_ms=900_000))
+
     @rule(session=sessions | st.none(), since_ms=times)
     def read_spending(self, session: str | None, since_ms: int) -> None:
         self.both(lambda store: store.spent(since_ms=since_ms, session=session))

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
+from aish.store.semantics import quarter_of
+from aish.types.usage import Category, Reservation, Spent, SpentRow, Usage, UsageRecord
 
 
 class MemorySpending:
     def __init__(self) -> None:
         self._usage: dict[str, UsageRecord] = {}
+        self._calls: dict[str, int] = {}  # of those that are sums
         self._reserved: dict[str, Reservation] = {}
 
     def _check_open(self) -> None:
@@ -20,6 +22,7 @@ class MemorySpending:
     async def record_usage(self, record: UsageRecord) -> None:
         self._check_open()
         self._reserved.pop(record.id, None)
+        self._calls.pop(record.id, None)
         self._usage[record.id] = record
 
     async def reserve(
@@ -31,6 +34,7 @@ class MemorySpending:
         session = self._cost(lambda at_ms, session: session == wanted.session) if wanted.session else 0.0
         if _exceeds(day + wanted.cost, day_cap) or (wanted.session and _exceeds(session + wanted.cost, session_cap)):
             return day, session
+        self._calls.pop(wanted.id, None)
         self._usage.pop(wanted.id, None)
         self._reserved[wanted.id] = wanted
         return None
@@ -41,17 +45,57 @@ class MemorySpending:
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
         self._check_open()
-        return _sum(self._since(since_ms, session))
+        return self._sum(self._since(since_ms, session))
 
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
         self._check_open()
         records = sorted(self._since(since_ms, session), key=_key)
         groups = [(key, list(group)) for key, group in groupby(records, key=_key)]
-        return [SpentRow(day, model, Category(category), _sum(group)) for (day, model, category), group in groups]
+        return [SpentRow(day, model, Category(category), self._sum(group)) for (day, model, category), group in groups]
+
+    async def sum_up_usage(self, *, before_ms: int) -> bool:
+        self._check_open()
+        done_ms = max((self._usage[id].at_ms for id in self._calls), default=-1)
+        first_ms = min((r.at_ms for r in self._usage.values() if r.at_ms > done_ms), default=before_ms)
+        start_ms, end_ms = quarter_of(first_ms)
+        if end_ms > before_ms:
+            return False
+        records = sorted((r for r in self._usage.values() if start_ms <= r.at_ms < end_ms), key=_kind)
+        for _, group in groupby(records, key=_kind):
+            self._join(list(group))
+        return True
+
+    def _join(self, records: list[UsageRecord]) -> None:
+        summed, first = self._sum(records), min(records, key=lambda r: r.id)
+        for record in records:
+            del self._usage[record.id]
+            self._calls.pop(record.id, None)
+        self._calls[first.id] = summed.calls
+        self._usage[first.id] = UsageRecord(
+            first.id,
+            max(r.at_ms for r in records),
+            first.session,
+            first.model,
+            first.category,
+            Usage(summed.prompt_tokens, summed.completion_tokens, cost=None if summed.unknown else summed.cost),
+            summed.estimates,
+        )
 
     def _since(self, since_ms: int, session: str | None) -> list[UsageRecord]:
         records = self._usage.values()
         return [r for r in records if r.at_ms >= since_ms and (session is None or r.session == session)]
+
+    def _sum(self, records: Iterable[UsageRecord]) -> Spent:
+        records = list(records)
+        return Spent(
+            calls=sum(self._calls.get(r.id, 1) for r in records),
+            prompt_tokens=sum(r.usage.prompt_tokens for r in records),
+            completion_tokens=sum(r.usage.completion_tokens for r in records),
+            cost=sum((r.usage.cost or 0.0 for r in records), 0.0),
+            unknown=sum(self._calls.get(r.id, 1) for r in records if r.usage.cost is None),
+            estimates=sum(r.estimate for r in records),
+            estimated_of=sum(r.usage.prompt_tokens for r in records if r.estimate),
+        )
 
     def _cost(self, counts: Callable[[int, str], bool]) -> float:
         spent = sum(r.usage.cost or 0.0 for r in self._usage.values() if counts(r.at_ms, r.session))
@@ -62,17 +106,9 @@ def _key(record: UsageRecord) -> tuple[str, str, str]:
     return datetime.fromtimestamp(record.at_ms / 1000).strftime("%Y-%m-%d"), record.model, record.category.value
 
 
-def _sum(records: Iterable[UsageRecord]) -> Spent:
-    records = list(records)
-    return Spent(
-        calls=len(records),
-        prompt_tokens=sum(r.usage.prompt_tokens for r in records),
-        completion_tokens=sum(r.usage.completion_tokens for r in records),
-        cost=sum((r.usage.cost or 0.0 for r in records), 0.0),
-        unknown=sum(r.usage.cost is None for r in records),
-        estimates=sum(r.estimate for r in records),
-        estimated_of=sum(r.usage.prompt_tokens for r in records if r.estimate),
-    )
+def _kind(record: UsageRecord) -> tuple[str, str, str, bool, bool]:
+    """What is summed up together."""
+    return record.session, record.model, record.category.value, record.usage.cost is None, record.estimate > 0
 
 
 def _exceeds(cost: float, cap: float | None) -> bool:

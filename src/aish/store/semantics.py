@@ -47,6 +47,16 @@ def lease_is_over(run: RunRecord, now_ms: int, dead: str) -> bool:
     return not now_ms < run.lease_ms <= now_ms + _LONGEST_LEASE_MS
 
 
+# What calls came to is summed up by it: every time zone is some quarters of an hour away, so days stay what they are.
+QUARTER_MS = 900_000
+
+
+def quarter_of(at_ms: int) -> tuple[int, int]:
+    """When it began and when it ends."""
+    start_ms = at_ms - at_ms % QUARTER_MS
+    return start_ms, start_ms + QUARTER_MS
+
+
 def usage_row(record: UsageRecord) -> tuple[str | int | float | None, ...]:
     """In the order of the columns: id, at_ms, session, model, category, tokens in and out, cost, estimate."""
     usage = record.usage

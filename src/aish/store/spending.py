@@ -6,15 +6,15 @@ import sqlite3
 from collections.abc import Sequence
 
 from aish.store.rows import Rows
-from aish.store.semantics import usage_row
+from aish.store.semantics import quarter_of, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
-# A reservation counts as what it may cost, and as no call.
 _SUMS = (
-    "coalesce(sum(expires_ms = 0), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0),"
-    " coalesce(sum(cost), 0.0), coalesce(sum(expires_ms = 0 AND cost IS NULL), 0),"
+    "coalesce(sum(max(calls, 1)), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0),"
+    " coalesce(sum(cost), 0.0), coalesce(sum(max(calls, 1) * (cost IS NULL)), 0),"
     " coalesce(sum(estimate), 0), coalesce(sum(prompt_tokens * (estimate > 0)), 0)"
 )
+_IN_QUARTER = "expires_ms = 0 AND at_ms >= ? AND at_ms < ?"
 _DAY = "date(at_ms / 1000, 'unixepoch', 'localtime')"
 
 
@@ -22,6 +22,13 @@ _INSERT_USAGE = Rows(
     "INSERT OR REPLACE INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost,"
     " estimate) VALUES ",
     columns=9,
+)
+
+
+_INSERT_SUMS = Rows(
+    "INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate, calls)"
+    " VALUES ",
+    columns=10,
 )
 
 
@@ -79,6 +86,25 @@ def select_rows(db: sqlite3.Connection, since_ms: int, session: str | None) -> S
         (since_ms, session, session),
     )
     return [SpentRow(day, model, Category(category), Spent(*sums)) for day, model, category, *sums in rows.fetchall()]
+
+
+def sum_up(db: sqlite3.Connection, before_ms: int) -> bool:
+    """Of those whose price is not known, and those that were not counted before, there are sums of their own."""
+    first = db.execute(
+        "SELECT at_ms FROM usage WHERE at_ms > (SELECT coalesce(max(at_ms), -1) FROM usage WHERE calls > 0)"
+        " AND expires_ms = 0 ORDER BY at_ms LIMIT 1"
+    ).fetchone()
+    if first is None or (quarter := quarter_of(first[0]))[1] > before_ms:
+        return False
+    sums = db.execute(
+        "SELECT min(id), max(at_ms), session, model, category, sum(prompt_tokens), sum(completion_tokens), sum(cost),"
+        f" sum(estimate), sum(max(calls, 1)) FROM usage WHERE {_IN_QUARTER}"
+        " GROUP BY session, model, category, cost IS NULL, estimate > 0",
+        quarter,
+    ).fetchall()
+    db.execute(f"DELETE FROM usage WHERE {_IN_QUARTER}", quarter)
+    _INSERT_SUMS.insert(db, sums)
+    return True
 
 
 def _cost(db: sqlite3.Connection, where: str, value: object) -> float:

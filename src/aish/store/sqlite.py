@@ -184,6 +184,9 @@ class SqliteStore(SqliteRuns):
         await self._settle()
         return await self._read(lambda db: spending.select_rows(db, since_ms, session))
 
+    async def sum_up_usage(self, *, before_ms: int) -> bool:
+        return bool(await self._write(lambda db: spending.sum_up(db, before_ms)))
+
     async def put_facts(self, given: Sequence[Fact]) -> None:
         await self._write(lambda db: facts.put(db, given))
 

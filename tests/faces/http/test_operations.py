@@ -13,7 +13,7 @@ from aish.safety.redact import Redactor
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.tools import Effect
-from aish.types.usage import Usage
+from aish.types.usage import Category, Usage, UsageRecord
 from support.engines import Bench, Tools, call, said
 from support.eventually import eventually
 from support.http_face import FakeRuntime, face, function
@@ -26,6 +26,16 @@ async def test_without_keys_anybody_here_may_ask_with_any_key():
     async with face(Bench([TextDelta("x")])) as http:
         assert (await http.chat()).status == 200
         assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization="Bearer none")).status == 200
+
+
+async def test_what_calls_cost_long_ago_is_kept_as_sums():
+    bench = Bench()
+    for number in range(20):
+        await bench.store.record_usage(UsageRecord(f"use_{number}", number, "", "m", Category.MAIN, Usage(7)))
+    async with face(bench):
+        await eventually(lambda: len(bench.store._usage) == 1)
+    spent = await bench.store.spent()
+    assert (spent.calls, spent.prompt_tokens) == (20, 140)
 
 
 async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(monkeypatch):

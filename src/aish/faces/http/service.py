@@ -171,9 +171,11 @@ class Service:
             await asyncio.sleep(_TELL_S)
 
     async def _sweep(self) -> None:
-        """Throws away, once in a while, what was kept for looking at and is old."""
+        """Throws away, once in a while, what was kept for looking at and is old; what it cost is summed up."""
         while True:
             before_ms = time.time_ns() // 1_000_000 - self.config.keep_days * _DAY_MS
             with suppress(AishError):
                 await self.store.delete_turns("", before_ms=before_ms)
+                while await self.store.sum_up_usage(before_ms=before_ms):
+                    pass  # a quarter of an hour at a time: others write between
             await asyncio.sleep(_SWEEP_S)

@@ -57,6 +57,9 @@ class PostgresSpending(Part):
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
         return await self._read(lambda link: spending.select_rows(link, since_ms, session), settled=True)
 
+    async def sum_up_usage(self, *, before_ms: int) -> bool:
+        return await self._write(lambda link: spending.sum_up(link, before_ms), keys=(BUDGET,))
+
 
 class PostgresFacts(Part):
     async def put_facts(self, given: Sequence[Fact]) -> None:

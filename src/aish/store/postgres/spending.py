@@ -8,16 +8,16 @@ from itertools import groupby
 from typing import Any
 
 from aish.store.postgres.link import Link
-from aish.store.semantics import usage_row
+from aish.store.semantics import QUARTER_MS, quarter_of, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
 _SUMS = """
-    count(*), coalesce(sum(prompt_tokens), 0)::bigint, coalesce(sum(completion_tokens), 0)::bigint,
-    coalesce(sum(cost), 0.0), count(*) FILTER (WHERE cost IS NULL), coalesce(sum(estimate), 0)::bigint,
+    coalesce(sum(greatest(calls, 1)), 0)::bigint, coalesce(sum(prompt_tokens), 0)::bigint,
+    coalesce(sum(completion_tokens), 0)::bigint, coalesce(sum(cost), 0.0),
+    coalesce(sum(greatest(calls, 1)) FILTER (WHERE cost IS NULL), 0)::bigint,
+    coalesce(sum(estimate), 0)::bigint,
     coalesce(sum(prompt_tokens) FILTER (WHERE estimate > 0), 0)::bigint"""
 _SETTLED = "expires_ms = 0 AND at_ms >= $1 AND ($2::text IS NULL OR session = $2)"
-# Days are local to whoever asks, so they are put together there. Every time zone is some quarters of an hour away.
-_QUARTER_MS = 900_000
 
 _RECORD = """
     INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate)
@@ -25,7 +25,7 @@ _RECORD = """
     ON CONFLICT (id) DO UPDATE SET
       at_ms = excluded.at_ms, expires_ms = 0, session = excluded.session, model = excluded.model,
       category = excluded.category, prompt_tokens = excluded.prompt_tokens,
-      completion_tokens = excluded.completion_tokens, cost = excluded.cost, estimate = excluded.estimate"""
+      completion_tokens = excluded.completion_tokens, cost = excluded.cost, estimate = excluded.estimate, calls = 0"""
 _EXPIRE = "DELETE FROM usage WHERE expires_ms > 0 AND expires_ms <= $1"
 _SO_FAR = """
     SELECT (SELECT coalesce(sum(cost), 0.0) FROM usage WHERE at_ms >= $1),
@@ -34,7 +34,17 @@ _RESERVE = """
     INSERT INTO usage (id, at_ms, expires_ms, session, model, category, cost) VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (id) DO UPDATE SET
       at_ms = excluded.at_ms, expires_ms = excluded.expires_ms, session = excluded.session, model = excluded.model,
-      category = excluded.category, prompt_tokens = 0, completion_tokens = 0, cost = excluded.cost, estimate = 0"""
+      category = excluded.category, prompt_tokens = 0, completion_tokens = 0, cost = excluded.cost, estimate = 0,
+      calls = 0"""
+_FIRST = """
+    SELECT at_ms FROM usage WHERE at_ms > (SELECT coalesce(max(at_ms), -1) FROM usage WHERE calls > 0)
+    AND expires_ms = 0 ORDER BY at_ms LIMIT 1"""
+_SUM_UP = """
+    WITH gone AS (DELETE FROM usage WHERE expires_ms = 0 AND at_ms >= $1 AND at_ms < $2 RETURNING *)
+    INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate, calls)
+    SELECT min(id), max(at_ms), session, model, category, sum(prompt_tokens), sum(completion_tokens), sum(cost),
+      sum(estimate), sum(greatest(calls, 1))
+    FROM gone GROUP BY session, model, category, cost IS NULL, estimate > 0"""
 
 
 async def record(link: Link, record: UsageRecord) -> None:
@@ -75,15 +85,25 @@ async def select_spent(link: Link, since_ms: int, session: str | None) -> Spent:
 
 
 async def select_rows(link: Link, since_ms: int, session: str | None) -> Sequence[SpentRow]:
+    # Days are local to whoever asks, so they are put together here.
     rows = await link.rows(
         f"SELECT min(at_ms), model, category, {_SUMS} FROM usage WHERE {_SETTLED}"
-        f" GROUP BY at_ms / {_QUARTER_MS}, model, category",
+        f" GROUP BY at_ms / {QUARTER_MS}, model, category",
         since_ms,
         session,
     )
     keyed = sorted(((_day(row[0]), row[1], row[2]), row[3:]) for row in rows)
     groups = [(key, _sum([sums for _, sums in group])) for key, group in groupby(keyed, key=lambda pair: pair[0])]
     return [SpentRow(day, model, Category(category), spent) for (day, model, category), spent in groups]
+
+
+async def sum_up(link: Link, before_ms: int) -> bool:
+    """Of those whose price is not known, and those that were not counted before, there are sums of their own."""
+    first = await link.row(_FIRST)
+    if first is None or (quarter := quarter_of(first[0]))[1] > before_ms:
+        return False
+    await link.run(_SUM_UP, *quarter)
+    return True
 
 
 def _day(at_ms: int) -> str:
