@@ -87,6 +87,20 @@ async def test_a_chat_runs_a_tool_of_the_server_it_brings(private_home):
         assert server.methods().count("initialize") == 1  # kept for the next request
 
 
+async def test_what_became_of_servers_that_were_brought_is_counted(private_home):
+    async with http_mcp() as server, here(private_home, urls=("http://127.0.0.1:*/mcp",)) as face:
+        asked = [server.url, server.url, "http://127.0.0.1:9/mcp", "http://127.0.0.1:9/other", "http://no/u@x"]
+        statuses = [(await chat(face, far(url))).status for url in asked]
+        page = face.service.metrics.page().decode()
+    assert statuses == [200, 200, 424, 403, 403]
+    counted = [line for line in page.splitlines() if line.startswith("aish_mcp_brought_total")]
+    assert sorted(counted) == [
+        'aish_mcp_brought_total{result="failed"} 1.0',
+        'aish_mcp_brought_total{result="ready"} 2.0',
+        'aish_mcp_brought_total{result="unlisted"} 2.0',
+    ]
+
+
 async def test_responses_list_the_tools_and_show_the_call(private_home):
     async with http_mcp() as server, here(private_home) as face:
         reply = await face.responses(tools=[far(server, allowed_tools=["echo"])])

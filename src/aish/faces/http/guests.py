@@ -47,18 +47,23 @@ async def bring_servers(service: Service, caller: Caller, entries: Sequence[McpT
     if not wanted:
         return None
     _check(caller, entries, wanted)
+    counted = service.metrics.mcp_brought
     try:
-        return await service.runtime.bring_mcp([
+        brought = await service.runtime.bring_mcp([
             GuestServer(entry.label, entry.url, caller.key, entry.token, entry.headers) for entry in wanted.values()
         ])  # fmt: skip
     except GuestRefused as exc:
+        counted.labels(exc.kind).inc()
         field = f"{wanted[exc.label].field}.server_url"
         status, code = _REFUSALS[exc.kind]
         raise Problem(status, f"{field}: {exc.message}", param=field, code=code) from exc
     except GuestFailed as exc:
+        counted.labels("failed").inc()
         field = wanted[exc.label].field
         text = f"{field}: the tools of {exc.label} could not be listed: {exc.message}"
         raise Problem(424, text, type="external_connector_error", param=field, code="mcp_server_failed") from exc
+    counted.labels("ready").inc()
+    return brought
 
 
 def read_credentials(field: str, given: Mapping[str, Any]) -> tuple[str, dict[str, str]]:

@@ -85,6 +85,8 @@ class Metrics:
         self.mcp_servers = Gauge(
             "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
         )
+        # Their labels and URLs are the clients' own words: as many as they like.
+        self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
         self.series = Series()
         self.waiting = Waiting(self._hand_on_soon)
         self._of_models: dict[str, ModelMeters] = {}
