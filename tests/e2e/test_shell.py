@@ -180,6 +180,57 @@ async def test_ctrl_c_at_a_question_of_the_gate_stops_the_answer(home):
         assert "went on" not in term.text and not (home / "work" / "made").exists()
 
 
+async def test_ctrl_c_stops_an_answer_that_has_asked_something_before(home):
+    call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
+    name = model(home, [[{"call": call}], [{"text": "going on "}, {"wait_s": 60}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? go")
+        await term.sees("run it?")
+        await term.enter("y")
+        await term.sees("going on")
+        term.press("\x03")
+        await term.sees("stopped")
+        await did(term, "echo still-here", "\nstill-here")
+
+
+async def test_ctrl_c_halts_work_that_has_halted_before(home):
+    waits = "touch begun; until [ -e go-on ]; do sleep 0.05; done"
+    steps = ["CMD: touch made && rm -rf made", f"CMD: {waits}", "CMD: echo nev''er"]
+    goal = model(home, [[{"text": step}] for step in steps])
+    async with shell(home, "--model", goal) as term:
+        await term.enter(":norris tidy up")
+        await term.sees("eave it halted:")
+        await term.enter("p")
+        await eventually((home / "work" / "begun").exists)
+        term.press("\x03")
+        (home / "work" / "go-on").touch()
+        await term.sees("halted: you stopped it")
+        assert "never" not in term.text
+
+
+async def test_sigterm_ends_the_shell_in_the_midst_of_an_answer(home):
+    name = model(home, [[{"text": "so far "}, {"wait_s": 60}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? tell me")
+        await term.sees("so far")
+        os.kill(term.pid, signal.SIGTERM)
+        assert await term.ends() == 128 + signal.SIGTERM
+
+
+async def test_ctrl_c_stops_a_command_of_aish_itself(home):
+    async with shell(home) as term:
+        await term.enter(":mcp connect silent sleep 99")
+        await eventually(lambda: has_child(term.pid, "sleep"))
+        term.press("\x03")
+        await term.sees("stopped")
+        await did(term, "echo still-here", "\nstill-here")
+
+
+def has_child(pid: int, name: str) -> bool:
+    listed = subprocess.run(["ps", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return any(line.startswith(name) for line in listed.stdout.splitlines())
+
+
 async def test_a_command_of_the_model_is_edited_from_what_it_was(home):
     call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
     name = model(home, [[{"call": call}], [{"text": "went on"}]])
@@ -356,8 +407,36 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
         await did(term, ":mcp", "no MCP servers")
         await did(term, ":norris", "work towards what?")
         await did(term, ":plan", "plan what?")
+        await did(term, ":plan list", "no plans are kept")
+        await did(term, ":norris list", "no runs yet")
+        await did(term, "git init -q .; :", "git init")
+        await did(term, ":diff", "git sees no difference")
         await term.enter(":quit")
         assert await term.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (':plan save "half', "no closing quotation"),
+        (':mcp connect x "half', "no closing quotation"),
+        (f":tree {'x' * 300}", "is no folder"),
+        (":tree ~", "entries go along"),
+        (":memory import ~nobody-here/x", "nobody here has such a home"),
+        (":memory inject maybe", "it takes on or off"),
+        (":cost everything", "it takes detail or reset"),
+        (":reasoning loud", "it takes fold, show or hide"),
+        (":highlight red", "it takes on or off"),
+        (":route away", "it takes check TEXT, on or off"),
+        (":route check why is the sky blue", "it would go to no preset for it; the default, scripted:fake-tool"),
+        (":mcp log", "of which MCP server?"),
+        (":mcp tool", "which tool?"),
+    ],
+)
+async def test_a_wrong_word_after_a_command_is_said_and_the_shell_goes_on(home, line, said):
+    async with shell(home) as term:
+        await did(term, line, said)
+        await did(term, "echo still-here", "\nstill-here")
 
 
 async def test_aish_need_not_be_on_the_path(home):

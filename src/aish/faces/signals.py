@@ -13,12 +13,25 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 
-_interrupt: Callable[[], None] | None = None
+_interrupt: Callable[[], object] | None = None
 
 
-def interrupt_handler() -> Callable[[], None] | None:
+def interrupt_handler() -> Callable[[], object] | None:
     """What Ctrl-C does while a face runs; for a face that changes it for a while and puts it back."""
     return _interrupt
+
+
+def set_interrupt_handler(react: Callable[[], object] | None) -> None:
+    """From now on; None: nothing of ours."""
+    global _interrupt
+    _interrupt = react
+    loop = asyncio.get_running_loop()
+    # Windows loops know no signal handlers; there Ctrl-C arrives as KeyboardInterrupt.
+    with contextlib.suppress(NotImplementedError):
+        if react is None:
+            loop.remove_signal_handler(signal.SIGINT)
+        else:
+            loop.add_signal_handler(signal.SIGINT, react)
 
 
 def run_until_done(work: Coroutine[Any, Any, int]) -> int:
@@ -33,13 +46,9 @@ async def _guarded(work: Coroutine[Any, Any, int]) -> int:
         received.append(code)
         task.cancel()
 
-    global _interrupt
-    _interrupt = partial(stop, INTERRUPTED)
-    loop = asyncio.get_running_loop()
-    for name, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
-        # Windows loops know no signal handlers; there Ctrl-C arrives as KeyboardInterrupt.
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(name, stop, code)
+    set_interrupt_handler(partial(stop, INTERRUPTED))
+    with contextlib.suppress(NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, TERMINATED)
     try:
         return await task
     except asyncio.CancelledError:

@@ -10,7 +10,7 @@ import msgspec
 from aish.engine.session import Engine
 from aish.errors import AishError
 from aish.faces.shell.answer import answer
-from aish.faces.shell.interrupts import on_interrupt
+from aish.faces.shell.interrupts import on_interrupt, was_stopped
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import Narrator
 from aish.faces.terminal import Output
@@ -54,7 +54,7 @@ async def _turn(engine: Engine, request: TurnRequest, text: str, output: Output,
         except AishError as exc:
             output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
         except asyncio.CancelledError:
-            if not answering.cancelled():
+            if not was_stopped(answering):
                 raise
             output.note("stopped")
     return msgspec.structs.replace(request, session=narrator.session or request.session)

@@ -7,6 +7,7 @@ import time
 import msgspec
 
 from aish.engine.cost import day_start_ms, dollars
+from aish.faces.shell.arguments import unknown
 from aish.faces.shell.delegating import delegate_to
 from aish.faces.shell.state import Shell
 from aish.faces.spending_table import By, estimate_note, grouped, money, table, total
@@ -43,7 +44,8 @@ def _show(shell: Shell, view: ContextView) -> None:
     counted = "counted by its own tokenizer" if view.counted_by == "backend" else "estimated, four bytes a token"
     shell.output.note(f"{view.model}, {window}; {counted}")
     left_out = f", {view.left_out} older ones left out" if view.left_out else ""
-    shell.output.note(f"{view.turns} earlier turns go along{left_out}")
+    turns = "1 earlier turn goes" if view.turns == 1 else f"{view.turns} earlier turns go"
+    shell.output.note(f"{turns} along{left_out}")
 
 
 async def cost(shell: Shell, rest: str) -> None:
@@ -51,6 +53,8 @@ async def cost(shell: Shell, rest: str) -> None:
         shell.cost_since_ms = time.time_ns() // 1_000_000
         shell.output.note("counting from here; nothing is deleted (`aish cost` knows everything)")
         return
+    if rest not in ("", "detail"):
+        raise unknown("cost", rest, "detail or reset")
     rows = await _rows(shell)
     if rest == "detail":
         by: tuple[By, ...] = ("model", "category")
@@ -90,18 +94,24 @@ async def route(shell: Shell, rest: str) -> None:
             shell.change(model="auto" if word == "on" else shell.runtime.config.model)
             shell.output.note(f"routing by the kind of question: {word}")
         case "check" if text.strip():
-            explained = shell.engine.chooser.explain(text)
-            found = await shell.engine.router.resolve(explained.preset)
-            reasons = "; ".join(explained.classified.reasons)
-            shell.output.note(f"{explained.classified.kind}: {reasons}")
-            preset = f"{explained.preset} → " if explained.preset else "no preset for it; the default, "
-            shell.output.note(f"it would go to {preset}{found.name}")
-            if not shell.engine.chooser.is_automatic(shell.request.model):
-                shell.output.note("routing is off: every question goes to the model you chose (:route on)")
+            await _explain_route(shell, text)
         case "check":
             shell.output.note("check what? :route check TEXT")
-        case _:
+        case "":
             _show_routing(shell)
+        case _:
+            raise unknown("route", word, "check TEXT, on or off")
+
+
+async def _explain_route(shell: Shell, text: str) -> None:
+    explained = shell.engine.chooser.explain(text)
+    shell.output.note(f"{explained.classified.kind}: {'; '.join(explained.classified.reasons)}")
+    on = shell.engine.chooser.is_automatic(shell.request.model)
+    found = await shell.engine.router.resolve(explained.preset or ("" if on else shell.request.model))
+    preset = f"{explained.preset} → " if explained.preset else "no preset for it; the default, "
+    shell.output.note(f"it would go to {preset}{found.name}")
+    if not on:
+        shell.output.note("routing is off: every question goes to the model you chose (:route on)")
 
 
 def _show_routing(shell: Shell) -> None:

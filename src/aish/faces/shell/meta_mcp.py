@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from aish.errors import AishError
+from aish.errors import UsageError
 from aish.faces.runtime import McpServerView
+from aish.faces.shell.arguments import words_of
 from aish.faces.shell.state import Shell
 
 _SIGNS = {"ready": "✓", "failed": "✗", "connecting": "…", "closed": "-"}
@@ -69,7 +70,7 @@ def _tool(shell: Shell, name: str) -> None:
         if spec.name in (name, name.replace(".", "__", 1)):
             shell.output.note(f"{spec.name} ({spec.effect})\n{spec.description}\n{json.dumps(spec.schema, indent=2)}")
             return
-    shell.output.note(f"there is no tool {name}; :mcp tools lists them")
+    shell.output.note(f"there is no tool {name}; :mcp tools lists them" if name else "which tool? :mcp tool NAME")
 
 
 async def _connect(shell: Shell, argument: str) -> None:
@@ -79,17 +80,21 @@ async def _connect(shell: Shell, argument: str) -> None:
         shell.output.note("connect to what? :mcp connect NAME URL, or :mcp connect NAME COMMAND ARGS")
         return
     name, target = ("", first) if first.startswith(("http://", "https://")) else (first, rest.strip())
+    words_of(target)  # refused here, where it was typed
     name = await shell.runtime.connect_mcp(name, target)
     server = shell.runtime.mcp_servers[name]
-    if server.failure is not None:
+    if server.state == "ready":
+        shell.output.note(f"✓ {name}: {len(server.specs())} tools")
+    elif server.failure is not None:
         shell.output.note(f"✗ {server.failure.message}")
     else:
-        shell.output.note(f"✓ {name}: {len(server.specs())} tools")
+        shell.output.note(f"… {name} is still connecting; :mcp list shows how it goes")
 
 
 def _name(shell: Shell, name: str) -> str:
     if name not in shell.runtime.mcp_servers:
-        raise AishError(f"there is no MCP server {name}", hint=f"there are {', '.join(shell.runtime.mcp_servers)}")
+        missing = f"there is no MCP server {name}" if name else "of which MCP server?"
+        raise UsageError(missing, hint=f"there are: {', '.join(shell.runtime.mcp_servers) or 'none'}")
     return name
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aish.errors import UsageError
 from aish.faces.facts_book import FactsBook, short_id
+from aish.faces.shell.arguments import path_of, unknown
 from aish.faces.shell.state import Shell
 from aish.types.facts import Fact, FactKind
 from aish.types.messages import UserMessage
@@ -102,7 +103,9 @@ def _line(fact: Fact) -> str:
 
 
 def _inject(shell: Shell, switch: str) -> None:
-    if switch in ("on", "off"):
+    if switch not in ("", "on", "off"):
+        raise unknown("memory inject", switch, "on or off")
+    if switch:
         shell.change(background=switch == "on")
     shell.output.note(f"what is remembered goes along with questions: {'yes' if shell.request.background else 'no'}")
 
@@ -139,7 +142,7 @@ async def _export(shell: Shell, name: str) -> None:
 def _path(shell: Shell, name: str) -> Path:
     if not name:
         raise UsageError("from which file? :memory import FILE")
-    return Path(shell.cwd) / Path(name).expanduser()
+    return path_of(shell.cwd, name)
 
 
 async def _summarize(shell: Shell) -> None:

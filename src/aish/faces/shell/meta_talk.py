@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from aish.errors import UsageError
 from aish.faces.file_tree import tree_lines
+from aish.faces.shell.arguments import is_folder, path_of, unknown
 from aish.faces.shell.state import Shell
 from aish.faces.shell.verdicts import verdict_lines
 from aish.types.live_shell import RunResult
@@ -53,11 +53,17 @@ async def reasoning(shell: Shell, rest: str) -> None:
     match rest:
         case "fold" | "show" | "hide":
             shell.reasoning = rest
+        case "":
+            pass
+        case _:
+            raise unknown("reasoning", rest, "fold, show or hide")
     shell.output.note(f"thinking: {shell.reasoning}")
 
 
 async def highlight(shell: Shell, rest: str) -> None:
-    if rest in ("on", "off"):
+    if rest not in ("", "on", "off"):
+        raise unknown("highlight", rest, "on or off")
+    if rest:
         shell.highlight = rest == "on"
     shell.output.note(f"highlight: {'on' if shell.highlight else 'off'}")
 
@@ -74,16 +80,19 @@ async def safety(shell: Shell, rest: str) -> None:
 async def diff(shell: Shell, rest: str) -> None:
     """Runs as any command of the person's, and goes along with the next question."""
     # Outside a repository `git diff` is another command, whose help is long.
-    await shell.run(f"git rev-parse --git-dir >/dev/null && git --no-pager diff {rest}".strip(), attach=True)
+    ran = await shell.run(f"git rev-parse --git-dir >/dev/null && git --no-pager diff {rest}".strip(), attach=True)
+    if not ran.status and not ran.output.strip():
+        shell.output.note("git sees no difference")
 
 
 async def tree(shell: Shell, rest: str) -> None:
-    root = Path(shell.cwd) / (rest or ".")
-    if not root.is_dir():
+    root = path_of(shell.cwd, rest or ".")
+    if not is_folder(root):
         raise UsageError(f"{root} is no folder")
     lines = await asyncio.to_thread(tree_lines, root, _MOST_FILES)
     shell.attached.add(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, "\n".join(lines)))
-    shell.output.note(f"{len(lines)} entries go along with your next question")
+    entries = "1 entry goes" if len(lines) == 1 else f"{len(lines)} entries go"
+    shell.output.note(f"{entries} along with your next question")
 
 
 async def clear(shell: Shell, rest: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-
 from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.plan_templates import list_templates
 from aish.faces.planning_request import planning_of
 from aish.faces.runs_view import run_line
+from aish.faces.shell.arguments import words_of
 from aish.faces.shell.norris_command import find_run, resume, work
 from aish.faces.shell.plan_command import save, template_line, template_request
 from aish.faces.shell.state import Shell
@@ -24,8 +23,11 @@ async def norris(shell: Shell, rest: str) -> None:
         case "":
             shell.output.note("work towards what? :norris GOAL, :norris resume [ID], :norris list")
         case "list":
-            for run in await shell.engine.runs.list(_MOST):
+            runs = await shell.engine.runs.list(_MOST)
+            for run in runs:
                 shell.output.note(run_line(run))
+            if not runs:
+                shell.output.note("no runs yet")
         case "resume":
             record = await find_run(shell.engine, more.strip())
             await resume(shell.engine, record, _watcher(shell), None)
@@ -50,13 +52,16 @@ async def _begin(shell: Shell, goal: str) -> None:
 
 async def plan(shell: Shell, rest: str) -> None:
     word, _, more = rest.partition(" ")
-    words = shlex.split(more) if word in ("save", "run") else []
+    words = words_of(more) if word in ("save", "run") else []
     match word:
         case "":
             shell.output.note("plan what? :plan TEXT, :plan save NAME, :plan run NAME [PARAM=VALUE …], :plan list")
         case "list":
-            for template in await list_templates(shell.engine.store):
+            templates = await list_templates(shell.engine.store)
+            for template in templates:
                 shell.output.note(template_line(template))
+            if not templates:
+                shell.output.note("no plans are kept; :plan save NAME keeps the latest")
         case "save":
             shell.output.note(f"kept: {template_line(await save(shell.engine, words))}")
         case "run":

@@ -25,6 +25,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.errors import ProcessError
 from aish.faces.shell.completing import ShellCompleter
+from aish.faces.shell.interrupts import interrupts_kept
 from aish.faces.shell.lines import drop_typed_ahead
 from aish.faces.shell.prompt_line import prompt_fragments
 from aish.faces.shell.routing import Goal, route
@@ -65,7 +66,7 @@ class Prompt:
         self._session.app.editing_mode = self._editing()
         self._looking = None
         try:
-            with patch_stdout(raw=True):
+            with interrupts_kept(), patch_stdout(raw=True):
                 return await self._session.prompt_async(
                     self._message,
                     pre_run=lambda: _take_over(typed),
@@ -82,7 +83,8 @@ class Prompt:
             clear_typeahead(session.app.input)
             drop_typed_ahead()
         try:
-            return await session.prompt_async(question, default=typed, set_exception_handler=False)
+            with interrupts_kept():
+                return await session.prompt_async(question, default=typed, set_exception_handler=False)
         except EOFError:
             return None
         except KeyboardInterrupt:

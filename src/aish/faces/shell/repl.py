@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,9 +23,10 @@ from aish.engine.session import Engine
 from aish.errors import AishError, ProcessError
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
+from aish.faces.shell.interrupts import on_interrupt, was_stopped
 from aish.faces.shell.prompting import Prompt
 from aish.faces.shell.routing import Goal, Routed, route
-from aish.faces.shell.state import Shell
+from aish.faces.shell.state import Shell, nothing
 from aish.faces.terminal import Output
 from aish.types.live_shell import RunEnd, RunResult
 from aish.types.requests import TurnRequest
@@ -133,21 +135,26 @@ class _Repl:
     async def loop(self) -> int:
         shell = self._shell
         try:
-            if shell.request.session:
-                from aish.faces.shell.meta_records import resumed
-
-                await self._guarded(resumed(shell))
-            while not shell.leaving:
-                line = await self._read()
-                if line is None:
-                    if self._may_leave():
-                        break
-                elif line:
-                    await self._take(line)
+            with on_interrupt(nothing):  # between two lines
+                await self._lines()
         finally:
             if self._naming is not None:
                 self._naming.cancel()
         return (shell.live.exit_code or 0) if shell.live else 0
+
+    async def _lines(self) -> None:
+        shell = self._shell
+        if shell.request.session:
+            from aish.faces.shell.meta_records import resumed
+
+            await self._guarded(resumed(shell))
+        while not shell.leaving:
+            line = await self._read()
+            if line is None:
+                if self._may_leave():
+                    break
+            elif line:
+                await self._take(line)
 
     async def _read(self) -> str | None:
         typed, self._typed = self._typed, ""
@@ -173,7 +180,7 @@ class _Repl:
             case Goal.META:
                 from aish.faces.shell.meta import run_meta
 
-                await run_meta(self._shell, routed.text)
+                await self._guarded(run_meta(self._shell, routed.text))
             case Goal.SHELL | Goal.QUIET_SHELL:
                 await self._guarded(self._run_typed(routed))
             case Goal.MODEL:
@@ -181,11 +188,24 @@ class _Repl:
             case Goal.NOTHING:
                 pass
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Ctrl-C stops it, and what it raises is told. The shell with its jobs and variables is worth more than a line
+        of it: it outlives a bug of ours."""
+        doing = asyncio.ensure_future(work)
+        note = self._shell.output.note
         try:
-            await work
+            with on_interrupt(doing.cancel):
+                await doing
+        except asyncio.CancelledError:
+            if not was_stopped(doing):
+                raise
+            note("stopped")
         except AishError as exc:
-            self._shell.output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+            note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+        except Exception as exc:
+            note(f"aish: internal error: {type(exc).__name__}: {exc}\n  this is a bug in aish; the shell goes on")
+            if sys.flags.dev_mode:
+                traceback.print_exc()
 
     async def _routed(self, line: str) -> Routed:
         """A word that the shell does not know may be one that the last command has just made."""
@@ -211,17 +231,18 @@ class _Repl:
                 self._shell.attached.clear()
                 await self._talk(routed.text)
 
-    async def run(self, line: str, *, attach: bool) -> None:
+    async def run(self, line: str, *, attach: bool) -> RunResult:
         result = await self._run(line)
         if attach:
             self._shell.attached.add(result)
+        return result
 
     async def _run(self, line: str) -> RunResult:
         shell = self._shell
         if shell.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
-        with self._notices.held():
+        with self._notices.held(), on_interrupt(nothing):  # the program has the keys; what is run is not left half way
             result = await shell.live.run_user(line, terminal)
         shell.status = "" if result.status == 0 else f"[{result.status}]"
         self._typed = result.typed_ahead

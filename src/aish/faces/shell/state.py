@@ -11,6 +11,7 @@ from aish.engine.session import Engine
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
 from aish.faces.terminal import Output
+from aish.types.live_shell import RunResult
 from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
 
@@ -23,14 +24,18 @@ ReadLine = Callable[[str, str], Awaitable[str | None]]  # what stands before it,
 
 
 class Run(Protocol):
-    def __call__(self, line: str, *, attach: bool) -> Awaitable[None]: ...
+    def __call__(self, line: str, *, attach: bool) -> Awaitable[RunResult]: ...
 
 
 def nothing() -> None:
     pass
 
 
-async def _nowhere(line: str, *, attach: bool = False) -> None:
+async def _unasked(text: str) -> None:
+    raise AssertionError("the shell is not open yet")
+
+
+async def _nowhere(line: str, *, attach: bool) -> RunResult:
     raise AssertionError("the shell is not open yet")
 
 
@@ -63,7 +68,7 @@ class Shell(msgspec.Struct, eq=False):
     status: str = ""
     leaving: bool = False
     stop: Callable[[], object] = nothing  # the answer that is being given
-    talk: Callable[[str], Awaitable[None]] = _nowhere
+    talk: Callable[[str], Awaitable[None]] = _unasked
     show: Callable[[TurnRequest, Heard], Awaitable[None]] = _unshown
     view: Callable[[], Narrator] = _unseen
     run: Run = _nowhere

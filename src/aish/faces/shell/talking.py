@@ -23,7 +23,7 @@ from aish.faces.shell.hints import (
     surely_asks_for_command,
     told_to_model,
 )
-from aish.faces.shell.interrupts import on_interrupt
+from aish.faces.shell.interrupts import on_interrupt, was_stopped
 from aish.faces.shell.state import Shell, nothing
 from aish.ports import Ask
 from aish.types.command_hints import CommandHint
@@ -67,7 +67,7 @@ class Talking:
             try:
                 await asking
             except asyncio.CancelledError:
-                if not asking.cancelled():
+                if not was_stopped(asking):
                     raise
                 shell.output.note("stopped")
             finally:
