@@ -82,6 +82,7 @@ class Llama(torch.nn.Module):
         self.kind = kind
         self.run_block: Callable[..., torch.Tensor] = one_block
         self.scale = alpha / rank
+        self.dropped = 0.0
         for name, value in tensors.items():
             tensor = torch.from_numpy(value)
             self.register_buffer(_flat(name), tensor if "norm" in name else tensor.to(kind), persistent=False)
@@ -111,7 +112,11 @@ class Llama(torch.nn.Module):
 
     def _adapted(self, key: str) -> torch.Tensor:
         """The adapter is added to the weights, not to what comes out of them: a batch has far more rows than they."""
-        added = self.adapter[f"{key}_b"] @ self.adapter[f"{key}_a"]
+        down = self.adapter[f"{key}_a"]
+        if self.training and self.dropped:  # of the adapter's dimensions: others must be able to do without them
+            kept = torch.rand(down.shape[0], 1, device=down.device) >= self.dropped
+            down = down * (kept / (1 - self.dropped))
+        added = self.adapter[f"{key}_b"] @ down
         return (self.get_buffer(f"{key}_weight").float() + self.scale * added).to(self.kind)
 
     def _turns(self, length: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -227,6 +232,7 @@ def answer_loss(model: Llama, ids: torch.Tensor, is_answer: torch.Tensor) -> tup
 
 @torch.no_grad()
 def evaluated(model: Llama, data: Examples, max_tokens: int, device: str) -> dict[str, Any]:
+    model.eval()
     losses: list[tuple[float, int]] = []
     right: dict[str, list[bool]] = {}
     for batch in data.batches(data.chosen(1), max_tokens, np.random.default_rng(0)):
@@ -287,6 +293,7 @@ def train(model: Llama, data: Examples, options: argparse.Namespace, log: Path) 
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(done, step, options)
         ids, is_answer = data.padded(next(batches), options.device)
+        model.train()
         loss, _ = answer_loss(model, ids, is_answer)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(decayed, 1.0)
@@ -359,6 +366,7 @@ def build(options: argparse.Namespace) -> Llama:
     tensors, facts = read_base(options.base)
     kind = torch.bfloat16 if options.precision == "bf16" else torch.float32
     model = Llama(tensors, facts, options.rank, options.alpha, kind).to(options.device)
+    model.dropped = options.dropped
     if options.start:
         load_adapter(model, options.start)
     if options.compiled:
@@ -377,6 +385,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--alpha", type=float, default=64.0)
     parser.add_argument("--lr", type=float, default=8e-4)
     parser.add_argument("--decay", type=float, default=0.01)
+    parser.add_argument("--dropped", type=float, default=0.0, help="share of the dimensions left out in a step")
     parser.add_argument("--average", type=float, default=0.0, help="decay of a running mean that is kept; 0: none")
     parser.add_argument("--warmup", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=24_000, help="tokens of a batch, padding counted")

@@ -46,6 +46,7 @@ def test_an_optional_argument_that_nobody_spoke_of_is_left_out(value):
         ("on 3 March 2027, for 3 people", 3),
         ("two of them", 2),
         ("1,500 in all", 1500),
+        ("with a swing of .6", 0.6),
         ("paint it red", ["red"]),
         ("in der Küche", "kitchen"),
         ("whatever", True),
@@ -56,6 +57,13 @@ def test_an_optional_argument_that_nobody_spoke_of_is_left_out(value):
 def test_what_the_request_may_mean_is_kept(said, value):
     spec = tool(extra={})
     assert after(said, spec, extra=value) == ({"extra": value}, [])
+
+
+def test_months_afternoons_and_converted_amounts_are_spoken_of():
+    spec = tool(month=NUMBER, hour=NUMBER, time=WORD, height_mm=NUMBER)
+    call = {"month": 10, "hour": 16, "time": "16:00", "height_mm": 40}
+    assert after("in Oct at 4 pm, down to 4 cm", spec, **call) == (call, [])
+    assert after("in the morning", spec, **call)[0] == {}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +114,10 @@ def test_a_result_counts_as_said_and_what_the_model_said_does_not():
         ("Rate as a decimal", "at 0.05", 0.05, 0.05),
         ("The rate", "at 5%", 5, 0.05),
         ("The rate", "at 5%", 0.5, 0.5),
+        ("Yearly rate in percent, e.g. 6.1", "at 3.65 %", 3.65, 3.65),
+        ("Yearly rate in per cent", "at 4 percent", 4, 4),
+        ("As a decimal, e.g. 0.045", "à 3,4 %", 0.034, 0.034),
+        ("Margin in percentage points", "20 percent of them, two points", 2, 2),
     ],
 )
 def test_a_percentage_gets_the_form_that_the_description_asks_for(description, said, value, right):
@@ -122,6 +134,8 @@ def test_a_percentage_gets_the_form_that_the_description_asks_for(description, s
         ("Date, YYYY-MM-DD", "4th June 2025", "2025-06-04"),
         ("in the format mm/dd/yyyy", "2025-06-04", "06/04/2025"),
         ("DD.MM.YYYY", "2025-06-04", "04.06.2025"),
+        ("The date (month-day-year)", "2025/06/04", "06-04-2025"),
+        ("in the format of MM-DD-YYY", "June 4, 2025", "06-04-2025"),
         ("Date, YYYY-MM-DD", "2025-06-04", "2025-06-04"),
         ("Date, YYYY-MM-DD", "04/06/2025", "04/06/2025"),
         ("Date, YYYY-MM-DD", "tomorrow", "tomorrow"),

@@ -22,6 +22,8 @@ from aish.types.tools import Effect, RepairKind, ToolSpec
         ("for clownfish and blue tangs", ["coralfish", "blue tangs"], ["clownfish", "blue tangs"]),
         ("invite Ada, Bo, and Cy to lunch", ["Ada", "Bo"], ["Ada", "Bo", "Cy"]),
         ("how far are Oslo and the Hague from here", ["Oslo", "Lahague"], ["Oslo", "Hague"]),
+        ("its rating and player count of all time", ["rating"], ["rating", "player count"]),
+        ("mop 'the hall' and the kitchen.", ["the hall"], ["the hall", "kitchen"]),
         ("the mean of 3, 7.5, 9 and 12", [3, 7.5, 12], [3, 7.5, 9, 12]),
         ("sort [4, -2, 8]", [4, 8], [4, -2, 8]),
     ],
@@ -37,6 +39,11 @@ def test_a_list_that_was_cut_or_went_astray_is_taken_from_the_request(request_te
         ("rice and eggs, and also some tea", ["rice", "eggs", "tea"]),
         ("rice and eggs", ["tea", "milk"]),
         ("buy rice", ["rice"]),
+        ("rice today and rice tomorrow", ["rice"]),
+        ("Battery and weight of the phone", ["battery", "weight"]),
+        ("how far is 59.3, 18.1 from 60.2, 24.9", [59.3, 18.1]),
+        ("between 59.3, 18.1 and 60.2, 24.9", [59.3, 18.1]),
+        ("zone 2, 8 min", [2]),
         ("walk from Chur over Davos to Klosters", ["Chur", "Davos"]),
         ("the mean of 3 and 4, and of 5 and 6", [3, 4]),
         ("1,200 and 3,400 people", [1200, 3400]),
@@ -46,6 +53,18 @@ def test_a_list_that_was_cut_or_went_astray_is_taken_from_the_request(request_te
 )
 def test_a_list_that_may_be_meant_as_it_is_stays(request_text, items):
     assert completed(items, request_text) == items
+
+
+def test_a_list_of_choices_is_completed_with_choices_only():
+    items = {"type": "string", "enum": ["opening_hours", "prices", "access"]}
+    schema = {"type": "object", "properties": {"facts": {"type": "array", "items": items}}}
+    spec = ToolSpec("t", "Does it.", schema, Effect.READ, "test")
+    text, _ = checked(
+        spec, '{"facts": ["opening_hours", "prices"]}', Asked([user("opening hours, prices, and access")])
+    )
+    assert json.loads(text) == {"facts": ["opening_hours", "prices", "access"]}
+    call = '{"facts": ["prices"]}'
+    assert checked(spec, call, Asked([user("prices and toilets there")])) == (call, ())
 
 
 def test_an_item_that_nobody_spoke_of_is_left_out_and_that_is_told():

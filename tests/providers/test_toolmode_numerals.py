@@ -31,6 +31,12 @@ from aish.types.tools import Effect, RepairKind, ToolSpec
         ("no number", 7, 7),
         ("version 1.2.3", 12, 12),
         ("0", 0, 0),
+        ("213 million people on 8.5 million km", 21300000, 213000000),
+        ("213 million people", 213, 213),
+        ("213 million people", 213000000, 213000000),
+        ("50 million and 5 million", 500000, 500000),
+        ("equity of $10,000,000 and $200,000", 1000000, 10000000),
+        ("10,000,000 grams", 10000, 10000),  # may be kilograms
     ],
 )
 def test_only_the_place_of_the_point_is_mended(request_text, value, right):

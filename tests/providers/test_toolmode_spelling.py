@@ -32,6 +32,7 @@ def test_a_miscopied_word_gets_the_spelling_of_the_request(request_text, value, 
     ("request_text", "value"),
     [
         ("weather in Rome", "Rome"),
+        ("a visa for Vietnam with a Polish passport", "Poland"),
         ("weather in rome", "Rome"),
         ("the German economy", "Germany"),
         ("two dogs please", "dog"),
@@ -59,6 +60,8 @@ def test_what_may_be_meant_as_it_is_stays(request_text, value):
         ("at noon", "12:00", "12:00"),
         ("version 3.14 of it", "03:15", "03:15"),
         ("at 99:99", "10:00", "10:00"),
+        ("from 6 pm to 11:30 pm", "18:00", "18:00"),
+        ("from 19:45 until midnight", "00:00", "00:00"),
     ],
 )
 def test_a_time_that_is_not_named_becomes_the_one_that_is(request_text, value, right):

@@ -99,6 +99,8 @@ class RepairKind(StrEnum):
     SPELLING = "spelling"  # a name that went wrong while it was copied
     CLOCK = "clock"  # a time of day, likewise
     DIGITS = "digits"  # a number, likewise: its point stood elsewhere
+    UNIT = "unit"  # a number in another unit than the argument's
+    COPY = "copy"  # a text that was copied too short or too long
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):

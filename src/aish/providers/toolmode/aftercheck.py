@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
 from typing import Any
 
 import msgspec
 
+from aish.providers.toolmode.choices import chosen
+from aish.providers.toolmode.copies import right_side, whole_quotation, without_others
+from aish.providers.toolmode.dates import in_date_form
 from aish.providers.toolmode.lacking import named_options
 from aish.providers.toolmode.lists import completed
 from aish.providers.toolmode.numerals import placed, signed
+from aish.providers.toolmode.percents import has_digits_of, in_percent_form, percentages
 from aish.providers.toolmode.spelling import clock_of, respelled
+from aish.providers.toolmode.units import in_unit, is_in_unit
 from aish.types.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from aish.types.tools import Repair, RepairKind, ToolSpec
 
 _WORD = re.compile(r"[^\W\d_]+")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*|(?<![\d.])\.\d+")
 _STEM_CHARS = 4
 # Words that stand for numbers: in one of these a number may be meant that no digit says.
 _COUNTING = re.compile(
@@ -48,20 +52,10 @@ _IN_DATES = re.compile(
     rf"\b\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}\b|\b{_DAY} (?:of )?{_MONTH}(?:,? \d{{4}})?\b"
     rf"|\b{_MONTH} {_DAY}(?:,? \d{{4}})?\b|\b\d{{1,2}}:\d{{2}}\b"
 )
+_MONTH_NAMES = re.compile(rf"\b{_MONTH}")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_AFTERNOON = re.compile(r"\b(\d{1,2})(?:[:.]\d{2})?\s*p\.?m\b")
 _DATE_NAMES = re.compile(r"date|day|month|year|hour|minute|time|when|start|end|from|until|since", re.I)
-_PERCENTAGE = re.compile(r"(\d+(?:[.,]\d+)*)\s*(?:%|percent|per cent|prozent|por ciento|pour cent)")
-_FRACTION = re.compile(r"decimal|fraction|between 0 and 1|\b0?\.\d+", re.I)
-_PERCENT = re.compile(r"percent|%", re.I)
-# What is called so and is no whole number is a fraction, unless its description speaks of percent.
-_RATE = re.compile(
-    r"(?:^|_)(?:rate|interest|yield|probability|ratio|fraction|share)(?:_|$)|[a-z](?:Rate|Yield|Ratio)\b"
-)
-_DATE_FORMS = {
-    "YYYY-MM-DD": "%Y-%m-%d", "YYYY/MM/DD": "%Y/%m/%d", "MM-DD-YYYY": "%m-%d-%Y", "MM/DD/YYYY": "%m/%d/%Y",
-    "DD-MM-YYYY": "%d-%m-%Y", "DD/MM/YYYY": "%d/%m/%Y", "DD.MM.YYYY": "%d.%m.%Y",
-}  # fmt: skip
-# Forms that can be read in one way only.
-_SURE_DATES = ("%Y-%m-%d", "%Y/%m/%d", "%B %d, %Y", "%B %d %Y", "%d %B %Y", "%b %d, %Y", "%b %d %Y", "%d %b %Y")
 # Where a description speaks of these, the value is not meant to be what the request says.
 _CODED = re.compile(r"\b(code|codes|iso|abbreviat\w*|identifier|slug|normali[sz]ed|translat\w*)\b", re.I)
 _MAX_SHOWN = 80
@@ -77,19 +71,21 @@ class Asked:
         self.text = self.original.casefold()
         self.latest = next((message.text for message in reversed(spoken) if isinstance(message, UserMessage)), "")
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
-        self._numbers = _numbers(self.text)
+        self._numbers = _numbers(self.text) | {12.0 + int(hour) for hour in _AFTERNOON.findall(self.text)}
+        self._months = {1.0 + _MONTHS.index(name) for name in _MONTH_NAMES.findall(self.text)}
         self._undated = _numbers(_IN_DATES.sub(" ", self.text))
         # A number that the model itself has named may be meant by "that".
         told = [message.text for message in heard if isinstance(message, AssistantMessage)]
         self._heard = self._numbers | _numbers("\n".join(told))
-        self.percentages = {_as_number(found) for found in _PERCENTAGE.findall(self.text)}
+        self.percentages = percentages(self.text)
 
     def speaks_of(self, value: Any, name: str = "") -> bool:
         """Whether the value of the argument may come from there. What is not sure may."""
         if isinstance(value, bool) or value is None:
             return True
         if isinstance(value, int | float):
-            return self._has_number(float(value), self._numbers if _DATE_NAMES.search(name) else self._undated)
+            dated = self._numbers | self._months if _DATE_NAMES.search(name) else self._undated
+            return self._has_number(float(value), dated)
         if isinstance(value, str):
             return self._has_text(value.casefold())
         items = value.values() if isinstance(value, dict) else value
@@ -135,11 +131,14 @@ def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Re
         schema = properties.get(name)
         if not isinstance(schema, dict):
             kept[name] = value
-        elif name not in required and value != schema.get("default", _NONE) and not asked.speaks_of(value, name):
+        elif name not in required and value != schema.get("default", _NONE) and _is_unasked(name, value, schema, asked):
             repairs.append(Repair(RepairKind.UNASKED, f"/{name}", _shown(value), "left out"))
         else:
             kept[name], done = _in_form(f"/{name}", value, schema, asked)
             repairs += done
+    for name in kept.keys() & properties.keys():
+        kept[name], done = _beside_others(name, kept, properties[name], asked)
+        repairs += done
     for name, value in named_options(spec, kept, asked.latest).items():
         kept[name], _ = _in_form(f"/{name}", value, properties[name], asked)
         repairs.append(Repair(RepairKind.NAMED, f"/{name}", "", _shown(kept[name])))
@@ -166,18 +165,25 @@ def find_made_up(spec: ToolSpec, arguments: str, asked: Asked) -> str:
     return ""
 
 
+def _is_unasked(name: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> bool:
+    is_converted = _is_number(value) and is_in_unit(value, name, _said(schema), asked.original)
+    return not is_converted and not asked.speaks_of(value, name)
+
+
 def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> tuple[Any, list[Repair]]:
-    described = schema.get("description")
-    said = described if isinstance(described, str) else ""
+    said = _said(schema)
     steps: tuple[tuple[RepairKind, Any], ...] = ()
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if _is_number(value):
         steps = (
-            (RepairKind.PERCENT, _percentage(value, schema.get("type"), f"{path}: {said}", asked)),
-            (RepairKind.DIGITS, _placed(value, schema, asked)),
+            (RepairKind.PERCENT, in_percent_form(value, path[1:], schema, asked.percentages)),
+            (RepairKind.DIGITS, _placed(path[1:], value, schema, asked)),
         )
     elif isinstance(value, str) and "enum" not in schema and "const" not in schema:
+        is_item = path.count("/") > 1  # of a list that has other parts of what is quoted
         steps = (
-            (RepairKind.DATE, _date(value, said)),
+            (RepairKind.DATE, in_date_form(value, said)),
+            (RepairKind.ENUM, chosen(value, said)),
+            (RepairKind.COPY, right_side(value if is_item else whole_quotation(value, asked.original), path)),
             (RepairKind.CLOCK, clock_of(value, asked.original)),
             (RepairKind.SPELLING, value if _CODED.search(said) else respelled(value, asked.original)),
         )
@@ -189,19 +195,44 @@ def _in_form(path: str, value: Any, schema: Mapping[str, Any], asked: Asked) -> 
     return value, []
 
 
-def _placed(value: float, schema: Mapping[str, Any], asked: Asked) -> float:
-    is_percentage = any(_digits(number) == _digits(value) for number in asked.percentages)
-    found = value if is_percentage or "enum" in schema else signed(placed(value, asked.original), asked.original)
+def _beside_others(name: str, given: dict[str, Any], schema: Any, asked: Asked) -> tuple[Any, list[Repair]]:
+    """What one argument says need not be said by another; a number that two have was meant for one of them."""
+    value, changed, kind = given[name], given[name], RepairKind.COPY
+    if isinstance(value, str):
+        changed = without_others(value, given.values())
+    elif _is_number(value) and isinstance(schema, dict) and list(given.values()).count(value) == 1:
+        changed, kind = _converted(name, value, schema, asked), RepairKind.UNIT
+    return changed, [] if changed == value else [Repair(kind, f"/{name}", _shown(value), _shown(changed))]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _converted(name: str, value: float, schema: Mapping[str, Any], asked: Asked) -> float:
+    found = value if "enum" in schema else in_unit(value, name, _said(schema), asked.latest)
+    return found if schema.get("type") == "number" or isinstance(found, int) else value
+
+
+def _placed(name: str, value: float, schema: Mapping[str, Any], asked: Asked) -> float:
+    if "enum" in schema or has_digits_of(value, asked.percentages):
+        return value
+    is_converted = is_in_unit(value, name, _said(schema), asked.original)
+    found = signed(value if is_converted else placed(value, asked.original), asked.original)
     return found if schema.get("type") == "number" or isinstance(found, int) else value
 
 
 def _items_in_form(path: str, values: list[Any], schema: Any, asked: Asked) -> tuple[Any, list[Repair]]:
     """The list that the request spells out; names and times in a list of texts. Lists of lists are left alone."""
-    if not isinstance(schema, dict) or "enum" in schema:
+    if not isinstance(schema, dict):
         return values, []
     whole = completed([signed(v, asked.original) if isinstance(v, int | float) else v for v in values], asked.latest)
+    if "enum" in schema:
+        whole = _among(schema["enum"], whole) or values
     if whole != values and all(isinstance(value, str | float | int) for value in values):
         return whole, [Repair(RepairKind.SPELLING, path, _shown(values), _shown(whole))]
+    if "enum" in schema:
+        return values, []
     if not all(isinstance(value, str) for value in values):
         return values, []
     said = [value for value in values if asked.speaks_of(value)]
@@ -211,39 +242,19 @@ def _items_in_form(path: str, values: list[Any], schema: Any, asked: Asked) -> t
     return [value for value, _ in pairs], [repair for _, done in pairs for repair in done]
 
 
-def _percentage(value: float, kind: Any, said: str, asked: Asked) -> float:
-    """5 of "5 %" is 0.05 where the tool wants a fraction, and 5 where it wants a percentage. The digits have to be
-    those of one percentage in the request; where they are, only their place can be wrong. `said` is the argument's
-    name and description."""
-    meant = [number for number in asked.percentages if _digits(number) == _digits(value)]
-    if len(meant) != 1:
-        return value
-    name, _, described = said.partition(": ")
-    is_rate = value == meant[0] and _RATE.search(name.strip("/")) and not _PERCENT.search(said)
-    if _FRACTION.search(described) or is_rate:
-        return _plain(meant[0] / 100) if kind == "number" else value
-    return _plain(meant[0]) if _PERCENT.search(said) else value
+def _among(choices: Any, values: list[Any]) -> list[Any]:
+    """The choices that the values are; none where one of them is no choice."""
+    known = {_letters(choice): choice for choice in choices} if isinstance(choices, list) else {}
+    return [known[_letters(value)] for value in values] if known.keys() >= set(map(_letters, values)) else []
 
 
-def _date(value: str, said: str) -> str:
-    wanted = {pattern for name, pattern in _DATE_FORMS.items() if name in said.upper()}
-    if len(wanted) != 1:
-        return value
-    (pattern,) = wanted
-    found = _read_date(value.strip(), ())
-    if found is None or _read_date(value, (pattern,)) is not None:
-        return value
-    return found.strftime(pattern)
+def _letters(value: Any) -> str:
+    return re.sub(r"[\W_]", "", str(value).casefold())
 
 
-def _read_date(text: str, patterns: tuple[str, ...]) -> date | None:
-    plain = re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", text)
-    for pattern in patterns or _SURE_DATES:
-        try:
-            return datetime.strptime(plain, pattern).date()
-        except ValueError:
-            continue
-    return None
+def _said(schema: Mapping[str, Any]) -> str:
+    described = schema.get("description")
+    return described if isinstance(described, str) else ""
 
 
 def _numbers(text: str) -> set[float]:
@@ -256,16 +267,6 @@ def _as_number(text: str) -> float:
         return float(text.replace(",", ""))
     except ValueError:
         return float("nan")
-
-
-def _digits(number: float) -> str:
-    """Those that count, wherever the point stands."""
-    return f"{number:.6f}".replace(".", "").strip("0-")
-
-
-def _plain(value: float) -> float:
-    rounded = round(value, 6)
-    return int(rounded) if rounded == int(rounded) else rounded
 
 
 def _shown(value: Any) -> str:

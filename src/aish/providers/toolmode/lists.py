@@ -20,13 +20,15 @@ _JOINED = re.compile(r"\s(?:and|or|&)\s")
 # What follows a list within its sentence.
 _AFTER = re.compile(
     r"\s+(?:in|for|of|to|with|on|at|by|from|if|that|which|who|using|as|is|are|was|were|into|over|between|per|have|has"
-    r"|please|fit|via|without|during|when|since|until|within|do|does|can|will)\b.*",
+    r"|please|fit|via|without|during|when|since|until|within|do|does|can|will|out|only|too|among)\b.*",
     re.I | re.S,
 )
 # What leads to a list.
 _LEAD = (
     r"\b(?:about|against|are|between|by|compare|do|for|from|have|in|include|including|of|on|to|using|with) (?:the )?"
 )
+_AND = re.compile(r"['\"]?\s*,?\s+(?:and|&)\s+", re.I)
+_MAX_LAST_WORDS = 2
 _MAX_ITEM_WORDS = 4
 _MAX_ITEMS = 30
 _MAX_REQUEST_CHARS = 4000
@@ -36,11 +38,16 @@ def completed(items: Sequence[Any], request: str) -> list[Any]:
     """The list as the request has it, or as it is."""
     found: list[Any] | None = None
     request = request[:_MAX_REQUEST_CHARS]
-    if len(items) > 1 and all(isinstance(item, str) for item in items):  # one alone may be all that is meant
-        found = _texts(items, request)
+    if items and all(isinstance(item, str) for item in items):
+        found = _texts(items, request) if len(items) > 1 else None  # one alone may be all that is meant
+        found = found or _gone_on(items, request)
     elif items and all(isinstance(item, int | float) and not isinstance(item, bool) for item in items):
         found = _numbers(items, request)
-    return list(items) if found is None else found
+    return list(items) if found is None or _folded(found) == _folded(items) else found
+
+
+def _folded(items: Sequence[Any]) -> list[Any]:
+    return [item.casefold() if isinstance(item, str) else item for item in items]
 
 
 def _texts(items: Sequence[str], request: str) -> list[str] | None:
@@ -52,6 +59,18 @@ def _texts(items: Sequence[str], request: str) -> list[str] | None:
         return None
     parts = _spelled_out(request[begin:])
     return parts if parts and _is_source(items, parts, folded) else None
+
+
+def _gone_on(items: Sequence[str], request: str) -> list[str] | None:
+    """With what the request goes on after the last of them: "a, b" of "a, b, and c for you"."""
+    places = [found.end() for found in re.finditer(rf"\b{re.escape(items[-1])}\b", request, re.I)]
+    if len(places) != 1 or not (more := _AND.match(request, places[0])):
+        return None
+    text = request[more.end() :]
+    if end := _END.search(text):
+        text = text[: end.start()]
+    last = _ARTICLE.sub("", _AFTER.sub("", _PARTS.split(text)[0]).strip(" ,'\""))
+    return [*items, last] if last and len(last.split()) <= _MAX_LAST_WORDS else None
 
 
 def _begin_before(item: str, request: str) -> int:
@@ -84,7 +103,7 @@ def _numbers(items: Sequence[float], request: str) -> list[float] | None:
     if _THOUSANDS.search(request):
         return None
     runs = [[_read(text) for text in _NUMBER.findall(run)] for run in _RUN.findall(request)]
-    like = [run for run in runs if len(run) <= _MAX_ITEMS and len(set(run) & set(items)) * 2 >= len(run)]
+    like = [run for run in runs if len(run) <= _MAX_ITEMS and len(set(run) & set(items)) * 2 > len(run)]
     if list(items) in runs or len(like) != 1 or len(items) > len(like[0]):
         return None
     return like[0]

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _CLOCK = re.compile(r"(?<![\d:])(\d{1,2}):(\d{2})(?![\d:])\s*([ap])?\.?(?:m\b)?", re.I)
+# Times that are not written so.
+_OTHER_CLOCK = re.compile(
+    r"\d\s*[ap]\.?m\b(?<!:\d\d [ap]m)(?<!:\d\d[ap]m)|\b(?:noon|mid(?:day|night)|o'clock|quarter|half)\b", re.I
+)
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(:00)?")
+_PEOPLE = re.compile(r"(?:ish|ese|ian|ean|ch)$")  # Polish is no misspelt Poland
 _MIN_CHARS = 4  # shorter words are near to too many others
 _STEM_CHARS = 4
 _PREFIX_CHARS = 2  # a piece that was copied before the rest went astray
@@ -44,6 +49,7 @@ def _meant(word: str, value: str, said: Sequence[str], *, is_lost: bool) -> str:
     near = [other for other in others if _is_near(word, other)]
     if not near and is_lost and word[0].isupper():
         near = [other for other in others if other[0].isupper() and other[:_PREFIX_CHARS] == word[:_PREFIX_CHARS]]
+        near = [other for other in near if not _PEOPLE.search(other)]
     return near[0] if len(near) == 1 else word
 
 
@@ -71,7 +77,7 @@ def clock_of(value: str, request: str) -> str:
     """A time of day that the request does not name, where it names one: that one."""
     found = _TIME.fullmatch(value.strip())
     times = {_minutes(*match) for match in _CLOCK.findall(request)}
-    if found is None or len(times) != 1:
+    if found is None or len(times) != 1 or _OTHER_CLOCK.search(request):
         return value
     (meant,) = times
     if meant is None or (_minutes(found[1], found[2], "") or 0) % 720 == meant % 720:
