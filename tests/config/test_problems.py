@@ -28,10 +28,10 @@ FILE = "~/.config/aish/config.toml"
         ("limits = 3", ":1: limits: expected a table, found the number 3"),
         ("providers = []", ":1: providers: expected a table, found a list"),
         ('providers.p = "x"', ':1: providers.p: expected a table, found "x"'),
-        ('[limits]\nmax_steps = "4"', ':2: limits.max_steps: expected a whole number, found "4"'),
-        ("[limits]\nmax_steps = 4.5", ":2: limits.max_steps: expected a whole number, found the number 4.5"),
-        ("[limits]\nwall_s = nan", ":2: limits.wall_s: expected a number, found the number nan"),
-        ("[limits]\nwall_s = inf", ":2: limits.wall_s: expected a number, found the number inf"),
+        ('[limits]\nmax_steps = "4"', ':2: limits.max_steps: expected a whole number of at least 1, found "4"'),
+        ("[limits]\nmax_steps = 4.5", ":2: limits.max_steps: expected a whole number of at least 1, found the number 4.5"),
+        ("[limits]\nwall_s = nan", ":2: limits.wall_s: expected a number above 0, found the number nan"),
+        ("[limits]\nwall_s = inf", ":2: limits.wall_s: expected a number above 0, found the number inf"),
         ("[store]\nenabled = 1", ":2: store.enabled: expected true or false, found the number 1"),
         ('[gate]\nread = "yes"', ':2: gate.read: expected one of "allow", "ask", "deny", found "yes"'),
         ('[gate]\ndeny = "x"', ':2: gate.deny: expected a list of texts, found "x"'),
@@ -84,7 +84,7 @@ def test_each_mistake_is_one_sentence_with_file_and_line(world, text: str, sente
         ("AISH_MODELS", "3", 'unknown key "models"; did you mean "model"?'),
         ("AISH_MODEL__X", "3", 'unknown key "model.x"'),
         ("AISH_LIMITS", "3", '"limits" is a table: name a key in it, as in AISH_LIMITS__…'),
-        ("AISH_LIMITS__MAX_STEPS", "four", 'limits.max_steps: expected a whole number, found "four"'),
+        ("AISH_LIMITS__MAX_STEPS", "four", 'limits.max_steps: expected a whole number of at least 1, found "four"'),
         ("AISH_STORE__ENABLED", "maybe", 'store.enabled: expected true or false, found "maybe"'),
         ("OLLAMA_HOST", "a b",
          'providers.ollama.url: expected a URL such as http://127.0.0.1:8080, found "http://a b:11434"'),
@@ -98,7 +98,7 @@ def test_a_wrong_variable_is_named(world, variable: str, value: str, sentence: s
 def test_a_wrong_flag_is_named(world) -> None:
     flags = {"limits": {"max_steps": "four", "max_step": 1}}
     assert world.problems(flags) == [
-        'flag limits.max_steps: limits.max_steps: expected a whole number, found "four"',
+        'flag limits.max_steps: limits.max_steps: expected a whole number of at least 1, found "four"',
         'flag limits.max_step: unknown key "limits.max_step"; did you mean "max_steps"?',
     ]
 

@@ -188,11 +188,11 @@ def section(**keys: st.SearchStrategy[object]) -> st.SearchStrategy[dict[str, ob
 files = section(
     model=st.just("evil"),
     limits=section(
-        max_steps=st.integers(-5, 50),
-        wall_s=st.floats(-5, 5000),
-        max_tokens=st.integers(-5, 50),
+        max_steps=st.integers(1, 50),
+        wall_s=st.floats(0, 5000, exclude_min=True),
+        max_tokens=st.integers(1, 50),
         max_cost=st.floats(0, 9),
-        repeat_limit=st.integers(0, 9),
+        repeat_limit=st.integers(1, 9),
     ),
     gate=section(
         read=verdicts, write=verdicts, exec=verdicts, network=verdicts, auto_approve=tool_globs, deny=tool_globs

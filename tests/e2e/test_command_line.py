@@ -199,6 +199,8 @@ def test_an_unknown_model_suggests_the_near_one(aish):
         ("mdoel = 1", "did you mean"),
         ("model = 3", "config.toml:1"),
         ("[limits]\nmax_step = 3", "max_steps"),
+        ("[limits]\nmax_steps = 0", "at least 1"),
+        ("[limits]\nwall_s = -3", "above 0"),
         ("not toml at all", "config.toml"),
         ('[providers.x]\nkind = "opnai"', "opnai"),
     ],
@@ -271,6 +273,14 @@ def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
     unknown = aish.run("config", "check")
     assert unknown.code == 0
     assert "routing.code: qwen3:8b is no preset" in unknown.err
+
+
+@pytest.mark.parametrize("name", ["a__b", "ends_"])
+def test_config_check_knows_which_names_an_mcp_server_may_have(aish, name):
+    aish.write_config(f'[mcp.servers."{name}"]\ncommand = "x"\n[mcp.servers.fine_one-2]\ncommand = "x"\n')
+    done = aish.run("config", "check")
+    assert (done.code, done.out.count("\n")) == (2, 1)
+    assert done.out.startswith(f"mcp.servers.{name}:")
 
 
 def test_config_is_made_shown_checked_and_found(aish):

@@ -123,19 +123,20 @@ class PresetConfig(Section, frozen=True, forbid_unknown_fields=True):
 class LimitsConfig(Section, frozen=True, forbid_unknown_fields=True):
     """What one turn may spend. At a limit the turn ends cleanly and says so."""
 
-    max_steps: Annotated[int, Meta(description="Model calls.")] = _DEFAULT_LIMITS.max_steps
-    max_tool_calls: Annotated[int, Meta(description="Tool calls.")] = _DEFAULT_LIMITS.max_tool_calls
-    wall_s: Annotated[float, Meta(description="Seconds.")] = _DEFAULT_LIMITS.wall_s
-    max_tokens: Annotated[int | None, Meta(description="Tokens, sent and received; unset means no limit.")] = None
+    max_steps: Annotated[Count, Meta(description="Model calls.")] = _DEFAULT_LIMITS.max_steps
+    max_tool_calls: Annotated[int, Meta(ge=0, description="Tool calls.")] = _DEFAULT_LIMITS.max_tool_calls
+    wall_s: Annotated[float, Meta(gt=0, description="Seconds.")] = _DEFAULT_LIMITS.wall_s
+    max_tokens: Annotated[Count | None, Meta(description="Tokens, sent and received; unset means no limit.")] = None
     max_cost: Annotated[
-        float | None,
+        NotNegative | None,
         Meta(description="Dollars. Where the price is known no call that could pass it is made; unset: no limit."),
     ] = None
     result_max_chars: Annotated[
-        int, Meta(description="Characters of one tool result that the model gets to read; the rest is cut with a mark.")
+        Count,
+        Meta(description="Characters of one tool result that the model gets to read; the rest is cut with a mark."),
     ] = _DEFAULT_LIMITS.result_max_chars
     repeat_limit: Annotated[
-        int, Meta(description="The same call with the same arguments this many times: ask, or stop.")
+        Count, Meta(description="The same call with the same arguments this many times: ask, or stop.")
     ] = _DEFAULT_LIMITS.repeat_limit
 
     def limits(self) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 
 import msgspec
@@ -17,6 +18,8 @@ from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
 from aish.safety.rules import Rule, example_errors
+
+_ALIAS = re.compile(r"_?[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # tools are named alias__tool
 
 
 def run(action: str, here: Surroundings) -> int:
@@ -61,7 +64,15 @@ def _mistakes(config: Config) -> list[str]:
     """What is well formed and still wrong."""
     rules = [Rule(**msgspec.structs.asdict(rule)) for rule in config.gate.rules]
     unclear = [name for name, server in config.mcp.servers.items() if bool(server.command) == bool(server.url)]
-    return [*example_errors(rules), *(f"mcp.servers.{name} needs either a command or a url" for name in unclear)]
+    misnamed = [name for name in config.mcp.servers if not _ALIAS.fullmatch(name)]
+    return [
+        *example_errors(rules),
+        *(f"mcp.servers.{name} needs either a command or a url" for name in unclear),
+        *(
+            f"mcp.servers.{name}: a name has letters, digits, '-' and single '_' that do not end it"
+            for name in misnamed
+        ),
+    ]
 
 
 def _names(config: Config) -> tuple[list[str], list[str]]:
