@@ -110,6 +110,23 @@ async def test_the_sentinel_in_prose_or_in_a_fence_is_text(words: str) -> None:
     assert person.steps == [1, 2]
 
 
+async def test_a_file_of_the_workspace_is_written_unasked_and_one_outside_it_halts() -> None:
+    inside = ["make > build.log 2>&1", "cd docs && echo done > state.txt", "make | tee notes.txt"]
+    bench = Bench(*(text(f"CMD: {command}") for command in inside), text("GOAL: complete"), tools=tools())
+    person = Person()
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert (person.commands, person.halts) == (inside, [])
+    for outside in ("echo done > ../state.txt", "echo done > ~/state.txt", "make > /srv/build.log"):
+        bench = Bench(text(f"CMD: {outside}"), tools=tools())
+        assert (await work(bench, Person())).state is RunState.HALTED
+
+
+async def test_a_halt_says_of_a_file_in_the_workspace_that_it_is_removed_and_no_more() -> None:
+    person = Person()
+    await work(Bench(text("CMD: rm notes.txt"), tools=tools()), person)
+    assert [halt.reason for halt in person.halts] == ["removes notes.txt"]
+
+
 @pytest.mark.parametrize("command", ["rm -rf build", "git push --force", "dd if=/dev/zero of=/dev/sda"])
 async def test_a_destructive_command_halts_and_runs_only_if_a_person_says_so(command: str) -> None:
     bench = Bench(text(f"CMD: {command}"), text("GOAL: complete"), tools=tools())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from aish.safety.commands import Level, ShellContext, classify
 from aish.types.decisions import Question
 
-# Where it runs matters for how bad it is, not for whether it is destructive.
-_ANYWHERE = ShellContext(cwd="/", home="/")
+# Where it really runs the gate knows, and says what is destructive there. Here it is some workspace: what a line names
+# by a relative path lies in it.
+_SOMEWHERE = ShellContext(cwd="/workspace", home="/home/person", roots=("/workspace",))
 _NOT_READ = "parse"  # the rule of a line that the parser could not read
 _REMOVAL = "removal"
 
@@ -16,7 +17,7 @@ def hazard_in(question: Question) -> str:
     command = question.arguments.get("command")
     if not isinstance(command, str):
         return ""
-    found = classify(command, _ANYWHERE)
+    found = classify(command, _SOMEWHERE)
     if found.level is Level.SAFE:
         return ""
     bad = [reason.text for reason in found.reasons if reason.kind == _REMOVAL or reason.rule == _NOT_READ]
