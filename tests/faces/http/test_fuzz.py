@@ -124,8 +124,23 @@ IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sample
 )
 QUERIES = st.sampled_from(
     [
-        *("", "limit=0", "limit=-1", "limit=x", "limit=" + "9" * 30, "order=up", "after=zz", "stream=true", "&&==%zz"),
-        *("stream=true&starting_after=-1", "stream=true&starting_after=" + "9" * 30, "search=%25%27%00", "include=\\"),
+        *(
+            "",
+            "limit=0",
+            "limit=-1",
+            "limit=x",
+            "limit=" + "9" * 5000,
+            "order=up",
+            "after=zz",
+            "stream=true",
+            "&&==%zz",
+        ),
+        *(
+            "stream=true&starting_after=-1",
+            "stream=true&starting_after=" + "9" * 5000,
+            "search=%25%27%00",
+            "include=\\",
+        ),
     ]
 )
 

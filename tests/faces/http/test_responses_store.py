@@ -1,5 +1,7 @@
 """Responses that are kept: found, continued, listed, deleted; and nobody else's."""
 
+from urllib.parse import quote
+
 import msgspec
 import pytest
 
@@ -138,7 +140,17 @@ async def test_input_items_are_listed_in_pages_with_ids():
         assert texts(rest) == ["2", "3", "4"] and not rest["has_more"]
         newest = await here.get(path)
         assert texts(newest)[0] == "4" and len({item["id"] for item in newest["data"]}) == 5
-        assert (await here.send("GET", f"{path}?limit=0")).status == 400
+        for limit in ("0", "101", "-1", "1.5", "\u0663", "9" * 5000):  # which Python refuses to read
+            assert (await here.send("GET", f"{path}?limit={quote(limit)}")).status == 400
+
+
+@pytest.mark.parametrize("number", ["-1", "x", "9" * 5000])
+async def test_a_stream_is_not_gone_on_with_behind_what_is_no_number(number):
+    async with Site(Bench([TextDelta("x")])).opened() as here:
+        made = await here.create("x", background=True)
+        asked = f"/v1/responses/{made['id']}?stream=true&starting_after={number}"
+        refused = await here.send("GET", asked)
+        assert (refused.status, refused.json["error"]["param"]) == (400, "starting_after")
 
 
 async def test_text_is_listed_as_one_message():

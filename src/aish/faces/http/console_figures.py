@@ -11,6 +11,7 @@ from aish.engine.cost import day_start_ms
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.queries import read_number
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.spending_table import By, grouped, total
@@ -39,7 +40,7 @@ class ConsoleFigures:
 
     async def spending(self, exchange: Exchange, caller: Caller) -> None:
         by = _by(exchange.query.get("by", "day"))
-        days = _days(exchange.query.get("days", "30"))
+        days = read_number("days", exchange.query.get("days", "30"), most=_MOST_DAYS)
         shown = await self._all(by, days) if caller.admin else await self._of_key(caller)
         await exchange.reply(200, msgspec.json.encode({"by": by, "days": days, **shown}))
 
@@ -81,9 +82,3 @@ def _by(given: str) -> By:
     if given not in _BY:
         raise bad_field("by", "must be day, model or category")
     return _BY[given]
-
-
-def _days(given: str) -> int:
-    if not (given.isascii() and given.isdecimal()) or not 1 <= int(given[:9]) <= _MOST_DAYS:
-        raise bad_field("days", f"must be a number from 1 to {_MOST_DAYS}")
-    return int(given[:9])

@@ -10,6 +10,7 @@ import msgspec
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.queries import read_number
 from aish.faces.http.service import Service
 from aish.faces.http.watch import Watch
 from aish.types.records import SessionRecord, TurnRecord
@@ -27,7 +28,7 @@ class Records:
     async def sessions(self, exchange: Exchange, caller: Caller) -> None:
         """`before` is the `next` of a list that did not end."""
         query = exchange.query
-        limit = _number("limit", query.get("limit", "20"), most=_MOST)
+        limit = read_number("limit", query.get("limit", "20"), most=_MOST)
         found = await self._service.store.list_sessions(
             limit=limit,
             search=query.get("search", ""),
@@ -69,7 +70,7 @@ class Records:
         record = await self._service.store.find_turn(turn)
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
-        after = _number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
+        after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
         lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
         body = msgspec.json.encode({"object": "trace", **_turn(record)})
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
@@ -95,12 +96,6 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(turn)
     shown.pop("owner")
     return shown
-
-
-def _number(field: str, given: str, *, least: int = 1, most: int) -> int:
-    if not (given.isascii() and given.isdecimal()) or not least <= int(given[:9]) <= most:
-        raise bad_field(field, f"must be a number from {least} to {most}")
-    return int(given[:9])
 
 
 def _place(given: str) -> tuple[int, str] | None:

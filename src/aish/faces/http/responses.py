@@ -13,6 +13,7 @@ from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.conversations import Conversations
 from aish.faces.http.problems import bad_field
+from aish.faces.http.queries import read_number
 from aish.faces.http.responses_background import Background
 from aish.faces.http.responses_count import count_input
 from aish.faces.http.responses_plan import Plan, make_plan
@@ -37,6 +38,9 @@ class EngineOwners:
 
     def is_alive(self, owner: str) -> bool:
         return self._service.engine.owners.is_alive(owner)
+
+
+_MOST_EVENTS = 1_000_000_000
 
 
 class Responses:
@@ -67,9 +71,8 @@ class Responses:
         query = exchange.query
         if query.get("stream") == "true":
             after = query.get("starting_after", "")
-            if after and not after.isdecimal():
-                raise bad_field("starting_after", "must be the number of an event")
-            await self._background.resume(exchange, caller, id, int(after) + 1 if after else 0)
+            begin = read_number("starting_after", after, least=0, most=_MOST_EVENTS) + 1 if after else 0
+            await self._background.resume(exchange, caller, id, begin)
             return
         await exchange.reply(200, await self._background.current(id, caller))
 

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from aish.faces.http.problems import Problem, bad_field
+from aish.faces.http.queries import read_number
 from aish.faces.http.responses_again import Again
 from aish.faces.http.responses_encode import ResponseStream
 from aish.faces.http.responses_forms import Setup
@@ -33,6 +34,7 @@ RUNNING = ("queued", "in_progress")
 MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
 _DAY_MS = 24 * 3600 * 1000
 _MAX_CHAIN = 10_000  # documents; a guard against names that go round in circles
+_MOST_LISTED = 100  # as OpenAI's
 _INTERRUPTED = "aish ended before this response did"
 _OWN_ID = re.compile(r"(?:msg|rs|fco?|mcpl|item)_(.+)_i?\d+")
 
@@ -200,9 +202,7 @@ def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -
     order = query.get("order", order)
     if order not in ("asc", "desc"):
         raise bad_field("order", "must be asc or desc")
-    limit = query.get("limit", "20")
-    if not limit.isdecimal() or not 1 <= int(limit) <= 100:
-        raise bad_field("limit", "must be from 1 to 100")
+    limit = read_number("limit", query.get("limit", "20"), most=_MOST_LISTED)
     listed = items if order == "asc" else items[::-1]
     ids = [item.get("id") for item in listed]
     if after := query.get("after"):
@@ -210,7 +210,7 @@ def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -
         listed = listed[start:]
     elif (before := query.get("before")) and before in ids:
         listed = listed[: ids.index(before)]
-    page = listed[: int(limit)]
+    page = listed[:limit]
     ends = {"first_id": page[0].get("id") if page else "", "last_id": page[-1].get("id") if page else ""}
     return msgspec.json.encode({"object": "list", "data": page, **ends, "has_more": len(listed) > len(page)})
 

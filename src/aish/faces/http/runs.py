@@ -24,6 +24,7 @@ from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, bad_field, refuse_model
+from aish.faces.http.queries import read_number
 from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.runs_view import run_json
 from aish.types.events import Event, ToolResult
@@ -78,10 +79,7 @@ class Runs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
-        given = exchange.query.get("limit", "50")
-        if not (given.isascii() and given.isdecimal()) or not 1 <= int(given[:6]) <= _MOST_LISTED:
-            raise bad_field("limit", f"must be a number from 1 to {_MOST_LISTED}")
-        limit = int(given[:6])
+        limit = read_number("limit", exchange.query.get("limit", "50"), most=_MOST_LISTED)
         found = await self._service.engine.runs.list(limit if caller.admin else _MOST_LISTED)
         data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)][:limit]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
