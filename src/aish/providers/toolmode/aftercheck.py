@@ -55,6 +55,10 @@ _IN_DATES = re.compile(
 _MONTH_NAMES = re.compile(rf"\b{_MONTH}")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _AFTERNOON = re.compile(r"\b(\d{1,2})(?:[:.]\d{2})?\s*p\.?m\b")
+# What a currency's code may stand for.
+_MONEY = re.compile(
+    r"[$€£¥]|\b(?:dollars?|bucks|euros?|pounds?|quid|francs?|yen|rupees?|kron\w*|crowns?|pesos?|yuan)\b"
+)
 _DATE_NAMES = re.compile(r"date|day|month|year|hour|minute|time|when|start|end|from|until|since", re.I)
 # Where a description speaks of these, the value is not meant to be what the request says.
 _CODED = re.compile(r"\b(code|codes|iso|abbreviat\w*|identifier|slug|normali[sz]ed|translat\w*)\b", re.I)
@@ -87,7 +91,8 @@ class Asked:
             dated = self._numbers | self._months if _DATE_NAMES.search(name) else self._undated
             return self._has_number(float(value), dated)
         if isinstance(value, str):
-            return self._has_text(value.casefold())
+            is_money = "currency" in name.lower() and _MONEY.search(self.text) is not None
+            return is_money or self._has_text(value.casefold())
         items = value.values() if isinstance(value, dict) else value
         return not items or any(self.speaks_of(item, name) for item in items)
 
