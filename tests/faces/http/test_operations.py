@@ -38,6 +38,33 @@ async def test_what_calls_cost_long_ago_is_kept_as_sums():
     assert (spent.calls, spent.prompt_tokens) == (20, 140)
 
 
+async def test_a_key_that_is_used_up_may_look_at_what_it_has_stop_it_and_delete_it():
+    bench = Bench([TextDelta("dear"), UsageChunk(Usage(60, 60))], [60.0])
+    key, _ = await create_key(bench.store, "ann", tokens_per_day=100)
+    asked = {"model": "scripted:model", "input": "x", "background": True}
+    second = [{"role": "assistant", "content": "dear"}, {"role": "user", "content": "more"}]
+    async with face(bench) as http:
+
+        async def ask(method, path, body=None):
+            return await http.ask(method, path, body, authorization=f"Bearer {key}")
+
+        long = (await ask("POST", "/v1/responses", {**asked, "input": second})).json["id"]
+        dear = (await ask("POST", "/v1/responses", asked)).json["id"]
+
+        async def is_done():
+            return (await ask("GET", f"/v1/responses/{dear}")).json["status"] == "completed"
+
+        async def is_used_up():
+            return (await ask("POST", "/v1/responses", asked)).status == 402
+
+        await eventually(is_done)
+        await eventually(is_used_up)
+        assert (await ask("GET", f"/v1/responses/{dear}")).json["output"][0]["content"][0]["text"] == "dear"
+        assert (await ask("POST", f"/v1/responses/{long}/cancel")).json["status"] == "cancelled"
+        assert (await ask("DELETE", f"/v1/responses/{dear}")).status == 200
+        assert (await ask("GET", "/v1/spending")).json["today"]["tokens"] >= 120
+
+
 async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(monkeypatch):
     monkeypatch.setattr("aish.faces.http.keys._REMEMBERED_S", 0.0)
     bench = Bench([TextDelta("x")])

@@ -167,7 +167,7 @@ async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() 
         assert run["state"] == "halted"
         assert "the budget of this key is used up for today: 120 of 100 tokens" in run["reason"]
         assert under.tools.calls == []
-        refused = await face.ask("GET", "/v1/runs", authorization=f"Bearer {poor}")
+        refused = await face.ask("POST", "/v1/runs", goal, authorization=f"Bearer {poor}")
         assert refused.status == 402
 
 
@@ -184,7 +184,7 @@ async def test_what_a_run_had_used_when_it_was_given_up_is_its_keys_too() -> Non
         await eventually(lambda: len(under.scripted.requests) == 2)
         given_up = await face.ask("POST", f"/v1/runs/{run['id']}/abandon", {}, **mine)
         assert json.loads(given_up.body)["state"] == "abandoned"
-        assert (await face.ask("GET", "/v1/runs", **mine)).status == 402
+        assert (await face.ask("POST", "/v1/runs", goal, **mine)).status == 402
         figures = face.service.metrics.page().decode()
     assert 'aish_turns_total{end="cancelled",model="scripted:model"} 1.0' in figures
     assert 'aish_tokens_total{direction="in",model="scripted:model"} 60.0' in figures

@@ -115,7 +115,8 @@ class App:
                 _note(exchange, place, time.monotonic() - began_s)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
-        caller = Caller() if found.route.open else await self._service.console.admit(exchange)
+        admit = self._service.console.admit
+        caller = Caller() if found.route.open else await admit(exchange, spends=found.route.spends)
         # Not of what is open: the reply to a key holds a cookie, and is nobody else's to be given again.
         repeatable = exchange.method == "POST" and not found.route.open
         key = exchange.headers.get(IDEMPOTENCY_KEY) if repeatable else None
@@ -207,12 +208,12 @@ def make_routes(service: Service) -> list[Route]:
         *ConsoleMcp(service).routes(),
         Route("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
         Route("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
-        Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given),
+        Route("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given, free=True),
         Route("GET", "/v1/runs", runs.list, "Long work, newest first"),
         Route("POST", "/v1/runs", runs.start, "Work towards a goal", body=GoalBody),
         Route("GET", "/v1/runs/{id}", runs.get, "A run and its journal"),
         Route("POST", "/v1/runs/{id}/resume", runs.resume, "Go on with a run", body=ResumeBody),
-        Route("POST", "/v1/runs/{id}/abandon", runs.abandon, "Give a run up"),
+        Route("POST", "/v1/runs/{id}/abandon", runs.abandon, "Give a run up", free=True),
         Route("POST", "/internal/refresh_mcp_tools", operations.refresh_mcp, "Ask MCP servers for their tools anew"),
         Route("GET", "/metrics", operations.metrics, "What is counted, for Prometheus"),
         Route("GET", "/healthz", health.alive, "Whether the server lives", open=True),

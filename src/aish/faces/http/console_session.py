@@ -64,24 +64,24 @@ class ConsoleSessions:
             Route("DELETE", path, self.sign_out, "Forget the cookie", open=True),
         ]
 
-    async def admit(self, exchange: Exchange) -> Caller:
+    async def admit(self, exchange: Exchange, *, spends: bool) -> Caller:
         """Who asks: by a key in the request, else by the cookie, else whoever may come in without. Raises Problem."""
         token = _token_in(exchange)
         kept = await self._find(token) if token and not key_in(exchange) else None
         if kept is None:
-            return await self._service.keys.admit(exchange)
+            return await self._service.keys.admit(exchange, spends=spends)
         if exchange.method in _READS:
             return await self._service.keys.admit_digest(kept.key, asks=False)
         _check_csrf(exchange, token)
-        return await self._service.keys.admit_digest(kept.key)
+        return await self._service.keys.admit_digest(kept.key, spends=spends)
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
         keys = await self._service.keys.are_needed()
         shown: dict[str, Any] = {"version": __version__, "keys": keys, "signed_in": False}
         try:
-            known = await self.admit(exchange)
+            known = await self.admit(exchange, spends=False)
         except Problem as exc:
-            if exc.status not in (401, 402, 429):  # nobody we know, or nobody who may ask now
+            if exc.status not in (401, 429):  # nobody we know, or nobody who may ask now
                 raise
         else:
             token, runtime = _token_in(exchange), self._service.runtime

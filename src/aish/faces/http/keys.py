@@ -92,15 +92,16 @@ class KeyRing:
         self._minutes: dict[str, tuple[int, int]] = {}
         self._spending = KeySpending(store)
 
-    async def admit(self, exchange: Exchange) -> Caller:
-        """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent."""
+    async def admit(self, exchange: Exchange, *, spends: bool = True) -> Caller:
+        """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent: then a key may still
+        look at what it has paid for, stop it and delete it."""
         if key := key_in(exchange):
-            return await self.admit_digest(digest_of(key))
+            return await self.admit_digest(digest_of(key), spends=spends)
         if await self.are_needed():
             raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
         return Caller(admin=True)
 
-    async def admit_digest(self, digest: str, *, asks: bool = True) -> Caller:
+    async def admit_digest(self, digest: str, *, asks: bool = True, spends: bool = True) -> Caller:
         """The same for a key of which only the hash is known. One who does not ask but looks, at a page that looks
         often, is not held to how often a key may ask and how much it may spend."""
         if digest in self._given:
@@ -112,6 +113,7 @@ class KeyRing:
             return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
         if asks:
             self._check_rate(record)
+        if asks and spends:
             await self._check_budget(record)
         return record.caller()
 

@@ -149,7 +149,7 @@ def responses_routes(service: Service) -> list[Route]:
         ),
         Route("GET", one, api.get, "A stored response, or the rest of its stream"),
         Route("DELETE", one, api.delete, "Delete a stored response"),
-        Route("POST", f"{one}/cancel", api.cancel, "Cancel a response in the background"),
+        Route("POST", f"{one}/cancel", api.cancel, "Cancel a response in the background", free=True),
         Route("GET", f"{one}/input_items", api.input_items, "The input of a stored response"),
         *api.conversations.routes(),
     ]

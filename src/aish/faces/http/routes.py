@@ -15,7 +15,8 @@ Handler = Callable[..., Awaitable[None]]  # (exchange, caller, **parameters)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """`open`: also without a key. `summary` and `body`, the type it is decoded into, are for /openapi.json."""
+    """`open`: also without a key. `free`: calls no model, though it is a POST. `summary` and `body`, the type it is
+    decoded into, are for /openapi.json."""
 
     method: str
     path: str
@@ -24,6 +25,11 @@ class Route(msgspec.Struct, frozen=True):
     shape: Shape = openai_shape
     open: bool = False
     body: Any = None
+    free: bool = False
+
+    @property
+    def spends(self) -> bool:
+        return self.method == "POST" and not self.free
 
 
 class Found(msgspec.Struct, frozen=True):
