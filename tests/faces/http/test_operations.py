@@ -70,8 +70,9 @@ async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(m
     bench = Bench([TextDelta("x")])
     key, record = await create_key(bench.store, "ann")
     async with face(bench) as http:
-        assert (await http.chat()).status == 401
-        assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization="Bearer wrong")).status == 401
+        wrong = await http.ask("POST", "/v1/chat/completions", BODY, authorization="Bearer wrong")
+        for refused in (await http.chat(), wrong):
+            assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization=f"Bearer {key}")).status == 200
         assert (await http.ask("POST", "/v1/chat/completions", BODY, x_api_key=key)).status == 200
         assert (await http.ask("GET", "/healthz")).status == 200

@@ -98,7 +98,7 @@ class KeyRing:
         if key := key_in(exchange):
             return await self.admit_digest(digest_of(key), spends=spends)
         if await self.are_needed():
-            raise Problem(401, "send a key: Authorization: Bearer aish-…", code="missing_api_key")
+            raise _unknown("send a key: Authorization: Bearer aish-…", "missing_api_key")
         return Caller(admin=True)
 
     async def admit_digest(self, digest: str, *, asks: bool = True, spends: bool = True) -> Caller:
@@ -109,7 +109,7 @@ class KeyRing:
         record = await self._find(digest)
         if record is None:
             if await self.are_needed():
-                raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")
+                raise _unknown("this key is not known, or no longer", "invalid_api_key")
             return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
         if asks:
             self._check_rate(record)
@@ -186,6 +186,10 @@ class KeyRing:
             raise _used_up(f"{spent.tokens} of {record.tokens_per_day} tokens")
         if record.dollars_per_day is not None and spent.dollars >= record.dollars_per_day:
             raise _used_up(f"${spent.dollars:.4f} of ${record.dollars_per_day:.4f}")
+
+
+def _unknown(text: str, code: str) -> Problem:
+    return Problem(401, text, code=code, headers=[(b"www-authenticate", b"Bearer")])
 
 
 def _used_up(what: str) -> Problem:
