@@ -291,6 +291,13 @@ def test_config_is_made_shown_checked_and_found(aish):
     assert again.code == 2 and "Traceback" not in again.err
 
 
+def test_a_starter_file_that_cannot_be_written_whole_is_not_left_there(aish):
+    words = ["bash", "-c", f"ulimit -f 1; exec {sys.executable} -m aish config init"]  # blocks of 1 KiB
+    done = subprocess.run(words, env=aish.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "cannot be written: File too large" in done.stderr) == (2, True)
+    assert aish.run("config", "init").code == 0
+
+
 def test_doctor_says_what_is_there_and_what_to_do(aish):
     done = aish.run("doctor")
     assert "store" in done.out and "aish models pull smollm2" in done.out

@@ -145,6 +145,9 @@ def test_a_plan_is_shown_followed_kept_and_run_again_with_other_values(aish: Com
     ran = aish.run("plan", "-m", model, "add 2 and 40")
     assert (ran.code, ran.out) == (0, "The sum is there.\n")
     assert "sum: runtime__add" in ran.err and "← 42" in ran.err
+    aish.env["AISH_PLANNER__MODEL"] = "scripted:fake-tool"  # it writes no plan
+    assert "working without one" in aish.run("plan", "-m", "fake-tool", "add 1 and 1").err
+    del aish.env["AISH_PLANNER__MODEL"]
     assert aish.run("plan", "save", "sums", "n=40").code == 0
     assert aish.run("plan", "list").out.split() == ["sums", "n=…", "runtime__add"]
     again = aish.run("plan", "run", "sums", "n=8", "-m", model)

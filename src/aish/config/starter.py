@@ -72,8 +72,12 @@ def init_config(path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as exc:
         raise ConfigError(f"{path} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(starter_text())
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(starter_text())
+    except OSError as exc:
+        path.unlink()  # half a file would stand in the way of the next try
+        raise ConfigError(f"{path} cannot be written: {exc.strerror}", hint="make room for it") from exc
 
 
 def _lines(table: Table, path: str) -> Iterator[str]:

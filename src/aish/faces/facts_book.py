@@ -20,6 +20,7 @@ _LATEST_MS = 1 << 53
 # So many are read for one export, and written at a time by one import.
 MAX_FACTS = 1_000_000
 _BATCH = 1000
+_LISTED = "`:memory list` and `aish memory list` show their ids"
 
 
 class FactsBook:
@@ -50,14 +51,14 @@ class FactsBook:
     async def get(self, id: str) -> Fact:
         """By its id, or by an end of one that only it has."""
         if not id:
-            raise UsageError("which one?", hint="`:memory list` shows their ids")
+            raise UsageError("which one?", hint=_LISTED)
         if found := await self._store.find_fact(id):
             return found
         matching = [fact for fact in await self._store.list_facts(limit=MAX_FACTS) if fact.id.endswith(id)]
         if len(matching) == 1:
             return matching[0]
         problem = f"nothing remembered has the id {id}" if not matching else f"{len(matching)} ids end in {id}"
-        raise UsageError(problem, hint="`:memory list` shows their ids")
+        raise UsageError(problem, hint=_LISTED)
 
     async def load(self, lines: Iterable[bytes], *, source: str = "import") -> int:
         """Lines of JSON; all of them are read before any is kept."""

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from aish.config.schema import Config
+from aish.errors import UsageError
 from aish.faces.shell.suggest import SNIPPETS, bare_command, run
 from aish.types.command_hints import CommandHint
 from aish.types.models import ModelInfo
@@ -37,6 +38,13 @@ def test_the_lines_for_a_start_up_file_are_good_shell(shell, tmp_path):
     file = tmp_path / "rc"
     file.write_text(SNIPPETS[shell])
     assert subprocess.run([shell, "-n", str(file)], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("command", "example"), [("explain", "tar xzf"), ("suggest", "list files")])
+def test_without_words_an_example_of_that_command_is_given(command, example):
+    with pytest.raises(UsageError) as caught:
+        run(argparse.Namespace(command=command, text=[], model=""), None)
+    assert example in caught.value.hint
 
 
 def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):

@@ -7,6 +7,7 @@ import sys
 
 import msgspec
 
+from aish.engine.planning.kept import PlanBody
 from aish.engine.session import Engine
 from aish.errors import UsageError
 from aish.faces.plan_templates import (
@@ -107,7 +108,7 @@ def template_line(template: Template) -> str:
 
 async def _latest_plan(engine: Engine) -> RunRecord:
     for run in await engine.runs.list(1000):
-        if run.kind is RunKind.PLAN and b'"plan"' in run.body:
+        if run.kind is RunKind.PLAN and msgspec.json.decode(run.body, type=PlanBody).plan is not None:
             return run
     raise UsageError("no plan has been run yet", hint='try: aish plan "what to do"')
 

@@ -71,7 +71,8 @@ def init(shell: str) -> int:
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     text = " ".join(arguments.text).strip()
     if not text:
-        raise UsageError("nothing was given", hint=f'for example: aish {arguments.command} "list files by size"')
+        example = "tar xzf a.tgz -C b" if arguments.command == "explain" else "list files by size"
+        raise UsageError("nothing was given", hint=f'for example: aish {arguments.command} "{example}"')
     work = _explain if arguments.command == "explain" else _suggest
     return run_until_done(work(text, arguments.model, runtime))
 
