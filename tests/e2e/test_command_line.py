@@ -292,7 +292,7 @@ def test_config_is_made_shown_checked_and_found(aish):
 
 
 def test_a_starter_file_that_cannot_be_written_whole_is_not_left_there(aish):
-    words = ["bash", "-c", f"ulimit -f 1; exec {sys.executable} -m aish config init"]  # blocks of 1 KiB
+    words = ["bash", "-c", f"ulimit -f 1; exec {sys.executable} -B -m aish config init"]  # no byte code cut at 1 KiB
     done = subprocess.run(words, env=aish.environment(), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "cannot be written: File too large" in done.stderr) == (2, True)
     assert aish.run("config", "init").code == 0
