@@ -5,6 +5,7 @@ import base64
 
 import pytest
 
+from aish.faces.http.keys import create_key
 from aish.providers.scripted import ScriptedProvider, from_steps
 from support.engines import Bench
 from support.http_face import face
@@ -40,6 +41,23 @@ async def test_what_is_no_text_is_refused(given, field):
     async with face(bench()) as http:
         reply = await ask(http, input=given)
     assert (reply.status, reply.json["error"]["param"]) == (400, field)
+
+
+@pytest.mark.parametrize(("wanted", "status"), [(2, 200), (None, 200), (1, 400), (0, 400)])
+async def test_vectors_of_another_length_than_was_asked_for_are_not_given(wanted, status):
+    async with face(bench()) as http:
+        reply = await ask(http, input="x", dimensions=wanted)
+    assert reply.status == status
+    assert status == 200 or "gives 2, and no other number" in reply.json["error"]["message"]
+
+
+async def test_what_is_embedded_is_spent_by_its_key():
+    under = bench()
+    key, _ = await create_key(under.store, "ann", tokens_per_day=10)
+    body = {"model": "scripted:model", "input": ["x" * 20] * 2}
+    async with face(under) as http:
+        replies = [await http.ask("POST", "/v1/embeddings", body, authorization=f"Bearer {key}") for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 402]
 
 
 async def test_a_model_without_embeddings_says_so():

@@ -17,6 +17,7 @@ from aish.faces.http.counting import count_text
 from aish.faces.http.problems import bad_field, refuse_model
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
+from aish.types.usage import Usage
 
 _MOST_TEXTS = 2048
 
@@ -25,6 +26,7 @@ class EmbeddingsBody(msgspec.Struct, frozen=True):
     input: str | list[Any]
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
 
 
 class TokenizeBody(msgspec.Struct, frozen=True):
@@ -57,9 +59,11 @@ class Embeddings:
         texts = _texts(given.input)
         route = await service.engine.router.resolve(given.model)
         vectors = await route.provider.embed(route.info.id, texts)
+        tokens = sum(-(-len(text) // 4) for text in texts)
+        await service.keys.spend(caller, Usage(tokens))
+        _check_dimensions(given, vectors)
         encoded = _as_base64 if given.encoding_format == "base64" else list
         data = [{"object": "embedding", "index": n, "embedding": encoded(v)} for n, v in enumerate(vectors)]
-        tokens = sum(-(-len(text) // 4) for text in texts)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         answer = {"object": "list", "data": data, "model": given.model or route.name, "usage": usage}
         await exchange.reply(200, msgspec.json.encode(answer))
@@ -88,6 +92,13 @@ def _texts(given: str | list[Any]) -> list[str]:
         if not text:
             raise bad_field(f"input[{place}]", "must not be empty")
     return given
+
+
+def _check_dimensions(given: EmbeddingsBody, vectors: Sequence[Sequence[float]]) -> None:
+    """Backends that can shorten vectors are few, and a vector of another length than was asked for fits nowhere."""
+    there = {len(vector) for vector in vectors}
+    if given.dimensions is not None and there != {given.dimensions}:
+        raise bad_field("dimensions", f"{given.model} gives {', '.join(map(str, sorted(there)))}, and no other number")
 
 
 def _as_base64(vector: Sequence[float]) -> str:
