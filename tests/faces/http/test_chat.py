@@ -175,6 +175,7 @@ async def test_what_real_clients_send_is_read():
         (b'{"messages": [{"role": "user", "content": 1}]}', "messages[0].content"),
         (b'{"messages": [{"role": "wizard", "content": "x"}]}', "messages[0].role"),
         (b'{"messages": [{"role": "tool", "content": "x"}]}', "messages[0].tool_call_id"),
+        (b'{"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]}', "messages"),
         (b'{"messages": [{"role": "user", "content": [{"type": "audio"}]}]}', "messages[0].content[0].type"),
         (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n"),
         (b'{"messages": [{"role": "user", "content": "x"}], "temperature": "hot"}', "temperature"),

@@ -153,6 +153,9 @@ BAD = [
     ({"use_server_history": True}, "use_server_history"),
     ({"prompt": {"id": "p"}}, "prompt"),
     ({"max_tool_calls": -1}, "max_tool_calls"),
+    ({"input": []}, "input"),
+    ({"input": [{"type": "not_known"}]}, "input"),
+    ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
 ]
 
 

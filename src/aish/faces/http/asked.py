@@ -22,7 +22,7 @@ from aish.faces.http.service import Service
 from aish.faces.planning_request import planning_of
 from aish.faces.runtime import BroughtTools
 from aish.types.limits import Limits
-from aish.types.messages import AssistantMessage, Message, SystemMessage
+from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage
 from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import Effect, ToolSpec, wire_name
@@ -263,6 +263,8 @@ def begin_request(
     from_store = bool(extensions.use_server_history)
     if from_store and not session:
         raise bad_field("use_server_history", "needs a session_id")
+    if not from_store:
+        check_said("messages", messages)
     context, new = ((), tuple(messages)) if from_store else split_new(messages)
     return TurnRequest(
         input=new,
@@ -281,6 +283,13 @@ def begin_request(
         traceparent=traceparent_of(exchange),
         **more,
     )
+
+
+def check_said(field: str, messages: Sequence[Message]) -> None:
+    """Results without their calls are passed over: some clients forget what is old from the middle of it."""
+    first = messages[0] if messages else None
+    if first is None or (type(first) is ToolMessage and all(type(each) is ToolMessage for each in messages)):
+        raise bad_field(field, "holds nothing to answer: results come with the calls they belong to")
 
 
 def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

@@ -12,6 +12,7 @@ from aish.engine.settle import open_calls
 from aish.faces.asgi import Exchange
 from aish.faces.http.asked import (
     check_count,
+    check_said,
     limits_of,
     planning_from,
     retry_key_of,
@@ -68,6 +69,8 @@ async def make_plan(
     chosen = await choose(service, caller, asked, listed)
     history = await shelf.history(previous, caller.key) if previous else ()
     _check_approvals(asked, read, history)
+    if not (history or asked.instructions or asked.use_server_history):
+        check_said("input", read.messages)
     conversation = _Conversation(history, read)
     base = _base(service, exchange, caller, asked, chosen)
     first, request = conversation.requests(base, chosen.approvable)
