@@ -7,7 +7,7 @@ from aish.types.live_shell import WordKind
 
 KNOWN = """
     ls cd git find make grep cat python3 who what time test kill ./run.sh docker cargo npm man which show sort head
-    echo rm tar ssh vim export sudo pip watch split file sleep
+    echo rm tar ssh vim export sudo pip watch split file sleep yes
 """
 
 
@@ -31,6 +31,7 @@ def goal(line):
         "cargo test", "pip install requests", "git checkout main", "tar xf a.tar", "test -f x && echo yes",
         "split -b 1M big.bin", "watch df", "export PATH=$PATH:/opt/bin", "sleep 5", "head -3 a b",
         "ls; make", "ls|sort", "make&", "make&&make install", "f() { ls; }", "my-f () (ls)",
+        "echo this is what it was", "echo are you there?",
     ],
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):
@@ -45,7 +46,7 @@ def test_commands_go_to_the_shell(line):
         "kill the process that uses port 80", "sort these names for me please", "explain this error",
         "which of these is faster?", "time is a strange thing", "test whether this is prime for me",
         "Find all the TODOs and tell me about them", "warum geht das nicht?", "what does git rebase do",
-        "file a bug about this", "watch out for the off by one",
+        "file a bug about this", "watch out for the off by one", "yes", "Yes",
     ],
 )  # fmt: skip
 def test_sentences_go_to_the_model_even_if_they_begin_like_a_command(line):

@@ -107,7 +107,9 @@ async def config(shell: Shell, rest: str) -> None:
 
 
 async def trust(shell: Shell, rest: str) -> None:
-    await shell.run(f"{_AISH} config trust", attach=False)
+    ran = await shell.run(f"{_AISH} config trust", attach=False)
+    if not ran.status:
+        shell.output.note("what it loosens holds from the next start of aish")
 
 
 async def redact(shell: Shell, rest: str) -> None:

@@ -50,6 +50,10 @@ _VERBS = _words("""
     find make test show sort cut join split write look watch kill who which what time host file sum wait touch head tail
     more less expand fold read type help install yes open start stop
 """)
+# Commands that take a sentence for what it is.
+_SPEAKERS = _words("echo printf notify-send espeak figlet cowsay")
+# Alone it is an answer; as a program it would fill the screen for ever.
+_ANSWER = "yes"
 _WORD = re.compile(r"(?:[^\W\d_][\w'’-]*|\d+)[,.;:!?]?", re.UNICODE)
 _SHELLISH = re.compile(r"[|<>&;$`*\\{}=~]|(?:^|\s)-{1,2}[A-Za-z0-9]|/|\.\w")
 _DEFINITION = re.compile(r"[\w.-]+\s*\(\)\s*[{(]")  # of a function
@@ -83,6 +87,8 @@ def reads_as_prose(text: str) -> bool:
     """Whether a line whose first word is a command is a sentence all the same."""
     first, *rest = text.split()
     if not rest:
+        return first.lower() == _ANSWER
+    if first in _SPEAKERS:
         return False
     if text.rstrip().endswith("?") and not _SHELLISH.search(text):
         return True
