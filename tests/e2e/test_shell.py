@@ -353,6 +353,27 @@ async def test_a_proposal_can_be_edited_and_skipped(home):
         await term.prompts()
 
 
+async def test_always_shows_its_rule_to_be_changed_and_is_offered_only_where_there_is_one(home):
+    name = model(home, [[{"text": "CMD: touch made\nCMD: rm -rf made"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? go")
+        await term.sees("[a]lways [q]uit")
+        await term.enter("a")
+        await term.sees("always allow: touch made")
+        term.press("\x7f" * 4 + "*\r")
+        await term.sees("proposal 2 of 2")
+        await term.sees("e[x]plain [q]uit")
+        await term.enter("a")
+        await term.sees("no rule would be narrow enough")
+        await term.enter("q")
+        await term.sees("tell the model")
+        await term.enter("n")
+        await term.prompts()
+        assert (home / "work" / "made").exists()
+        approved = home / "home" / ".local" / "share" / "aish" / "approved.json"
+        assert json.loads(approved.read_text())[0]["commands"] == ["touch *"]
+
+
 async def test_escape_codes_in_a_reply_are_shown_not_obeyed(home):
     name = model(home, [[{"text": "before \x1b[2J\x1b[31mred\x07 after"}]])
     async with shell(home, "--model", name) as term:

@@ -16,7 +16,8 @@ from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
 
 _TOOL = "shell__run"
-_MENU = "[r]un [e]dit [s]kip e[x]plain [a]lways [q]uit › "
+_MENU = "[r]un [e]dit [s]kip e[x]plain{always} [q]uit › "
+_YES = Answer(Choice.YES)
 
 
 async def carry_out(shell: Shell, commands: list[str]) -> bool:
@@ -33,18 +34,20 @@ async def carry_out(shell: Shell, commands: list[str]) -> bool:
     return ran
 
 
-async def _choose(shell: Shell, command: str) -> tuple[str, Choice] | tuple[()] | None:
+async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] | None:
     """The command to run and how far the yes goes; () to skip it; None to stop."""
     while True:
         judged = shell.runtime.explain(_TOOL, {"command": command})
         shell.output.note(f"$ {command}")
         if judged.verdict is not Verdict.ALLOW:
             shell.output.note(f"  {judged.reason}")
-        match ((await shell.read(_MENU, "")) or "").strip().lower():
+        menu = _MENU.format(always=" [a]lways" if judged.always else "")
+        match ((await shell.read(menu, "")) or "").strip().lower():
             case "r" | "run" | "y" | "yes":
-                return command, Choice.YES
+                return command, _YES
             case "a" | "always":
-                return command, Choice.ALWAYS
+                if always := await _always(shell, judged):
+                    return command, always
             case "e" | "edit":
                 command = (await shell.read("$ ", command)) or command
             case "x" | "explain":
@@ -57,6 +60,16 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Choice] | tuple[()] 
                 shell.output.note(f"  {other!r} is none of these; nothing was run")
 
 
+async def _always(shell: Shell, judged: Judgement) -> Answer | None:
+    """With the rule as the person leaves it; None: ask again."""
+    if judged.always is None:
+        shell.output.note("  no rule would be narrow enough to allow this always")
+        return None
+    covers = judged.always.title.removeprefix("always ")
+    changed = await shell.read("always allow: ", covers)
+    return Answer(Choice.ALWAYS, rule=changed.strip() or covers) if changed is not None else None
+
+
 def _explain(shell: Shell, judged: Judgement) -> None:
     for reason in judged.reasons or (judged.reason or HARMLESS,):
         shell.output.note(f"  - {reason}")
@@ -64,13 +77,13 @@ def _explain(shell: Shell, judged: Judgement) -> None:
         shell.output.note(f"  [a]lways would add the rule: {judged.always.title}")
 
 
-async def _run(shell: Shell, command: str, choice: Choice) -> bool:
+async def _run(shell: Shell, command: str, answer: Answer) -> bool:
     async def consent(question: Question) -> Answer:
         if question.insist:
             shell.output.note(f"  {question.reason}")
             typed = await shell.read("this cannot be undone; type yes to run it: ", "")
             return Answer(Choice.YES if (typed or "").strip() == "yes" else Choice.NO)
-        return Answer(choice if choice is Choice.ALWAYS and question.always else Choice.YES)
+        return answer if question.always else _YES
 
     result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
     text = text_of(result.parts)
