@@ -1,14 +1,19 @@
 """Several processes answer at one port: whichever is asked for the figures answers for all of them."""
 
+import asyncio
+import os
 import signal
 import threading
+from types import SimpleNamespace
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from aish.faces.http.reloading import Reloading
 from support.command import Command, ended
 from support.eventually import eventually
 from support.recorded_replies import Gate, Hold, Reply, Text
-from support.recording_upstream import recording_upstream
+from support.recording_upstream import recording_upstream, text
 from support.serving import free_port, request
 
 ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "x"}], "stream": True}
@@ -52,6 +57,66 @@ async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
         finally:
             gate.open()
             ended(server, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_configuration_that_is_read_anew_leaves_alone_what_is_under_way(tmp_path, workers):
+    port, gate, command, answers = free_port(), Gate(), Command(tmp_path), []
+    two = {**ASKED, "messages": ASKED["messages"] * 2}
+
+    def statuses():
+        return {request(port, "POST", "/v1/chat/completions", two)[0] for _ in range(8)}
+
+    with recording_upstream() as upstream:
+        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
+        upstream.always(text("x"))
+        command.write_config("[serve]\ndrain_s = 0\n")
+        server = command.start(
+            "serve", "--workers", workers, "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        asking = threading.Thread(
+            target=lambda: answers.append(request(port, "POST", "/v1/chat/completions", ASKED)), daemon=True
+        )
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+            asking.start()
+            gate.reached()
+            command.write_config("[serve]\ndrain_s = 0\nmax_messages = 1\n")
+            server.send_signal(signal.SIGHUP)
+            await eventually(lambda: statuses() == {400}, timeout_s=30)
+            gate.open()
+            asking.join(30)
+        finally:
+            gate.open()
+            ended(server, signal.SIGTERM)
+    [(status, body)] = answers
+    assert status == 200 and b'"done"' in body and b"[DONE]" in body
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
+async def test_what_is_asked_for_while_it_is_read_is_read_again():
+    begun, go_on, taken = asyncio.Event(), asyncio.Event(), []
+
+    async def reload(runtime):
+        taken.append(runtime)
+        begun.set()
+        await go_on.wait()
+
+    kept = iter(["old", "new"])
+    service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reloaded=lambda: next(kept)))
+    with Reloading(service) as reloading:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await begun.wait()
+        reloading.reload()
+        reloading.reload()
+        go_on.set()
+        await eventually(lambda: taken == ["old", "new"])
+
+
+@pytest.mark.parametrize("workers", ["0", "-1", "65"])
+def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path, workers):
+    done = Command(tmp_path).run("serve", "--workers", workers)
+    assert done.code == 2 and "--workers must be between 1 and 64" in done.err
 
 
 async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):

@@ -37,6 +37,7 @@ from aish.faces.http.openapi import OpenApi
 from aish.faces.http.operations import Operations
 from aish.faces.http.problems import Problem, Shape, openai_shape, problem_of
 from aish.faces.http.records import Records
+from aish.faces.http.reloading import Reloading
 from aish.faces.http.responses import responses_routes
 from aish.faces.http.routes import Found, Route, Routes
 from aish.faces.http.runs import GoalBody, ResumeBody
@@ -58,10 +59,11 @@ _PREFLIGHT = (
 
 
 class App:
-    """`mounts` are other faces, by path."""
+    """`mounts` are other faces, by path. `reloads`: on SIGHUP, while it lives."""
 
-    def __init__(self, service: Service, mounts: Mapping[str, Asgi]) -> None:
+    def __init__(self, service: Service, mounts: Mapping[str, Asgi], *, reloads: bool = False) -> None:
         self._service = service
+        self._reloads = reloads
         self._mounts = dict(mounts)
         self._routes = Routes(make_routes(service))
         self._idempotent = Idempotent(service)
@@ -154,6 +156,8 @@ class App:
                 why = f"{exc.message} ({exc.hint})" if exc.hint else exc.message
                 await send({"type": "lifespan.startup.failed", "message": why})
                 return
+            if self._reloads:
+                stack.enter_context(Reloading(self._service))
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

@@ -1,18 +1,15 @@
 """`aish serve`: the application under uvicorn, until a signal ends it.
 
 SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order.
-SIGHUP: the configuration is read anew; requests under way keep the old one. With several workers a supervisor of
-uvicorn's passes signals on, and SIGHUP replaces the workers one by one.
+SIGHUP: the configuration is read anew; requests under way keep the old one. With several workers a supervisor passes
+signals on.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import contextlib
 import gc
 import ipaddress
-import logging
 import os
 import signal
 import socket
@@ -24,7 +21,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from aish.engine.session import Engine
-from aish.errors import AishError, UsageError
+from aish.errors import UsageError
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.app import App
 from aish.faces.http.connection import Connection
@@ -36,7 +33,6 @@ from aish.faces.runtime import Runtime
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
 
 _MOST_WORKERS = 64
-log = logging.getLogger(__name__)
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, worker: Callable[[], App]) -> int:
@@ -44,6 +40,8 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
     log_to(runtime.config.log, runtime.redacted)
     for notice in runtime.notices:
         print(f"· {notice}", file=sys.stderr)
+    if not 1 <= arguments.workers <= _MOST_WORKERS:
+        raise UsageError(f"--workers must be between 1 and {_MOST_WORKERS}")
     if arguments.workers > 1:
         return _run_many(arguments, runtime, worker)
     service, app = make_app(arguments, runtime, mount_mcp)
@@ -60,18 +58,16 @@ def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMc
     log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
     service = Service(runtime, arguments.key, must_have_keys=not is_loopback(host))
-    return service, App(service, {"/mcp": mount_mcp(lambda: service.engine)})
+    return service, App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
 
 
 def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[[], App]) -> int:
-    if not 1 <= arguments.workers <= _MOST_WORKERS:
-        raise UsageError(f"--workers must be between 1 and {_MOST_WORKERS}")
     with tempfile.TemporaryDirectory(prefix="aish-metrics-") as folder:
         os.environ[MANY_WORKERS] = folder
         config = _config(worker, arguments, runtime, factory=True, workers=arguments.workers)
         place = config.bind_socket()
         _announce([place])
-        Multiprocess(config, sockets=[place]).run()
+        _Workers(config, sockets=[place]).run()
     return 0
 
 
@@ -108,31 +104,24 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
-        self._reloading: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if not self.started:
-            return
-        _announce([place for server in self.servers for place in server.sockets])
-        with contextlib.suppress(NotImplementedError, AttributeError):  # neither the signal nor its handlers on Windows
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
+        if self.started:
+            _announce([place for server in self.servers for place in server.sockets])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.draining = True
         await super().shutdown(sockets)
 
-    def _reload(self) -> None:
-        if self._reloading is None or self._reloading.done():
-            self._reloading = asyncio.create_task(self._reload_once())
 
-    async def _reload_once(self) -> None:
-        try:
-            await self._service.reload(await asyncio.to_thread(self._service.runtime.reloaded))
-        except AishError as exc:
-            log.error("the configuration was not taken, the old one stays: %s", exc.message)
-        else:
-            print("aish: the configuration was read anew", file=sys.stderr, flush=True)
+class _Workers(Multiprocess):
+    """uvicorn's own would end the workers on SIGHUP, and what they are answering with them."""
+
+    def handle_hup(self) -> None:
+        for worker in self.processes:
+            if worker.pid is not None and worker.process.is_alive():
+                os.kill(worker.pid, signal.SIGHUP)
 
 
 def _listen(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, int]:

@@ -1,0 +1,57 @@
+"""SIGHUP: the configuration is read anew. Requests under way keep the old one, and so do all if the new one is faulty.
+
+Every process of a server does this for itself, while it takes requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from types import TracebackType
+
+from aish.errors import AishError
+from aish.faces.http.service import Service
+
+log = logging.getLogger(__name__)
+
+
+class Reloading:
+    """A context in which the signal is heard, where there is one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._task: asyncio.Task[None] | None = None
+        self._asked = False
+
+    def __enter__(self) -> Reloading:
+        # Neither the signal nor its handlers on Windows; none but the main thread may handle any.
+        with contextlib.suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        if self._task is not None:
+            self._task.cancel()
+
+    def reload(self) -> None:
+        """Once more where it is being read: that may have been before what is meant now was written."""
+        self._asked = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._reload())
+
+    async def _reload(self) -> None:
+        while self._asked:
+            self._asked = False
+            try:
+                await self._service.reload(await asyncio.to_thread(self._service.runtime.reloaded))
+            except AishError as exc:
+                log.error("the configuration was not taken, the old one stays: %s", exc.message)
+            else:
+                print("aish: the configuration was read anew", file=sys.stderr, flush=True)
