@@ -180,6 +180,19 @@ async def test_ctrl_c_at_a_question_of_the_gate_stops_the_answer(home):
         assert "went on" not in term.text and not (home / "work" / "made").exists()
 
 
+async def test_what_is_asked_is_seen_where_the_answer_goes_to_a_file(home):
+    call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
+    name = model(home, [[{"call": call}], [{"text": "it is made"}]])
+    line = f"{sys.executable} -m aish --model {name} go > answer.txt"
+    env = {"HOME": str(home / "home"), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    async with terminal(["/bin/bash", "-c", line], env=env, cwd=home / "work") as term:
+        await term.sees("run it? [y]es")
+        await term.enter("y")
+        assert await term.ends() == 0
+    assert (home / "work" / "answer.txt").read_text() == "it is made\n"
+    assert (home / "work" / "made").exists()
+
+
 async def test_ctrl_c_stops_an_answer_that_has_asked_something_before(home):
     call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
     name = model(home, [[{"call": call}], [{"text": "going on "}, {"wait_s": 60}]])

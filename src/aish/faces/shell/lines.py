@@ -1,4 +1,5 @@
-"""Lines typed by a person, read without blocking the loop.
+"""Lines typed by a person, read without blocking the loop. What is asked stands on stderr: stdout is the answer's, and
+may be a file.
 
 The reading thread is a daemon: a person who never presses return must not keep aish from ending. A read that was given
 up (Ctrl-C at a question) leaves its thread waiting for a line; the next read takes that line over instead of losing it.
@@ -27,17 +28,25 @@ class LineSource:
 
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """One line without its end; None when there are no more."""
+        _show(prompt)
         if self._pending is None:
             loop = asyncio.get_running_loop()
             self._pending = loop.create_future()
-            reading = threading.Thread(target=_read, args=(prompt, loop, self._pending), name="aish-input", daemon=True)
+            reading = threading.Thread(target=_read, args=(loop, self._pending), name="aish-input", daemon=True)
             reading.start()
-        else:
-            sys.stdout.write(prompt)
-            sys.stdout.flush()
-        line = await asyncio.shield(self._pending)
+        line = None
+        try:
+            line = await asyncio.shield(self._pending)
+        finally:
+            if line is None:  # nobody ended the line
+                _show("\n")
         self._pending = None
         return line
+
+
+def _show(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def drop_typed_ahead() -> None:
@@ -50,10 +59,10 @@ def drop_typed_ahead() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def _read(prompt: str, loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
+def _read(loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
     try:
         with echoed():
-            line: str | None = input(prompt)
+            line: str | None = input()
     except (EOFError, UnicodeDecodeError, OSError):
         line = None
     # The loop may be gone by the time a line comes: then nobody waits for it.
