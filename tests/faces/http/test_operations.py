@@ -38,6 +38,30 @@ async def test_what_calls_cost_long_ago_is_kept_as_sums():
     assert (spent.calls, spent.prompt_tokens) == (20, 140)
 
 
+ORIGIN = "https://chat.example.org"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/mcp"])
+async def test_a_page_of_an_allowed_site_may_send_what_its_sdk_sends(path):
+    bench = Bench()
+    await create_key(bench.store, "ann")
+    asked = "authorization, content-type, x-stainless-os, mcp-protocol-version"
+    async with face(bench, origins=(ORIGIN,)) as http:
+        http.app = App(http.service, {"/mcp": mcp_mount(lambda: http.service.engine)})
+        told = await http.ask("OPTIONS", path, origin=ORIGIN, access_control_request_headers=asked)
+        other = await http.ask("OPTIONS", path, origin="https://else.example.org", access_control_request_headers=asked)
+    assert (told.status, told.headers["access-control-allow-origin"]) == (204, ORIGIN)
+    assert told.headers["access-control-allow-headers"] == asked
+    assert other.status == 403 and "access-control-allow-origin" not in other.headers
+
+
+async def test_a_page_of_an_allowed_site_may_read_what_turn_answered_it():
+    async with face(Bench([TextDelta("x")]), origins=(ORIGIN,)) as http:
+        reply = await http.ask("POST", "/v1/chat/completions", BODY, origin=ORIGIN)
+    assert reply.headers["access-control-allow-origin"] == ORIGIN
+    assert "x-turn-id" in reply.headers["access-control-expose-headers"]
+
+
 async def test_a_key_that_is_used_up_may_look_at_what_it_has_stop_it_and_delete_it():
     bench = Bench([TextDelta("dear"), UsageChunk(Usage(60, 60))], [60.0])
     key, _ = await create_key(bench.store, "ann", tokens_per_day=100)

@@ -50,12 +50,11 @@ log = logging.getLogger(__name__)
 _LEFT = 499  # counted for a client that went before it was answered, as others do
 _UNKNOWN_SHAPE: Shape = openai_shape  # of what goes wrong before it is known which API is meant
 
-# What a page of an allowed site may send. The answer to the question itself says which site that is.
-_PREFLIGHT = (
-    (b"access-control-allow-methods", b"GET, POST, DELETE"),
-    (b"access-control-allow-headers", b"authorization, content-type, x-api-key, idempotency-key, last-event-id"),
-    (b"access-control-max-age", b"600"),
-)
+# What a page of an allowed site may ask and send: SDKs have headers of their own. Who is allowed was asked before.
+_PREFLIGHT = ((b"access-control-allow-methods", b"GET, POST, DELETE"), (b"access-control-max-age", b"600"))
+_USUAL_HEADERS = "authorization, content-type, x-api-key, idempotency-key, last-event-id"
+# What it may read of a reply's head.
+_EXPOSED = b"x-request-id, x-turn-id, x-runtime-trace, retry-after, idempotent-replayed, mcp-session-id"
 
 
 class App:
@@ -96,12 +95,14 @@ class App:
         try:
             self._check(exchange)
             path = exchange.path.removeprefix("/api")
-            if (mount := self._mounts.get(path)) is not None:
+            if exchange.method == "OPTIONS" and exchange.headers.get("origin"):  # without a key: browsers send none
+                asked = exchange.headers.get("access-control-request-headers") or _USUAL_HEADERS
+                allowed = (b"access-control-allow-headers", asked.encode("latin-1"))
+                await exchange.reply(204, headers=[*_PREFLIGHT, allowed])
+            elif (mount := self._mounts.get(path)) is not None:
                 place = path
                 caller = await service.keys.admit(exchange)
                 await mount({**scope, TOOLS: caller.tools}, receive, send)
-            elif exchange.method == "OPTIONS" and exchange.headers.get("origin"):
-                await exchange.reply(204, headers=_PREFLIGHT)
             else:
                 found = self._routes.find(exchange.method, exchange.path)
                 place, shape = found.route.path, found.route.shape
@@ -141,7 +142,11 @@ class App:
         if why := self._guard.objection(headers.get("host") or "", origin):
             raise Problem(403, why, code="forbidden_origin")
         if origin is not None:
-            exchange.extra += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+            exchange.extra += [
+                (b"access-control-allow-origin", origin.encode("latin-1")),
+                (b"access-control-expose-headers", _EXPOSED),
+                (b"vary", b"origin"),
+            ]
         if self._service.under_way > config.max_requests:
             raise Problem(503, "too many requests at once", headers=[(b"retry-after", b"1")], code="overloaded")
 
