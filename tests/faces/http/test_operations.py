@@ -62,6 +62,20 @@ async def test_a_page_of_an_allowed_site_may_read_what_turn_answered_it():
     assert "x-turn-id" in reply.headers["access-control-expose-headers"]
 
 
+async def test_another_face_is_reached_by_our_names_and_what_it_answers_is_counted():
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    async with face(Bench(), hosts=("far.example.org",), origins=(ORIGIN,)) as http:
+        http.app = App(http.service, {"/mcp": mcp_mount(lambda: http.service.engine)})
+        ours = {"host": "far.example.org", "origin": ORIGIN}
+        reply = await http.ask("POST", "/mcp", ping, content_type=JSON, accept="*/*", **ours)
+        page = http.service.metrics.page().decode()
+    assert reply.status == 200, reply.body
+    assert reply.json["result"] == {}
+    assert reply.headers["x-request-id"].startswith("req_")
+    assert reply.headers["access-control-allow-origin"] == ORIGIN
+    assert 'aish_requests_total{route="/mcp",status="200"} 1.0' in page
+
+
 async def test_a_key_that_is_used_up_may_look_at_what_it_has_stop_it_and_delete_it():
     bench = Bench([TextDelta("dear"), UsageChunk(Usage(60, 60))], [60.0])
     key, _ = await create_key(bench.store, "ann", tokens_per_day=100)

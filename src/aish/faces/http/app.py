@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
+from typing import Any
 
 import msgspec
 
@@ -101,8 +102,7 @@ class App:
                 await exchange.reply(204, headers=[*_PREFLIGHT, allowed])
             elif (mount := self._mounts.get(path)) is not None:
                 place = path
-                caller = await service.keys.admit(exchange)
-                await mount({**scope, TOOLS: caller.tools}, receive, send)
+                await self._pass_on(exchange, mount, scope, receive, send)
             else:
                 found = self._routes.find(exchange.method, exchange.path)
                 place, shape = found.route.path, found.route.shape
@@ -116,6 +116,20 @@ class App:
                 service.metrics.series.count_request(exchange.failed_status or exchange.status)
             if log.isEnabledFor(logging.INFO):
                 _note(exchange, place, time.monotonic() - began_s)
+
+    async def _pass_on(self, exchange: Exchange, mount: Asgi, scope: Scope, receive: Receive, send: Send) -> None:
+        """To another face. By which name we were called, and from which page, has been asked here: it knows none of
+        those in the configuration."""
+        caller = await self._service.keys.admit(exchange)
+        headers = [pair for pair in scope["headers"] if pair[0] not in (b"host", b"origin")]
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                exchange.started, exchange.status = True, message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), *exchange.extra]}
+            await send(message)
+
+        await mount({**scope, "headers": [(b"host", b"localhost"), *headers], TOOLS: caller.tools}, receive, sent)
 
     async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
         admit = self._service.console.admit
