@@ -132,6 +132,8 @@ def test_a_given_up_run_is_not_gone_on_with(aish: Command) -> None:
     aish.run("norris", "-m", model, "tidy up")
     assert aish.run("runs", "abandon", "latest").code == 0
     assert the_run(aish)["state"] == "abandoned"
+    none = aish.run("runs", "list", "--limit", "0")
+    assert (none.code, "at least 1" in none.err) == (2, True)
     assert "is over" in aish.run("runs", "resume", "latest", "--answer", "proceed").err
 
 

@@ -46,7 +46,7 @@ def eval_parser(prog: str) -> argparse.ArgumentParser:
     add("--repeat", type=int, default=1, metavar="N", help="ask each case N times, each with another seed")
     add("--seed", type=int, default=1, metavar="N")
     add("--concurrency", type=int, default=1, metavar="N", help="cases asked at once")
-    add("--limit", type=int, default=0, metavar="N", help="no more than N cases of each suite")
+    add("--limit", type=int, default=0, metavar="N", help="no more than N cases of each suite; 0: all")
     add("--slice", default="1/1", metavar="K/N", help="only part K of N")
     add("--timeout", type=float, default=120.0, metavar="S", help="seconds for one case")
     add("--json", type=Path, metavar="FILE", help="write every result")

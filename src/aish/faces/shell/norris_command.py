@@ -193,6 +193,8 @@ async def find_run(engine: Engine, name: str) -> RunRecord:
 
 
 async def _list(arguments: argparse.Namespace, engine: Engine) -> int:
+    if arguments.limit < 1:
+        raise UsageError("--limit must be at least 1")
     records = await engine.runs.list(arguments.limit)
     for record in records:
         print(msgspec.json.encode(run_json(record)).decode() if arguments.json else run_line(record))
