@@ -172,6 +172,13 @@ async def test_a_body_that_is_no_json_is_a_400():
             assert (await here.send("POST", "/v1/responses", body)).status == 400
 
 
+@pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
+async def test_a_body_that_is_compressed_is_told_apart_from_rubbish(begin):
+    async with Site(Bench([TextDelta("x")])).opened() as here:
+        refused = await here.send("POST", "/v1/responses", begin + b"...")
+    assert refused.status == 415 and "compressed" in refused.json["error"]["message"]
+
+
 _KEYS = (
     "type", "role", "content", "id", "call_id", "name", "arguments", "output", "summary", "approve", "status", "error",
     "approval_request_id", "server_label", "text", "image_url", "namespace", "encrypted_content", "input", "tools",

@@ -13,6 +13,8 @@ from aish.faces.http.problems import Problem
 T = TypeVar("T")
 
 _MISSING = re.compile("Object missing required field `([^`]+)`")
+# How gzip and zstd begin. Others cannot be told from rubbish.
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 
 
 async def read_body(exchange: Exchange, max_bytes: int) -> bytes:
@@ -28,6 +30,8 @@ def decode_body(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except msgspec.ValidationError as exc:
         raise validation_problem(exc) from exc
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        if body.startswith(_PACKED):
+            raise Problem(415, "the body is compressed: send it as it is", code="unsupported_encoding") from exc
         raise Problem(400, f"the body is not JSON: {exc}", code="invalid_json") from exc
     except RecursionError as exc:
         raise Problem(400, "the body is nested too deeply", code="invalid_json") from exc
