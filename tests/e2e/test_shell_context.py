@@ -33,6 +33,16 @@ def models(home: Path, steps: object, *, sage: object = ([{"text": "nothing"}],)
     return "play:play"
 
 
+async def test_a_prompt_of_a_server_is_filled_in_and_goes_along_with_the_next_question(home):
+    stub = Path(__file__).parent.parent / "support" / "mcp_stub.py"
+    async with shell(home) as term:
+        await did(term, f":mcp connect s {sys.executable} {stub}", "✓ s:")
+        await did(term, ":mcp prompt s", "greet(who?)")
+        await did(term, ":mcp prompt s greet who='the heron'", "it goes along with your next question")
+        await did(term, "? repeat all", "The result of runtime__echo is repeat all")
+        assert "greet {'who': 'the heron'}" in term.text.rpartition("The result of")[2]
+
+
 async def test_a_mentioned_file_goes_along_and_one_that_is_not_there_sends_nothing(home):
     (home / "work" / "notes.txt").write_text("first line\nthe heron is grey\nthird line\n")
     async with shell(home) as term:

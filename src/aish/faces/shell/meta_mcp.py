@@ -32,8 +32,7 @@ async def mcp(shell: Shell, rest: str) -> None:
             for resource in await _find(shell, argument).session.list_resources():
                 shell.output.note(f"{resource.uri}  {resource.name}")
         case "prompt" | "prompts":
-            for prompt in await _find(shell, argument).session.list_prompts():
-                shell.output.note(f"{prompt.name}  {prompt.description}")
+            await _prompt(shell, argument)
         case "connect":
             await _connect(shell, argument)
         case "disconnect":
@@ -55,6 +54,22 @@ def _list(shell: Shell) -> None:
         )
     if not servers:
         shell.output.note("no MCP servers; :mcp connect NAME URL, or [mcp.servers.NAME] in the config")
+
+
+async def _prompt(shell: Shell, argument: str) -> None:
+    """`SERVER` lists what it has; `SERVER NAME KEY=VALUE …` fills one in, to go along with the next question."""
+    server, _, rest = argument.partition(" ")
+    session = _find(shell, server).session
+    name, *given = words_of(rest) or [""]
+    if not name:
+        for prompt in await session.list_prompts():
+            wanted = " ".join(f"{value.name}{'' if value.required else '?'}" for value in prompt.arguments)
+            shell.output.note(f"{prompt.name}({wanted})  {prompt.description}")
+        return
+    messages = await session.get_prompt(name, dict(pair.partition("=")[::2] for pair in given))
+    text = "\n\n".join(getattr(message, "text", "") for message in messages)
+    shell.attached.tell(f"[prompt {name} of {server}]\n{text}")
+    shell.output.note(f"{text}\nit goes along with your next question")
 
 
 def _tools(shell: Shell, server: str) -> None:
