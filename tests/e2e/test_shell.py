@@ -126,6 +126,14 @@ async def test_a_full_screen_program_works_and_leaves_the_screen_as_it_was(home)
         await did(term, "echo after", "after")
 
 
+async def test_output_without_a_last_line_end_is_not_written_over(home):
+    async with shell(home) as term:
+        await did(term, "printf 'on%s' e-line", "\none-line\n")
+        await did(term, "printf 'first\\nla%s' st-line", "\nlast-line\n")
+        await did(term, "echo whole", "\nwhole\n")
+        assert "whole\n\n" not in term.text  # no line is added where there is one
+
+
 async def test_ctrl_c_stops_a_program_and_not_the_shell(home):
     async with shell(home) as term:
         await term.enter("sh -c 'echo begun; sleep 60'")

@@ -31,7 +31,8 @@ def goal(line):
         "cargo test", "pip install requests", "git checkout main", "tar xf a.tar", "test -f x && echo yes",
         "split -b 1M big.bin", "watch df", "export PATH=$PATH:/opt/bin", "sleep 5", "head -3 a b",
         "ls; make", "ls|sort", "make&", "make&&make install", "f() { ls; }", "my-f () (ls)",
-        "echo this is what it was", "echo are you there?",
+        "echo this is what it was", "echo are you there?", "x=$(date +%s)", 'x="a b c"', "x=(1 2 3)",
+        "x=5; f() { ls; }; f", "x='is this a test'; echo $x",
     ],
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):

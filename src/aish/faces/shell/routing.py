@@ -59,6 +59,7 @@ _SHELLISH = re.compile(r"[|<>&;$`*\\{}=~]|(?:^|\s)-{1,2}[A-Za-z0-9]|/|\.\w")
 _DEFINITION = re.compile(r"[\w.-]+\s*\(\)\s*[{(]")  # of a function
 # What only a command line has, whatever its first word: then a typing error is bash's to name, and costs no model.
 _COMMANDLIKE = re.compile(r"\s-{1,2}[A-Za-z]|[|<>]|&&")
+_GOES_ON = re.compile(r"[\"'`(;|&]")  # an assignment whose value has blanks in it, or that ends a command
 _PREFIXED = {":": Goal.META, "?": Goal.MODEL}
 
 
@@ -104,7 +105,7 @@ def _first_word(text: str) -> str:
     """The word the shell would look up: after assignments, up to where a command may end without a blank."""
     words = text.split()
     while words and re.fullmatch(r"[A-Za-z_]\w*\+?=.*", words[0]):
-        if len(words) == 1:
+        if len(words) == 1 or _GOES_ON.search(words[0]):
             return words[0]
         words = words[1:]
     return re.split(r"[;|&<>]", words[0], maxsplit=1)[0] or words[0] if words else ""
