@@ -33,6 +33,74 @@ async def events(http, **fields):
     return read
 
 
+def blocks_of(seen):
+    """As a client puts them together that knows one block at a time."""
+    found, opened = [], None
+    for event in seen:
+        match event["type"]:
+            case "content_block_start":
+                assert opened is None
+                opened = event["index"]
+                found.append([event["content_block"].get("name", "text"), ""])
+            case "content_block_delta":
+                assert opened == event["index"]
+                found[-1][1] += event["delta"].get("partial_json", event["delta"].get("text"))
+            case "content_block_stop":
+                assert opened == event["index"]
+                opened = None
+    assert opened is None
+    return [tuple(one) for one in found]
+
+
+LATER = {"name": "later", "input_schema": {"type": "object"}}
+A = [call("read", '{"a"', id="a"), call("", ": 1}", id="")]
+B = [call("later", '{"b"', index=1, id="b"), call("", ": 2}", index=1)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [*A, *B],
+        [A[0], B[0], A[1], B[1]],
+        [A[0], B[0], B[1], A[1]],
+        [
+            call("read", "", id="a"),
+            call("later", "", index=1, id="b"),
+            call("", '{"a": 1}'),
+            call("", '{"b": 2}', index=1),
+        ],
+        [A[0], TextDelta("x"), A[1], *B],
+        [A[0], *B, TextDelta("x"), A[1]],
+    ],
+    ids=["after", "between", "within", "started", "words", "both"],
+)
+async def test_calls_that_come_at_once_are_told_one_after_the_other(said):
+    async with face(Bench(said)) as http:
+        seen = blocks_of(await events(http, tools=[READ, LATER]))
+    calls = [block for block in seen if block[0] != "text"]
+    assert calls == [("read", '{"a": 1}'), ("later", '{"b": 2}')]
+    assert [block for block in seen if block[0] == "text"] in ([], [("text", "x")])
+
+
+async def test_a_call_that_is_not_whole_keeps_nothing_back_when_the_step_ends():
+    said = [call("read", "Paris", id="a"), *B, TextDelta("x")]
+    async with face(Bench(said)) as http:
+        seen = blocks_of(await events(http, tools=[READ, LATER]))
+    assert seen == [("read", "Paris"), ("later", '{"b": 2}'), ("text", "x")]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empty_lines(stream):
+    bench = Bench([call("t__x")], tools=Tools().add("t__x"))
+    async with face(bench) as http:
+        ours = {"name": "t__x", "input_schema": {"type": "object"}}
+        if stream:
+            [(_, said)] = blocks_of(await events(http, tools=[ours], max_steps=1))
+        else:
+            said = (await ask(http, tools=[ours], max_steps=1)).json["content"][0]["text"]
+    assert said.startswith("[aish] stopped after 1 steps")
+
+
 async def test_the_life_of_a_stream():
     async with face(Bench([ReasoningDelta("hm"), TextDelta("a"), TextDelta("b"), UsageChunk(Usage(3, 2))])) as http:
         seen = await events(http)

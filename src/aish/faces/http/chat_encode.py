@@ -94,6 +94,10 @@ class Narrative:
         self.said = text or self.said
         return text
 
+    def last(self, words: str) -> str:
+        """Ours, after all the model has said."""
+        return PARAGRAPH + words if self.said else words
+
 
 class ChatStream:
     heartbeat = b": ping\n\n"
@@ -175,7 +179,7 @@ class ChatStream:
         if finished.reason is TurnEnd.COST:
             return self.failure(Problem(402, finished.detail, type=INVALID, code="cost_limit"))
         words = closing_words(finished)
-        pieces = [self._text(PARAGRAPH + words)] if words else []
+        pieces = [self._text(self._narrative.last(words))] if words else []
         pieces.append(self._delta({}, finish_reason(finished.reason)))
         if self._usage:
             pieces.append(self._without_choices("usage", usage_object(finished.usage)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.chat_encode import PARAGRAPH, Narrative, closing_words
+from aish.faces.http.chat_encode import Narrative, closing_words
 from aish.faces.http.problems import INVALID, Problem, anthropic_shape, problem_of_failure, settled
 from aish.types.events import (
     LIMIT_ENDS,
@@ -32,6 +32,8 @@ from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
 
 _encode = msgspec.json.encode
+_IN_PIECES = frozenset({TextDelta, ReasoningDelta, ToolCallStarted, ArgumentsDelta})
+_STEP_ENDS = frozenset({ToolCallReady, ToolResult, StepStarted, Failed, TurnFinished})
 
 
 def stop_reason(end: TurnEnd) -> str:
@@ -86,7 +88,8 @@ def mcp_result(event: Event, result: ToolResult) -> dict[str, Any]:
 
 
 class MessagesStream:
-    """Blocks are opened when something for them comes, and closed when something for another does."""
+    """Blocks are opened when something for them comes, and closed when something for another does. One that is closed
+    is not opened again: what comes in between the arguments of a call waits until they are whole, or the step ends."""
 
     heartbeat = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -97,7 +100,9 @@ class MessagesStream:
         self._show_ours = show_ours
         self._index = -1
         self._open: tuple[str, str] | None = None  # kind of block and call
-        self._calls: set[str] = set()
+        self._unfinished = ""  # the call whose arguments are coming
+        self._arguments: list[str] = []  # its
+        self._waiting: list[Event] = []
         self._narrative = Narrative()
         self.failed: Problem | None = None
         self.effects = False
@@ -113,6 +118,39 @@ class MessagesStream:
         return b"event: error\ndata: " + _encode(anthropic_shape(settled(problem, effects=self.effects))) + b"\n\n"
 
     def _pieces(self, event: Event) -> list[bytes]:
+        if not self._unfinished:
+            return self._told(event)
+        if type(event.body) not in _IN_PIECES:
+            return [*(self._tell_waiting() if type(event.body) in _STEP_ENDS else ()), *self._told(event)]
+        if event.call != self._unfinished and not self._is_whole():
+            self._waiting.append(event)
+            return []
+        told = self._told(event)
+        if self._waiting and self._is_whole():
+            waiting, self._waiting = self._waiting, []
+            told += [piece for waited in waiting for piece in self._pieces(waited)]
+        return told
+
+    def _is_whole(self) -> bool:
+        """Whether the call that was waited for need be waited for no longer."""
+        text = "".join(self._arguments)
+        try:
+            if text.endswith("}"):
+                msgspec.json.decode(text)
+                self._unfinished = ""
+        except msgspec.DecodeError:
+            pass
+        return not self._unfinished
+
+    def _tell_waiting(self) -> list[bytes]:
+        """The step has ended: what belongs together is told together."""
+        waiting, self._waiting, self._unfinished = self._waiting, [], ""
+        order = list(dict.fromkeys(event.call for event in waiting))
+        told = [self._told(event) for call in order for event in waiting if event.call == call]
+        self._unfinished = ""
+        return [piece for pieces in told for piece in pieces]
+
+    def _told(self, event: Event) -> list[bytes]:
         body = event.body
         match body:
             case TextDelta(text):
@@ -123,13 +161,11 @@ class MessagesStream:
                 self._narrative.step()
                 return []
             case ToolCallStarted(name=name) if name in self._clients:
-                self._calls.add(event.call)
+                self._unfinished, self._arguments = event.call, []
                 return self._turn_to("tool_use", event.call, name)
-            case ArgumentsDelta(text) if event.call in self._calls:
-                return [
-                    *self._turn_to("tool_use", event.call),
-                    self._delta("input_json_delta", "partial_json", text),
-                ]
+            case ArgumentsDelta(text) if self._open == ("tool_use", event.call):
+                self._arguments.append(text)
+                return [self._delta("input_json_delta", "partial_json", text)]
             case ToolCallReady(name, arguments) if self._show_ours and name not in self._clients:
                 return self._block(mcp_use(event, name, arguments))
             case ToolResult() if self._show_ours:
@@ -178,7 +214,7 @@ class MessagesStream:
             return [*self._close(), self.failure(problem)]
         pieces: list[bytes] = []
         if words := closing_words(finished):
-            pieces += [*self._turn_to("text"), self._delta("text_delta", "text", PARAGRAPH + words)]
+            pieces += [*self._turn_to("text"), self._delta("text_delta", "text", self._narrative.last(words))]
         delta = {"stop_reason": stop_reason(finished.reason), "stop_sequence": None}
         closing = _event("message_delta", {"delta": delta, "usage": usage_object(finished.usage)})
         return [*pieces, *self._close(), closing, _event("message_stop", {})]
@@ -208,7 +244,7 @@ class MessagesWhole:
         if (problem := problem_of_end(finished, self._failed)) is not None:
             raise problem
         if words := closing_words(finished):
-            self._add("text", "text", PARAGRAPH + words)
+            self._add("text", "text", self._narrative.last(words))
         reason = stop_reason(finished.reason)
         return _encode(message_object(self._id, self._model, self._content, reason, finished.usage))
 
