@@ -201,6 +201,19 @@ async def test_what_is_asked_is_seen_where_the_answer_goes_to_a_file(home):
     assert (home / "work" / "made").exists()
 
 
+async def test_the_prompt_is_seen_where_the_answers_go_to_a_file(home):
+    line = f"{sys.executable} -m aish --model scripted:fake-tool > answers.txt"
+    env = {"HOME": str(home / "home"), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    async with terminal(["/bin/bash", "-c", line], env=env, cwd=home / "work") as term:
+        await term.prompts(">")
+        await term.enter("? add 2 and 3")
+        await term.sees("← 5")
+        await term.prompts(">")
+        await term.enter(":quit")
+        assert await term.ends() == 0
+    assert (home / "work" / "answers.txt").read_text() == "The result of runtime__add is 5.\n"
+
+
 async def test_ctrl_c_stops_an_answer_that_has_asked_something_before(home):
     call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "touch made"})}
     name = model(home, [[{"call": call}], [{"text": "going on "}, {"wait_s": 60}]])
@@ -386,6 +399,7 @@ async def test_always_shows_its_rule_to_be_changed_and_is_offered_only_where_the
         await term.sees("e[x]plain [q]uit")
         await term.enter("a")
         await term.sees("no rule would be narrow enough")
+        await eventually(lambda: term.text.count("e[x]plain [q]uit") == 2)
         await term.enter("q")
         await term.sees("tell the model")
         await term.enter("n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.errors import ProcessError
@@ -53,6 +56,7 @@ class Prompt:
             mouse_support=False,
             reserve_space_for_menu=6,
             prompt_continuation=_continuation,
+            output=_where_the_person_looks(),
         )
         self.on_drawn: Callable[[], object] = nothing  # told once, when the first prompt stands there
         self._session.app.after_render += self._drawn
@@ -78,7 +82,7 @@ class Prompt:
 
     async def ask(self, question: str, typed: str = "") -> str | None:
         """A short answer, outside the history; none for Ctrl-D, nor for Ctrl-C, which stops what asks, too."""
-        session: PromptSession[str] = PromptSession(history=InMemoryHistory())
+        session: PromptSession[str] = PromptSession(history=InMemoryHistory(), output=_where_the_person_looks())
         if not typed:  # keys from before the question was seen are no answer to it, but may well be a change to a text
             clear_typeahead(session.app.input)
             drop_typed_ahead()
@@ -120,6 +124,11 @@ class Prompt:
         if wanted == "auto":
             wanted = "vi" if self._shell.live and self._shell.live.editing == "vi" else "emacs"
         return EditingMode.VI if wanted == "vi" else EditingMode.EMACS
+
+
+def _where_the_person_looks() -> Output | None:
+    """None: stdout. Where that is a file, as in `aish > answers`, the prompt stands on stderr, like bash's own."""
+    return None if sys.stdout.isatty() else create_output(sys.stderr)
 
 
 def _history(file: Path | None) -> History:

@@ -245,7 +245,7 @@ class _Repl:
         with self._notices.held(), on_interrupt(nothing):  # the program has the keys; what is run is not left half way
             result = await shell.live.run_user(line, terminal)
         if result.output and not result.output.endswith("\n") and not result.full_screen:
-            shell.output.shown("\n")  # the prompt is drawn from the edge, over what stands there
+            shell.output.note("")  # the prompt is drawn from the edge, over what stands there
         shell.status = "" if result.status == 0 else f"[{result.status}]"
         self._typed = result.typed_ahead
         if result.end is RunEnd.EXITED:
