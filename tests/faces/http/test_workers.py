@@ -104,7 +104,7 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
 
     kept = iter(["old", "new"])
     service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reloaded=lambda: next(kept)))
-    with Reloading(service) as reloading:
+    async with Reloading(service) as reloading:
         os.kill(os.getpid(), signal.SIGHUP)
         await begun.wait()
         reloading.reload()

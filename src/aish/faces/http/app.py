@@ -176,7 +176,7 @@ class App:
                 await send({"type": "lifespan.startup.failed", "message": why})
                 return
             if self._reloads:
-                stack.enter_context(Reloading(self._service))
+                await stack.enter_async_context(Reloading(self._service))
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

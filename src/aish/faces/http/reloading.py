@@ -10,7 +10,6 @@ import contextlib
 import logging
 import signal
 import sys
-from types import TracebackType
 
 from aish.errors import AishError
 from aish.faces.http.service import Service
@@ -26,19 +25,18 @@ class Reloading:
         self._task: asyncio.Task[None] | None = None
         self._asked = False
 
-    def __enter__(self) -> Reloading:
+    async def __aenter__(self) -> Reloading:
         # Neither the signal nor its handlers on Windows; none but the main thread may handle any.
         with contextlib.suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with contextlib.suppress(NotImplementedError, AttributeError, RuntimeError, ValueError):
             asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
         if self._task is not None:
             self._task.cancel()
+            await asyncio.wait({self._task})
 
     def reload(self) -> None:
         """Once more where it is being read: that may have been before what is meant now was written."""
