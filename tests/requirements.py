@@ -158,6 +158,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "config/*::*",
         "e2e/test_command_line.py::test_a_wrong_config*",
         "e2e/test_command_line.py::test_config_is_made*",
+        "e2e/test_command_line.py::test_a_starter_file*",
         "e2e/test_command_line.py::test_config_check*",
         "e2e/test_command_line.py::test_an_untrusted_project*",
         "e2e/test_command_line.py::test_an_unusable_store*",
@@ -189,6 +190,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_shell_context.py::test_the_context*",
         "e2e/test_shell_context.py::test_a_mentioned*",
         "e2e/test_shell_context.py::test_a_range*",
+        "e2e/test_shell_context.py::test_a_prompt_of_a_server*",
     ),
     "§12 what calls cost, and caps that hold before a call is made": (
         "engine/test_cost.py::*",

@@ -47,7 +47,7 @@ class Person:
         return "q"
 
     def _explain(self, tool: str, arguments: object) -> SimpleNamespace:
-        return SimpleNamespace(verdict=None, reason="it is a test")
+        return SimpleNamespace(verdict=None, reason="it is a test", always=None)
 
     @asynccontextmanager
     async def _turn(self, request: TurnRequest, *, ask: object):
