@@ -63,7 +63,7 @@ def test_months_afternoons_and_converted_amounts_are_spoken_of():
     spec = tool(month=NUMBER, hour=NUMBER, time=WORD, height_mm=NUMBER)
     call = {"month": 10, "hour": 16, "time": "16:00", "height_mm": 40}
     assert after("in Oct at 4 pm, down to 4 cm", spec, **call) == (call, [])
-    assert after("in the morning", spec, **call)[0] == {}
+    assert after("on the table", spec, **call)[0] == {}
     assert after("SAP in dollars", tool(currency=WORD), currency="USD")[0] == {"currency": "USD"}
     assert after("SAP on XETRA", tool(currency=WORD), currency="USD")[0] == {}
 

@@ -32,7 +32,8 @@ REVIEW = "How positive is 'The soup was cold. It's a pity, though.' in your view
     ],
 )
 def test_a_quotation_that_was_broken_off_is_taken_whole(request_text, value, right):
-    assert whole_quotation(value, request_text) == right
+    assert whole_quotation(value, "/text", request_text) == right
+    assert whole_quotation(value, "/title", request_text) == value
 
 
 @pytest.mark.parametrize(
@@ -48,13 +49,16 @@ def test_a_quotation_that_was_broken_off_is_taken_whole(request_text, value, rig
     ],
 )
 def test_a_function_is_what_stands_on_the_right(name, value, right):
-    assert right_side(value, name) == right
+    assert right_side(value, name, "") == right
+    assert right_side(value, name, "Its full definition") == value
 
 
 def test_what_another_argument_says_is_not_said_twice():
-    assert without_others("Tokyo, Japan", ["Tokyo, Japan", "Japan", 3]) == "Tokyo"
-    assert without_others("Tokyo, Japan", ["Tokyo, Japan", "Asia"]) == "Tokyo, Japan"
-    assert without_others("Japan", ["Japan", "Japan"]) == "Japan"
+    assert without_others("Tokyo, Japan", "city", "", {"country": "Japan", "days": 3}) == "Tokyo"
+    assert without_others("Tokyo, Japan", "city", "", {"country": "Asia"}) == "Tokyo, Japan"
+    assert without_others("Tokyo, Japan", "city", "City and country", {"country": "Japan"}) == "Tokyo, Japan"
+    assert without_others("Hello, Japan", "message", "", {"country": "Japan"}) == "Hello, Japan"
+    assert without_others("Japan", "city", "", {"country": "Japan"}) == "Japan"
 
 
 @pytest.mark.parametrize(
@@ -102,5 +106,5 @@ def test_a_line_of_a_list_may_be_part_of_what_is_quoted():
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=20))
 def test_any_text_gives_a_text(value, said, name):
     assert isinstance(chosen(value, said), str)
-    assert value.strip() in whole_quotation(value, said)
-    assert value.endswith(right_side(value, name))
+    assert value.strip() in whole_quotation(value, name, said)
+    assert value.endswith(right_side(value, name, said))

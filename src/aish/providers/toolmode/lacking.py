@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from aish.types.tools import ToolSpec
@@ -18,6 +19,7 @@ _TAKEN = " \x00 "
 _STEM_CHARS = 5
 _MAX_CHOICES = 40
 _MAX_REQUEST_CHARS = 4000
+_MAX_VALUES = 40
 _MIN_CHARS = 3
 # Choices that are said in every second request, meaning something else.
 _VAGUE = frozenset(
@@ -30,13 +32,23 @@ _QUOTED = re.compile(r"['\"]([\w +-]{2,30})['\"]")
 _CODED = re.compile(r"\b(codes?|iso|abbreviat\w*|bcp)\b", re.I)
 _SORTS = re.compile(r"^(sort|order|group)")
 _NOT = re.compile(
-    r"(?:\b(?:no|not|never|without|except|excluding|than|don't|doesn't|isn't)|n't)\s+(?:[\w-]+\s+)?$", re.I
+    r"(?:\b(?:no|not|never|neither|nor|without|except|excluding|than|instead of)|n't)\s+(?:[\w-]+\s+){0,4}$", re.I
 )
-_LEFT_OUT = re.compile(r"\b(?:no|not|without|exclud\w+|omit\w*|skip\w*|leav\w+ out|don't \w+)\W+(?:\w+\W+){0,2}$", re.I)
+_TITLE = re.compile(r"\b[A-Z][a-z]*\.? $")  # Dr. Light
+_NEAR = 80  # characters before a word
+_LEFT_OUT = re.compile(
+    r"\b(?:no|not|without|exclud\w+|omit\w*|skip\w*|stop|disabl\w+|mute|(?:leav\w+|turn|switch) (?:out|off)|don't \w+)"
+    r"\W+(?:\w+\W+){0,2}$",
+    re.I,
+)
+# It is spoken of, and not asked for.
+_SPOKEN_OF = re.compile(r"\b(?:if|is|are|does|hate|whether|why|how)\W+(?:\w+\W+){0,2}$", re.I)
 _LANGUAGES = re.compile(
     r"\bin (Arabic|Bengali|Bulgarian|Chinese|Czech|Danish|Dutch|English|Finnish|French|German|Greek|Hebrew|Hindi"
     r"|Hungarian|Indonesian|Italian|Japanese|Korean|Latin|Mandarin|Norwegian|Persian|Polish|Portuguese|Romanian|Russian"
     r"|Spanish|Swahili|Swedish|Thai|Turkish|Ukrainian|Urdu|Vietnamese)\b"
+    # In German forests nobody need speak it.
+    r"(?! (?!(?:please|and|or|about|with|for|on|to|of|only|instead|if|by|from|that|which)\b)[a-z])"
 )
 _PREFIXES = frozenset(
     ("add", "allow", "enable", "exclude", "get", "has", "include", "included", "is", "needs", "only", "require",
@@ -65,6 +77,7 @@ def named_options(spec: ToolSpec, given: Mapping[str, Any], request: str) -> dic
     if not isinstance(properties, dict) or not request.isascii() or len(request) > _MAX_REQUEST_CHARS:
         return {}
     rest = _without(given.values(), request)
+    has_number = any(isinstance(value, int | float) for value in given.values())
     found: dict[str, Any] = {}
     for name, schema in properties.items():
         if name in given or name in required or not isinstance(schema, dict):
@@ -72,7 +85,7 @@ def named_options(spec: ToolSpec, given: Mapping[str, Any], request: str) -> dic
         own = _stems(f"{spec.name} {spec.description} {' '.join(other for other in properties if other != name)}")
         value = _said(str(name), schema, rest, own)
         if value is None:
-            value = _unit(str(name), schema, request)
+            value = _unit(str(name), schema, request) if has_number else None
         if value is not None:
             found[name] = value
             rest = _without([value], rest)
@@ -92,7 +105,7 @@ def _said(name: str, schema: Mapping[str, Any], rest: str, own: set[str]) -> Any
     if choices := _choices(schema, about):
         return _choice(name, choices, rest, own)
     if name.casefold().endswith(("language", "lang")) and not _CODED.search(about):
-        languages = set(_LANGUAGES.findall(rest))
+        languages = {found[1] for found in _LANGUAGES.finditer(rest) if not _is_denied(rest, found.start())}
         return languages.pop() if len(languages) == 1 else None
     return None
 
@@ -121,15 +134,20 @@ def _choices(schema: Mapping[str, Any], about: str) -> list[str]:
 
 def _choice(name: str, choices: Iterable[str], rest: str, own: set[str]) -> str | None:
     """One that is said and is not denied; of what is sorted by, only after "by"."""
-    before, own = (r"\bby (?:the )?", set()) if _SORTS.match(name) else (r"\b", own)
+    before, own = (r"\bby (?:the )?", set()) if _SORTS.match(name) else (r"(?<!\w-)\b", own)
     found: set[str] = set()
     for choice in choices:
         if len(choice) < _MIN_CHARS or choice.casefold() in _VAGUE or _stems(choice) & own:
             continue
-        match = re.search(before + _pattern(choice) + r"\b", rest, re.I)
-        if match and not _NOT.search(rest[: match.start()]):
+        match = re.search(before + _pattern(choice) + r"\b(?!-)", rest, re.I)
+        if match and not _is_denied(rest, match.start()):
             found.add(choice)
     return found.pop() if len(found) == 1 else None
+
+
+def _is_denied(rest: str, at: int) -> bool:
+    before = rest[max(0, at - _NEAR) : at]
+    return _NOT.search(before) is not None or (rest[at].isupper() and _TITLE.search(before) is not None)
 
 
 def _pattern(choice: str) -> str:
@@ -152,7 +170,9 @@ def _switch(name: str, rest: str, own: set[str]) -> bool | None:
     found = [place.start() for place in places if place]
     if len(found) < len(telling):
         return None
-    return _LEFT_OUT.search(rest[: min(found)]) is None
+    before = rest[max(0, min(found) - _NEAR) : min(found)]
+    is_wanted = _LEFT_OUT.search(before) is None
+    return None if is_wanted and _SPOKEN_OF.search(before) else is_wanted
 
 
 def _number(name: str, kind: str, rest: str, own: set[str]) -> float | None:
@@ -165,7 +185,7 @@ def _number(name: str, kind: str, rest: str, own: set[str]) -> float | None:
         stem = re.escape(word[:_STEM_CHARS].removesuffix("s"))
         if _stems(word) & own:
             continue
-        after = rf"\b{_NUMBER}(?![\d.,]*\s*%|[.,]\d)[\s-]+(?:more )?{stem}\w*"
+        after = rf"\b{_NUMBER}(?![\d.,]{0, 12}\s?%|[.,]\d)[\s-]+(?:more )?{stem}\w*"
         before = rf"\b{stem}\w*\s+(?:(?:of|is|are|at|to|=|:|least|most|up)\s+)*{_NUMBER}\b(?!\s*(?:%|percent)|[.,]\d)"
         for match in [*re.finditer(after, rest, re.I), *re.finditer(before, rest, re.I)]:
             found |= {_read(number) for number in (match[1], *_RANGE.findall(rest[: match.start(1)]))}
@@ -181,7 +201,9 @@ def _read(text: str) -> float:
 
 def _without(values: Iterable[Any], request: str) -> str:
     """The request less what the call has taken from it."""
-    for value in values:
+    for value in islice(values, _MAX_VALUES):
+        if isinstance(value, str) and len(value) > _MAX_REQUEST_CHARS:
+            continue
         if isinstance(value, dict | list):
             request = _without(value.values() if isinstance(value, dict) else value, request)
         elif not isinstance(value, bool) and value not in (None, ""):

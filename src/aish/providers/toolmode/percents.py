@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-_PERCENTAGE = re.compile(r"(\d+(?:[.,]\d+)*)\s*(?:%|percent|per cent|prozent|por ciento|pour cent)")
+_PERCENTAGE = re.compile(r"(?<![\d.,])(\d+(?:[.,]\d+)*)\s?(?:%|percent|per cent|prozent|por ciento|pour cent)")
 _DECIMAL_COMMA = re.compile(r",(?=\d{1,2}$)")
 _FRACTION = re.compile(r"decimal|fraction|between 0 and 1|(?<![\d.])0?\.\d+", re.I)
 _PERCENT = re.compile(r"per ?cent|%", re.I)

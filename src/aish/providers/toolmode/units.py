@@ -63,7 +63,14 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SYMBOL = re.compile(r"(?:\bin |\(|, )([^\W\d_]{1,2})\b")
 _DECIMAL_COMMA = re.compile(r",(?=\d{1,2}$)")
 _ROUNDING = 1e-9
-_BY = re.compile(r"\bper\b|/")  # a speed, a price
+_BY = re.compile(r"\bper\b|/|\bnot\b|\bconver", re.I)  # a speed, a price; what is to be converted by the tool
+# Amounts that are not converted here, and may have been by the model.
+_OTHERS = re.compile(
+    r"\d\s*-?(?:(?:miles?|feet|foot|ft|inch(?:es)?|yards?|pounds?|lbs?|ounces?|oz|gallons?|acres?|minuten?|stunden?|heures?"
+    r"|minutos?|horas?|tage?|wochen?|jours?|d[ií]as?|lakh|crore|mio|mrd|tsd|ether|micros|[kmgt]i?bs?|[km]|bn?)\b|')",
+    re.I,
+)
+_MAX_UNIT_CHARS = 20
 _MIN_NAME_CHARS = 3  # a description's "a" and "m" are units in few places only
 
 
@@ -80,6 +87,17 @@ def in_unit(value: float, name: str, said: str, request: str) -> float:
     return int(exact) if exact.denominator == 1 else float(exact)
 
 
+def may_be_converted(request: str) -> bool:
+    """Whether the request has an amount that another number may stand for: in a unit, or with a word for its zeros."""
+    known = (_unit(text) for _, text in _AMOUNT.findall(request) if text)
+    return _OTHERS.search(request) is not None or any(unit is not None for unit in known)
+
+
+def names_unit(value: object) -> bool:
+    """Whether a value is the name of a unit: then it tells of what another argument has the number."""
+    return isinstance(value, str) and len(value) <= _MAX_UNIT_CHARS and _unit(value) is not None
+
+
 def is_in_unit(value: float, name: str, said: str, request: str) -> bool:
     """Whether it is an amount of the request, converted to the unit that is wanted."""
     wanted = _wanted(name, said)
@@ -89,6 +107,10 @@ def is_in_unit(value: float, name: str, said: str, request: str) -> bool:
         and abs(_number(number) * float(given.factor / wanted.factor) - value) <= abs(value) * _ROUNDING
         for number, text in _AMOUNT.findall(request)
     )
+
+
+def wants_unit(name: str, said: str) -> bool:
+    return _wanted(name, said) is not None
 
 
 def _wanted(name: str, said: str) -> Unit | None:
