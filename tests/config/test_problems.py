@@ -29,7 +29,10 @@ FILE = "~/.config/aish/config.toml"
         ("providers = []", ":1: providers: expected a table, found a list"),
         ('providers.p = "x"', ':1: providers.p: expected a table, found "x"'),
         ('[limits]\nmax_steps = "4"', ':2: limits.max_steps: expected a whole number of at least 1, found "4"'),
-        ("[limits]\nmax_steps = 4.5", ":2: limits.max_steps: expected a whole number of at least 1, found the number 4.5"),
+        (
+            "[limits]\nmax_steps = 4.5",
+            ":2: limits.max_steps: expected a whole number of at least 1, found the number 4.5",
+        ),
         ("[limits]\nwall_s = nan", ":2: limits.wall_s: expected a number above 0, found the number nan"),
         ("[limits]\nwall_s = inf", ":2: limits.wall_s: expected a number above 0, found the number inf"),
         ("[store]\nenabled = 1", ":2: store.enabled: expected true or false, found the number 1"),
