@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -85,7 +86,7 @@ _OPEN_LIST = re.compile(
     r"\b(?:through|thru|until|till|to|except|all|every|each|others?|rest|weekdays?|weekends?|synonyms?|like|similar|such|related"
     r"|any|kinds?|ideas?|some|suggest\w*|including)\b|\d\s*-\s*\d"
 )
-_MAX_COPIED_CHARS = 20_000  # beside a longer text nothing is looked for that went wrong while it was copied
+_MAX_COPIED_CHARS = 10_000  # beside a longer text nothing is looked for that went wrong while it was copied
 _MAX_ITEMS = 30
 _MAX_SHOWN = 80
 
@@ -129,7 +130,7 @@ class Asked:
         """Whether it is a number that cannot come from anything that was said. None and one are often not said."""
         if isinstance(value, bool) or not isinstance(value, int | float) or value in (0, 1):
             return False
-        if may_be_converted(self.text) or _OTHER_THOUSANDS.search(self.text):
+        if self._has_other_amounts:
             return False
         return not self._has_number(float(value), self._heard)
 
@@ -137,8 +138,16 @@ class Asked:
         """Whether the request may mean the argument in words of its own: "cheap" is an order by price."""
         return any(names.search(name) and words.search(self.text) for names, words in _OTHERWISE)
 
+    @cached_property
+    def _may_be_worked_out(self) -> bool:
+        return bool(_COUNTING.search(self.text) or _FORMULA.search(self.text)) or not self.text.isascii()
+
+    @cached_property
+    def _has_other_amounts(self) -> bool:
+        return may_be_converted(self.text) or _OTHER_THOUSANDS.search(self.text) is not None
+
     def _has_number(self, value: float, numbers: set[float]) -> bool:
-        if _COUNTING.search(self.text) or _FORMULA.search(self.text) or not self.text.isascii():
+        if self._may_be_worked_out:
             return True
         if _SPANS.search(self.text):
             spans = {span * number for span in _SPAN_NUMBERS for number in (1, *numbers)}

@@ -188,7 +188,10 @@ def _number(name: str, kind: str, rest: str, own: set[str]) -> float | None:
         after = rf"\b{_NUMBER}(?![\d.,]{0, 12}\s?%|[.,]\d)[\s-]+(?:more )?{stem}\w*"
         before = rf"\b{stem}\w*\s+(?:(?:of|is|are|at|to|=|:|least|most|up)\s+)*{_NUMBER}\b(?!\s*(?:%|percent)|[.,]\d)"
         for match in [*re.finditer(after, rest, re.I), *re.finditer(before, rest, re.I)]:
-            found |= {_read(number) for number in (match[1], *_RANGE.findall(rest[: match.start(1)]))}
+            found |= {
+                _read(number)
+                for number in (match[1], *_RANGE.findall(rest[max(0, match.start(1) - _NEAR) : match.start(1)]))
+            }
     if len(found) != 1:
         return None
     value = found.pop()

@@ -88,7 +88,7 @@ def _is_item(last: str, items: Sequence[str]) -> bool:
 
 def _begin_before(item: str, request: str) -> int:
     """Where the item before this one begins: after the word that leads to it. -1 if that cannot be told."""
-    found = re.match(rf".*{_LEAD}([\w' -]+?)(?:,| and| or|, and) {re.escape(item)}\b", request, re.I | re.S)
+    found = re.match(rf".*{_LEAD}([\w' -]{{1,60}}?)(?:,| and| or|, and) {re.escape(item)}\b", request, re.I | re.S)
     return found.start(1) if found else -1
 
 
