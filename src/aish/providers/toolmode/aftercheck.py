@@ -100,7 +100,8 @@ class Asked:
         said = "\n".join(message.text for message in spoken)
         self.original = said if len(said) <= _MAX_COPIED_CHARS else ""
         self.text = said.casefold()
-        self.latest = next((message.text for message in reversed(spoken) if isinstance(message, UserMessage)), "")
+        latest = next((message.text for message in reversed(spoken) if isinstance(message, UserMessage)), "")
+        self.latest = latest if len(latest) <= _MAX_COPIED_CHARS else ""
         self._stems = {word[:_STEM_CHARS] for word in _WORD.findall(self.text)}
         self._numbers = _numbers(self.text) | {12.0 + int(hour) for hour in _AFTERNOON.findall(self.text)}
         self._months = {1.0 + _MONTHS.index(name) for name in _MONTH_NAMES.findall(self.text)}

@@ -38,7 +38,8 @@ def right_side(value: str, name: str, said: str) -> str:
     """x^2 of "y = x^2", where a function is wanted: its name is no part of it, unless the description says so."""
     if not _FUNCTION.search(name) or _BOTH_SIDES.search(said):
         return value
-    return _LEFT_SIDE.sub("", value, count=1) or value
+    found = _LEFT_SIDE.match(value)
+    return (value[found.end() :] if found else value) or value
 
 
 def without_others(value: str, name: str, said: str, others: Mapping[str, Any]) -> str:
