@@ -59,7 +59,6 @@ RIGHT: list[tuple[str | tuple[str, ...], str, dict[str, Any]]] = [
      "radius:n Radius in meters;;query!:s",
      {"radius": 800, "query": "Restaurants"}),
     ("Laufe 3,5 km in 20 Minuten", "meters!:n;;seconds!:n", {"meters": 3500, "seconds": 1200}),
-    ("Use the json lines format", "format!:s Output format: 'json' or 'csv' ", {"format": "jsonl"}),
     ("In USDT please", "currency!:s Currency, default 'USD', otherwise 'EUR'", {"currency": "USDT"}),
     ("Which fruit is a pineapple",
      "fruit!:s Fruit name. 'pine' and 'apple' are read as trees.",
@@ -76,7 +75,6 @@ RIGHT: list[tuple[str | tuple[str, ...], str, dict[str, Any]]] = [
     ("Color it darkblue", "color!:s CSS color; 'dark' or 'light' for the themes", {"color": "darkblue"}),
     ("Send to marketing", "channel!:s Channel. 'market' is closed, 'general' is default", {"channel": "marketing"}),
     ("Find user Annabel", "name!:s First name, 'Anna' or 'Bob'", {"name": "Annabel"}),
-    ("Type is integer", "type!:s 'int' for whole numbers, 'str' for text", {"type": "integer"}),
     ("What's the meaning of 'perform'", "word!:s The word. 'per' and 'form' would be two words", {"word": "perform"}),
     ("region us-east-1", "region!:s Region id, default 'us-east', also 'us-west'", {"region": "us-east-1"}),
     ("Play the song Yesterday", "song!:s Song title. If 'yes' or 'no' is meant, ask", {"song": "Yesterday"}),
@@ -208,7 +206,7 @@ RIGHT: list[tuple[str | tuple[str, ...], str, dict[str, Any]]] = [
     ("3 Mio Euro", "n!:n", {"n": 3000000}),
     ("25 lakh rupees", "n!:n", {"n": 2500000}),
     ("5 crore", "n!:n", {"n": 50000000}),
-    ("Call +49 151 23456", "phone!:i digits only", {"phone": 49151234}),
+    ("Call +49 151 23456", "phone!:i digits only", {"phone": 4915123456}),
     ("version 1.20", "major!:i;;minor!:i", {"major": 1, "minor": 20}),
     ("Send 0.5 ether", "wei!:i", {"wei": 500000000000000000}),
     ("15 basis points", "rate!:n Rate as a decimal", {"rate": 0.0015}),
@@ -290,7 +288,6 @@ RIGHT: list[tuple[str | tuple[str, ...], str, dict[str, Any]]] = [
     ("how many women work", "query!:s", {"query": "woman"}),
     ("Swiss trains", "country!:s", {"country": "Switzerland"}),
     ("Belgian beer", "country!:s", {"country": "Belgium"}),
-    ("Deutsche Bahn delays", "country!:s", {"country": "Denmark"}),
     ("Reise nach Spanien", "country!:s", {"country": "Spain"}),
 ]  # fmt: skip
 
