@@ -445,3 +445,15 @@ def test_what_was_said_before_a_kill_is_shown_at_once(aish):
     ended(process)
     shown = aish.run("sessions", "show", "latest").out
     assert "one two" in shown and "[unfinished]" in shown
+
+
+def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish):
+    aish.write_config(f'[mcp.servers.itself]\ncommand = "{sys.executable}"\nargs = ["-m", "aish", "mcp", "serve"]\n')
+    aish.env["MCP_DEPTH_OF_AISH"] = "3"
+    done = aish.run("mcp", "serve")
+    assert done.code == 2
+    assert "take aish out of its own [mcp.servers]" in done.err
+
+
+def test_keys_have_a_name(aish):
+    assert aish.run("keys", "create", " ").code == 2

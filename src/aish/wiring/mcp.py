@@ -22,11 +22,23 @@ if TYPE_CHECKING:
     from aish.tools.mcp.types import ServerSpec
     from aish.wire.http import HttpClient
 
+# How many of us, one started by the other, there are above: a server that runs aish may be aish's own.
+_DEPTH = "MCP_DEPTH_OF_AISH"
+_MAX_DEPTH = 3
+
 
 class McpLinks:
     """`tools` is where what they offer goes. Those that requests bring along are seen by these requests alone."""
 
-    def __init__(self, config: McpConfig, serve: ServeConfig, tools: Registry, http: Callable[[], HttpClient]) -> None:
+    def __init__(
+        self,
+        config: McpConfig,
+        serve: ServeConfig,
+        tools: Registry,
+        http: Callable[[], HttpClient],
+        env: Mapping[str, str],
+    ) -> None:
+        self._depth = int(env[_DEPTH]) if env.get(_DEPTH, "").isdecimal() else 0
         self._config = config
         self._serve = serve
         self._tools = tools
@@ -42,7 +54,7 @@ class McpLinks:
         """Connect the configured ones in the background: those named, or all that are enabled."""
         for name, server in self._config.servers.items():
             if server.enabled if names is None else name in names:
-                self._owner().connect(*server_of(name, server))
+                self._owner().connect(*self._server(name, server))
 
     async def connect(self, name: str, target: str) -> str:
         """By URL or by command line; "" makes a name."""
@@ -54,9 +66,10 @@ class McpLinks:
             raise UsageError("connect to what?", hint="a URL, or a command line")
         name = name or self._tools.next_alias()
         is_url = target.startswith(("http://", "https://"))
-        spec = (
-            ServerSpec(name=name, url=target) if is_url else ServerSpec(name=name, command=tuple(shlex.split(target)))
-        )
+        if is_url:
+            spec = ServerSpec(name=name, url=target)
+        else:
+            spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._deeper())
         self._owner().connect(spec)
         await self.settled(spec.start_timeout_s, [name])
         return name
@@ -71,7 +84,7 @@ class McpLinks:
         if name in owner.servers:
             server = await owner.reconnect(name)
         elif name in self._config.servers:
-            server = owner.connect(*server_of(name, self._config.servers[name]))
+            server = owner.connect(*self._server(name, self._config.servers[name]))
         else:
             raise UsageError(f"no MCP server named {name}", hint="name it under [mcp.servers]")
         await self.settled(2 * server.spec.start_timeout_s, [name])
@@ -101,21 +114,29 @@ class McpLinks:
             self._opened = McpServers(self._tools, self._http())
         return self._opened
 
+    def _server(self, name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
+        from aish.tools.mcp.server import Exposure
+        from aish.tools.mcp.types import ServerSpec
 
-def server_of(name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
-    from aish.tools.mcp.server import Exposure
-    from aish.tools.mcp.types import ServerSpec
+        env = {variable: value.reveal() for variable, value in settings.env.items()}
+        spec = ServerSpec(
+            name=name,
+            command=(settings.command, *settings.args) if settings.command else (),
+            env={**env, **self._deeper()} if settings.command else env,
+            cwd=Path(settings.cwd) if settings.cwd else None,
+            url=settings.url,
+            token=settings.auth_token.reveal() if settings.auth_token else "",
+            protocol=settings.protocol,
+            start_timeout_s=settings.start_timeout_s,
+            call_timeout_s=settings.timeout_s,
+            max_in_flight=settings.max_in_flight,
+        )
+        return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
 
-    spec = ServerSpec(
-        name=name,
-        command=(settings.command, *settings.args) if settings.command else (),
-        env={variable: value.reveal() for variable, value in settings.env.items()},
-        cwd=Path(settings.cwd) if settings.cwd else None,
-        url=settings.url,
-        token=settings.auth_token.reveal() if settings.auth_token else "",
-        protocol=settings.protocol,
-        start_timeout_s=settings.start_timeout_s,
-        call_timeout_s=settings.timeout_s,
-        max_in_flight=settings.max_in_flight,
-    )
-    return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
+    def _deeper(self) -> dict[str, str]:
+        if self._depth >= _MAX_DEPTH:
+            raise UsageError(
+                f"aish runs as an MCP server of an aish that does, {self._depth} deep: it starts no more of them",
+                hint="take aish out of its own [mcp.servers]",
+            )
+        return {_DEPTH: str(self._depth + 1)}

@@ -196,7 +196,7 @@ class Wired:
         return self._mcp.servers
 
     def _links(self) -> McpLinks:
-        return McpLinks(self.config.mcp, self.config.serve, self._tools, lambda: self.http)
+        return McpLinks(self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.surroundings.env)
 
     async def bring_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
         return await self._mcp.bring(wanted)

@@ -36,6 +36,8 @@ async def _run(arguments: argparse.Namespace, store: Store) -> int:
 
 
 async def _create(arguments: argparse.Namespace, store: Store) -> int:
+    if not arguments.name.strip():
+        raise UsageError("a key needs a name", hint="one that tells whose it is: aish keys create laptop")
     if any(record.name == arguments.name for record in await list_keys(store)):
         raise UsageError(f"there is already a key named {arguments.name}", hint="choose another name, or revoke it")
     for name in ("per_minute", "tokens_per_day", "dollars_per_day"):
