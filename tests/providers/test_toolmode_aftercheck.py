@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.toolmode.aftercheck import Asked, checked, find_made_up
+from aish.providers.toolmode.aftercheck import checked, find_made_up
+from aish.providers.toolmode.asked import Asked
 from aish.types.messages import AssistantMessage, SystemMessage, TextPart, ToolMessage, user
 from aish.types.tools import Effect, RepairKind, ToolSpec
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.toolmode.aftercheck import Asked, checked
+from aish.providers.toolmode.aftercheck import checked
+from aish.providers.toolmode.asked import Asked
 from aish.providers.toolmode.choices import chosen
 from aish.providers.toolmode.copies import right_side, whole_quotation, without_others
 from aish.types.messages import user

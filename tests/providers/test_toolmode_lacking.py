@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.toolmode.aftercheck import Asked, checked
+from aish.providers.toolmode.aftercheck import checked
+from aish.providers.toolmode.asked import Asked
 from aish.providers.toolmode.lacking import named_options
 from aish.types.messages import AssistantMessage, user
 from aish.types.tools import Effect, Repair, RepairKind, ToolSpec

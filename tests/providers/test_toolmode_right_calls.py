@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aish.providers.toolmode.aftercheck import Asked, checked, find_made_up
+from aish.providers.toolmode.aftercheck import checked, find_made_up
+from aish.providers.toolmode.asked import Asked
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, user
 from aish.types.tools import Effect, ToolSpec
 

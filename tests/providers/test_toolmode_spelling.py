@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.toolmode.aftercheck import Asked, checked
+from aish.providers.toolmode.aftercheck import checked
+from aish.providers.toolmode.asked import Asked
 from aish.providers.toolmode.spelling import clock_of, respelled
 from aish.types.messages import user
 from aish.types.tools import Effect, RepairKind, ToolSpec

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from train.whole import Apart, Whole, read_whole
 
-from aish.providers.toolmode.aftercheck import Asked, checked
+from aish.providers.toolmode.aftercheck import checked
+from aish.providers.toolmode.asked import Asked
 from aish.types.messages import user
 from aish.types.tools import RepairKind
 

@@ -15,8 +15,8 @@ from aish.types.events import TextDelta
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
-    from aish.providers.toolmode.aftercheck import Asked
     from aish.providers.toolmode.answers import ConstrainedReader
+    from aish.providers.toolmode.asked import Asked
     from aish.types.messages import Message
 
 # Calls found in text are numbered from here where the backend also makes its own, which are numbered from 0.
@@ -26,7 +26,7 @@ _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
 
 def asked_in(messages: Sequence[Message]) -> Asked:
     """What calls are checked against. Only those of weak models are, so that it is loaded for them alone."""
-    from aish.providers.toolmode.aftercheck import Asked
+    from aish.providers.toolmode.asked import Asked
 
     return Asked(messages)
 
