@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from aish.engine.cost import Caps, Prices
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.errors import RunBusy
@@ -21,7 +22,7 @@ from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepRecord, StepState
 from aish.types.tools import Effect
-from aish.types.usage import Usage
+from aish.types.usage import Price, Usage
 from support.engines import Bench, Tools, call, said
 
 COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -223,6 +224,13 @@ async def test_each_limit_stops_it_and_says_which(body: dict[str, Any], reason: 
     run = await work(bench, Person(), **body)
     assert run.state is RunState.STOPPED
     assert reason.replace("\\", "") in run.reason
+
+
+async def test_a_cap_that_no_call_fits_under_stops_it() -> None:
+    settings = {"caps": Caps(day=0.001), "prices": Prices({"scripted:model": Price(1_000.0, 10_000.0)})}
+    run = await work(Bench(text("CMD: make"), tools=tools(), settings=settings), Person())
+    assert run.state is RunState.STOPPED
+    assert "cost" in run.reason or "$" in run.reason
 
 
 async def test_a_model_that_does_nothing_is_stopped() -> None:

@@ -144,6 +144,8 @@ class Norris:
         if heard.trouble:  # it was not heard, or not answered: the same again
             self._change(step=number - 1)
             await self._check_limits()
+            if heard.is_spent:
+                raise _Stopped(RunState.STOPPED, heard.trouble)
             await self._decide(Halt(HaltKind.TROUBLE, heard.trouble))
             return
         commands = tuple(proposals(heard.said))

@@ -12,6 +12,7 @@ class Heard:
     def __init__(self) -> None:
         self.session = ""
         self.trouble = ""
+        self.is_spent = False  # no call was made, because of what it might have cost
         self.acted = False
         self.is_between_actions = False
         self._said: list[str] = []
@@ -36,5 +37,6 @@ class Heard:
                     self.trouble = message
                 case TurnFinished(reason, _, detail) if reason in (TurnEnd.FAILED, TurnEnd.COST):
                     self.trouble = self.trouble or detail
+                    self.is_spent = reason is TurnEnd.COST
                 case _:
                     pass
