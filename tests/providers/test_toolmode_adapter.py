@@ -121,6 +121,12 @@ async def test_a_result_is_told_as_it_is_where_the_model_speaks_of_no_tool():
     assert text_of(await said(Small(NO_TOOL), *heard_back("add 17 and 25", "42"))) == "42"
 
 
+async def test_a_result_is_told_as_it_is_where_the_model_breaks_off():
+    model = Small('{"answer": "It is 03:05:30+"}')
+    chunks = await said(model, *heard_back("what time is it?", "2026-11-16T03:05:30+00:00"))
+    assert text_of(chunks) == "2026-11-16T03:05:30+00:00"
+
+
 async def test_numbers_that_the_question_or_the_result_holds_may_be_told():
     model = Small('{"answer": "17 and 25 make 42, at 3:05."}')
     assert text_of(await said(model, *heard_back("add 17 and 25", "42 (03:05)"))) == "17 and 25 make 42, at 3:05."

@@ -1,7 +1,7 @@
 """What a small model tells of a tool's result, looked at without a model. Pure.
 
-Where it tells a number that neither the result nor the question holds, or that no tool fits, the result is told as it
-is.
+Where it tells a number that neither the result nor the question holds, or that no tool fits, or breaks off in the middle
+of one, the result is told as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aish.types.messages import Message, SystemMessage, ToolMessage, UserMessage
 # A result longer than this is no answer: what the model made of it stays.
 _MOST_CHARS = 400
 _DIGITS = re.compile(r"[0-9]+")
+_BROKEN_OFF = re.compile(r"[+\-:(,=/]\s*$")
 _NO_TOOL = "none of the tools fits"
 
 
@@ -41,6 +42,8 @@ def retold(held: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
 def _objection(said: str, messages: Sequence[Message]) -> str:
     if _NO_TOOL in said.casefold():
         return "the model speaks of no result"
+    if _BROKEN_OFF.search(said):
+        return "the model breaks off"
     heard = "\n".join(message.text for message in this_turn(messages) if isinstance(message, UserMessage | ToolMessage))
     known = {number.lstrip("0") for number in _DIGITS.findall(heard)}
     made_up = next((number for number in _DIGITS.findall(said) if number.lstrip("0") not in known), "")
