@@ -1,7 +1,7 @@
 """What a small model tells of a tool's result, looked at without a model. Pure.
 
-Where it tells a number that neither the result nor the question holds, or that no tool fits, or breaks off in the middle
-of one, the result is told as it is.
+Where it tells a number that neither the result nor the question holds, or that no tool fits, or where it breaks off,
+the result is told as it is.
 """
 
 from __future__ import annotations
