@@ -7,6 +7,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aish.providers.toolmode.aftercheck import checked, find_made_up
 from aish.providers.toolmode.asked import Asked
@@ -326,3 +328,57 @@ def test_a_long_text_of_any_kind_leaves_a_right_call_alone(piece):
     spec, text = tool("text!:s;;n!:n;;items!:s*;;max_tries:i"), piece * (100_000 // len(piece))
     call = json.dumps({"text": "Vera", "n": 1, "items": ["rice"]})
     assert checked(spec, call, Asked([user(text)])) == (call, ())
+
+
+PIECES = st.sampled_from(
+    (
+        "5",
+        "1.2.3",
+        "12,5",
+        "10,000",
+        "9" * 400,
+        "1e999",
+        ".",
+        ",",
+        "%",
+        " percent",
+        " million",
+        "k",
+        " minutes",
+        " cm",
+        "µF",
+        "-",
+        " minus ",
+        " and ",
+        ", ",
+        "'",
+        '"',
+        "$",
+        " pm",
+        ":30",
+        " on March 3, 2027",
+        "2027-03-03",
+        " a list of ",
+        "\n",
+        "€",
+    )
+)
+VALUES = st.one_of(
+    st.integers(), st.floats(allow_nan=False, allow_infinity=False), PIECES, st.lists(PIECES, max_size=4)
+)
+DESCRIPTIONS = st.sampled_from(
+    ("", "As a decimal", "In percent", "in seconds", "in mm", "'a' or 'b'", "MM-DD-YYYY", "in F")
+)
+
+
+@given(
+    st.lists(PIECES, max_size=12).map("".join), VALUES, DESCRIPTIONS, st.sampled_from(("number", "integer", "string"))
+)
+def test_no_request_and_no_value_makes_the_checks_fail(request_text, value, said, kind):
+    argument = {"type": kind, "description": said, "items": {"type": kind}}
+    schema = {"type": "object", "properties": {"rate": argument, "start_date": argument}, "required": ["rate"]}
+    spec = ToolSpec("t", "Does it.", schema, Effect.READ, "test")
+    text = json.dumps({"rate": value, "start_date": value})
+    found, _ = checked(spec, text, Asked([user(request_text)]))
+    json.loads(found)
+    find_made_up(spec, text, Asked([user(request_text)]))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from aish.providers.toolmode.percents import percentages
+from aish.providers.toolmode.percents import percentages, without_percentages
 from aish.providers.toolmode.units import may_be_converted
 from aish.types.messages import AssistantMessage, Message, SystemMessage, UserMessage
 
@@ -60,7 +60,6 @@ _OTHERWISE = tuple((re.compile(names, re.I), re.compile(words)) for names, words
     (r"formal|tone|style|polite", r"\b(?:polite\w*|friend\w*|boss|casual\w*)\b"),
     (r"length|detail|verbos", r"\b(?:short\w*|brief\w*|long\w*|concise\w*|thorough\w*)\b"),
 ))  # fmt: skip
-_PERCENTAGE = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*\s?(?:%|percent|per cent|prozent|por ciento|pour cent)")
 # 12.500, 12 500, 12'500 and 3,5: elsewhere numbers are written so.
 _OTHER_THOUSANDS = re.compile(r"\d[.' ]\d{3}(?!\d)|\d,\d{1,2}(?!\d)")
 _MAX_COPIED_CHARS = 10_000  # beside a longer text nothing is looked for that went wrong while it was copied
@@ -87,7 +86,7 @@ class Asked:
         self._heard = self._numbers | _numbers(self.told) | set(map(float, _DIGITS.findall(self.text)))
         self.percentages = percentages(self.text)
         # What is also said without the sign may be meant without it.
-        self.sure_percentages = self.percentages - _numbers(_PERCENTAGE.sub(" ", self.text))
+        self.sure_percentages = self.percentages - _numbers(without_percentages(self.text))
 
     def speaks_of(self, value: Any, name: str = "") -> bool:
         """Whether the value of the argument may come from there. What is not sure may."""

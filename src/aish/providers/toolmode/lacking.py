@@ -185,7 +185,7 @@ def _number(name: str, kind: str, rest: str, own: set[str]) -> float | None:
         stem = re.escape(word[:_STEM_CHARS].removesuffix("s"))
         if _stems(word) & own:
             continue
-        after = rf"\b{_NUMBER}(?![\d.,]{0, 12}\s?%|[.,]\d)[\s-]+(?:more )?{stem}\w*"
+        after = rf"\b{_NUMBER}(?![\d.,]{{0,12}}\s?%|[.,]\d)[\s-]+(?:more )?{stem}\w*"
         before = rf"\b{stem}\w*\s+(?:(?:of|is|are|at|to|=|:|least|most|up)\s+)*{_NUMBER}\b(?!\s*(?:%|percent)|[.,]\d)"
         for match in [*re.finditer(after, rest, re.I), *re.finditer(before, rest, re.I)]:
             found |= {

@@ -5,6 +5,7 @@ Units are not known here: what is a hundred or a thousand times as much may have
 
 from __future__ import annotations
 
+import math
 import re
 
 _WORDS = "(?:thousand|million|billion|trillion|lakh|crore|mio|mrd|tsd)"
@@ -41,12 +42,12 @@ def placed(value: float, request: str) -> float:
     """The number of the request that has these digits, where there is one such and none is the value itself."""
     scaled = _scaled(_SCALED, request)
     if _TIMES.search(request) or abs(value) in {
-        *map(_read, _ANY.findall(request)),
+        *map(read_number, _ANY.findall(request)),
         *scaled,
         *_scaled(_LETTERED, request),
     }:
         return value
-    said = {text: _read(text) for text in _NUMBER.findall(request)}
+    said = {text: read_number(text) for text in _NUMBER.findall(request)}
     if (meant := _with_zeros(value, scaled)) != value:
         return meant
     alike = {number: text for text, number in said.items() if _is_alike(number, value)}
@@ -70,17 +71,17 @@ def signed(value: float, request: str) -> float:
 
 def _with_zeros(value: float, said: set[float]) -> float:
     """213000000 for 21300000 of "213 million", with whatever zeros it came."""
-    alike = [number for number in said if _digits(number) == _digits(value)]
+    alike = [number for number in said if digits_of(number) == digits_of(value)]
     return int(alike[0]) if abs(value) >= _LONG and value not in said and len(alike) == 1 else value
 
 
 def _scaled(pattern: re.Pattern[str], request: str) -> set[float]:
-    return {round(_read(text) * float(_SCALES[scale.lower()]), 6) for text, scale in pattern.findall(request)}
+    return {round(read_number(text) * float(_SCALES[scale.lower()]), 6) for text, scale in pattern.findall(request)}
 
 
 def _is_alike(number: float, value: float) -> bool:
-    is_telling = len(_digits(value)) >= _MIN_DIGITS or min(number, abs(value)) >= _LONG
-    return is_telling and _digits(number) == _digits(value)
+    is_telling = len(digits_of(value)) >= _MIN_DIGITS or min(number, abs(value)) >= _LONG
+    return is_telling and digits_of(number) == digits_of(value)
 
 
 def _is_less(before: str, after: str) -> bool:
@@ -92,16 +93,16 @@ def _converts(number: float, value: float) -> bool:
     return any(abs(ratio - times) < 1e-6 or abs(ratio * times - 1) < 1e-6 for times in _CONVERTED)
 
 
-def _read(text: str) -> float:
-    """A comma before one or two last digits is a decimal comma; others part thousands."""
+def read_number(text: str) -> float:
+    """A comma before one or two last digits is a decimal comma; others part thousands. What is no number is none."""
     plain = text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text.replace(",", "")
     try:
         number = float(plain)
     except ValueError:
-        return 0.0
+        return math.nan
     return int(number) if number.is_integer() else number
 
 
-def _digits(number: float) -> str:
+def digits_of(number: float) -> str:
     """Those that count, wherever the point stands."""
     return f"{number:.6f}".replace(".", "").strip("0-")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from aish.providers.toolmode.numerals import digits_of, read_number
+
 _PERCENTAGE = re.compile(r"(?<![\d.,])(\d+(?:[.,]\d+)*)\s?(?:%|percent|per cent|prozent|por ciento|pour cent)")
-_DECIMAL_COMMA = re.compile(r",(?=\d{1,2}$)")
 _FRACTION = re.compile(r"decimal|fraction|between 0 and 1|(?<![\d.])0?\.\d+", re.I)
 _PERCENT = re.compile(r"per ?cent|%", re.I)
 # What is called so and is no whole number is a fraction, unless its description speaks of percent.
@@ -17,13 +19,17 @@ _RATE = re.compile(
 
 
 def percentages(text: str) -> set[float]:
-    return {float(_DECIMAL_COMMA.sub(".", found).replace(",", "") or 0) for found in _PERCENTAGE.findall(text)}
+    return {read_number(found) for found in _PERCENTAGE.findall(text)} - {math.nan}
+
+
+def without_percentages(text: str) -> str:
+    return _PERCENTAGE.sub(" ", text)
 
 
 def in_percent_form(value: float, name: str, schema: Mapping[str, Any], said: Collection[float]) -> float:
     """5 of "5 %" is 0.05 where the tool wants a fraction, and 5 where it wants a percentage. The digits have to be
     those of one percentage that was said; where they are, only their place can be wrong."""
-    meant = [number for number in said if _digits(number) == _digits(value)]
+    meant = [number for number in said if digits_of(number) == digits_of(value)]
     if len(meant) != 1 or 1 < value < meant[0]:  # that is another number with the same digits
         return value
     described = str(schema.get("description", ""))
@@ -34,12 +40,7 @@ def in_percent_form(value: float, name: str, schema: Mapping[str, Any], said: Co
 
 
 def has_digits_of(value: float, said: Collection[float]) -> bool:
-    return any(_digits(number) == _digits(value) for number in said)
-
-
-def _digits(number: float) -> str:
-    """Those that count, wherever the point stands."""
-    return f"{number:.6f}".replace(".", "").strip("0-")
+    return any(digits_of(number) == digits_of(value) for number in said)
 
 
 def _plain(value: float) -> float:

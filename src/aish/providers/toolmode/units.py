@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from aish.providers.toolmode.numerals import read_number
+
 
 class Unit(NamedTuple):
     dimension: str
@@ -61,7 +63,6 @@ _UNITS = dict(_known())
 _AMOUNT = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)*)(?:\s*-?\s*([^\W\d_]+))?")
 _WORD = re.compile(r"[^\W\d_]+")
 _SYMBOL = re.compile(r"(?:\bin |\(|, )([^\W\d_]{1,2})\b")
-_DECIMAL_COMMA = re.compile(r",(?=\d{1,2}$)")
 _ROUNDING = 1e-9
 _BY = re.compile(r"\bper\b|/|\bnot\b|\bconver", re.I)  # a speed, a price; what is to be converted by the tool
 # Amounts that are not converted here, and may have been by the model.
@@ -77,7 +78,7 @@ _MIN_NAME_CHARS = 3  # a description's "a" and "m" are units in few places only
 def in_unit(value: float, name: str, said: str, request: str) -> float:
     """The value as the argument of this name and description wants it."""
     wanted = _wanted(name, said)
-    beside = {unit for number, unit in _AMOUNT.findall(request) if _number(number) == value}
+    beside = {unit for number, unit in _AMOUNT.findall(request) if read_number(number) == value}
     if wanted is None or len(beside) != 1:
         return value
     given = _unit(beside.pop())
@@ -104,7 +105,7 @@ def is_in_unit(value: float, name: str, said: str, request: str) -> bool:
     return wanted is not None and any(
         (given := _unit(text)) is not None
         and given.dimension == wanted.dimension
-        and abs(_number(number) * float(given.factor / wanted.factor) - value) <= abs(value) * _ROUNDING
+        and abs(read_number(number) * float(given.factor / wanted.factor) - value) <= abs(value) * _ROUNDING
         for number, text in _AMOUNT.findall(request)
     )
 
@@ -124,10 +125,3 @@ def _wanted(name: str, said: str) -> Unit | None:
 
 def _unit(text: str) -> Unit | None:
     return _UNITS.get(text) or _UNITS.get(text.lower() if len(text) >= _MIN_NAME_CHARS else text)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(_DECIMAL_COMMA.sub(".", text).replace(",", ""))
-    except ValueError:
-        return float("nan")
