@@ -9,7 +9,7 @@ from aish.providers.scripted import Item, ScriptedProvider
 from aish.providers.toolmode.provider import ToolModeProvider
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta
-from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.models import Capabilities, Constraint, ModelInfo
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, RepairKind, ToolSpec
@@ -119,6 +119,16 @@ async def test_a_result_is_told_as_it_is_where_the_model_makes_up_a_number():
 
 async def test_a_result_is_told_as_it_is_where_the_model_speaks_of_no_tool():
     assert text_of(await said(Small(NO_TOOL), *heard_back("add 17 and 25", "42"))) == "42"
+
+
+async def test_what_the_person_had_run_is_no_more_to_do_once_a_result_is_there():
+    question, *rest = heard_back("add 17 and 25", "42")
+    assert isinstance(question, UserMessage)
+    asked = UserMessage((*question.parts, TextPart("\n\n[I ran] $ git branch\n[exit 0]\nmain")))
+    model = Small('{"answer": "42"}')
+    await said(model, asked, *rest)
+    sent = "\n".join(message.text for message in model.requests[0].messages)
+    assert "add 17 and 25" in sent and "git branch" not in sent
 
 
 async def test_a_result_is_told_as_it_is_where_the_model_breaks_off():

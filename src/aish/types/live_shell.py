@@ -15,6 +15,9 @@ class RunEnd(StrEnum):
     ASKED = "asked"  # stopped because it asked for a password, which nobody can give
 
 
+RAN_MARK = "[I ran]"  # begins what is told a model of a command that the person ran
+
+
 class RunResult(msgspec.Struct, frozen=True):
     """`output` is for a model: no escape sequences, progress collapsed, the first and the last of it.
 

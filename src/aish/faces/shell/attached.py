@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aish.types.live_shell import RunEnd, RunResult
+from aish.types.live_shell import RAN_MARK, RunEnd, RunResult
 
 _MAX_PIECES = 20
 
@@ -41,7 +41,7 @@ class Attached:
 
 
 def describe(run: RunResult, max_chars: int) -> str:
-    head = f"[I ran] $ {run.line}\n[exit {run.status}]"
+    head = f"{RAN_MARK} $ {run.line}\n[exit {run.status}]"
     if run.end is RunEnd.LOST:
         head += " (the shell was killed)"
     output = run.output.strip("\n")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from aish.types.chunks import Chunk
 from aish.types.events import Status, TextDelta
-from aish.types.messages import Message, SystemMessage, ToolMessage, UserMessage
+from aish.types.live_shell import RAN_MARK
+from aish.types.messages import Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 
 # A result longer than this is no answer: what the model made of it stays.
 _MOST_CHARS = 400
@@ -22,10 +23,19 @@ _NO_TOOL = "none of the tools fits"
 
 def this_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
     """From the newest question on, with the system message: with the answers of earlier turns before it, a small model
-    tells one of those."""
+    tells one of those. What the person had run before is left out, too: it would be taken for more to do."""
     begins = max((place for place, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     system = [message for message in messages[:begins] if isinstance(message, SystemMessage)]
-    return (*system, *messages[begins:])
+    return (*system, *map(_without_runs, messages[begins:]))
+
+
+def _without_runs(message: Message) -> Message:
+    if not isinstance(message, UserMessage):
+        return message
+    kept = [
+        part for part in message.parts if not (isinstance(part, TextPart) and part.text.lstrip().startswith(RAN_MARK))
+    ]
+    return UserMessage(tuple(kept)) if kept else message
 
 
 def retold(held: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
