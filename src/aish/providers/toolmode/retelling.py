@@ -32,10 +32,12 @@ def this_turn(messages: Sequence[Message]) -> tuple[Message, ...]:
 def _without_runs(message: Message) -> Message:
     if not isinstance(message, UserMessage):
         return message
-    kept = [
-        part for part in message.parts if not (isinstance(part, TextPart) and part.text.lstrip().startswith(RAN_MARK))
-    ]
-    return UserMessage(tuple(kept)) if kept else message
+    kept = tuple(part for part in message.parts if not _is_run(part))
+    return UserMessage(kept) if kept else message
+
+
+def _is_run(part: Part) -> bool:
+    return isinstance(part, TextPart) and part.text.lstrip().startswith(RAN_MARK)
 
 
 def retold(held: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
