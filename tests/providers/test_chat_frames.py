@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.chat_frames import Frame
+from aish.providers.chat_frames import Frame, arguments_frame, text_frame
 from aish.providers.chat_wire import decode_chunk
 
 
@@ -20,7 +20,7 @@ def chunk(content: Any, *, spaced: bool = False, **more: Any) -> bytes:
 
 def learned(data: bytes) -> Frame:
     """From a chunk that was read in full, as an answer's reader does it."""
-    frame = Frame()
+    frame = text_frame()
     try:
         text = decode_chunk(data).plain_text()
     except ValueError:
@@ -30,8 +30,14 @@ def learned(data: bytes) -> Frame:
     return frame
 
 
+def call_chunk(arguments: Any, *, spaced: bool = False, **more: Any) -> bytes:
+    call = {"index": 1, "function": {"arguments": arguments}, **more}
+    body = {"id": "c1", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+    return json.dumps(body, separators=None if spaced else (",", ":")).encode()
+
+
 def test_a_frame_that_has_learned_nothing_reads_nothing() -> None:
-    assert Frame().text(chunk("word")) == ""
+    assert text_frame().text(chunk("word")) == ""
 
 
 @pytest.mark.parametrize("spaced", [False, True])
@@ -88,7 +94,7 @@ def test_of_two_contents_in_one_place_the_one_that_counts_is_read() -> None:
 
 
 def test_a_backend_that_changes_its_frame_with_each_chunk_is_learned_a_few_times_only() -> None:
-    frame = Frame()
+    frame = text_frame()
     for number in range(20):
         frame.learn(chunk("word", created=number), "word")
     assert frame.text(chunk("other", created=19)) == ""
@@ -97,7 +103,7 @@ def test_a_backend_that_changes_its_frame_with_each_chunk_is_learned_a_few_times
 
 def test_a_backend_that_changes_its_frame_now_and_then_is_learned_each_time() -> None:
     """Some say in each chunk at which second it was made."""
-    frame = Frame()
+    frame = text_frame()
     for second in range(20):
         frame.learn(chunk("word", created=second), "word")
         assert frame.text(chunk("other", created=second)) == "other"
@@ -105,7 +111,7 @@ def test_a_backend_that_changes_its_frame_now_and_then_is_learned_each_time() ->
 
 @given(st.binary(max_size=100), st.binary(max_size=100))
 def test_bytes_of_any_kind_are_survived(before: bytes, after: bytes) -> None:
-    frame = Frame()
+    frame = text_frame()
     frame.learn(before + b'"content":"' + after, "word")
     assert frame.text(before + b'"content":"' + after) == ""
 
@@ -140,3 +146,32 @@ def test_whatever_is_learned_agrees_with_the_full_reading(
         for more in (besides, changed):
             data = around(said, more, ascii=ascii, spaced=spaced)
             assert frame.text(data) in ("", decode_chunk(data).plain_text())
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+@given(text=st.text(min_size=1))
+def test_pieces_of_arguments_in_the_frame_are_read_as_the_whole_chunk_is(*, spaced: bool, text: str) -> None:
+    frame = arguments_frame()
+    assert frame.learn(call_chunk("1", spaced=spaced), "1")
+    data = call_chunk(text, spaced=spaced)
+    assert frame.text(data) == decode_chunk(data).plain_arguments() == text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        call_chunk("x", id="call_2"),
+        call_chunk("x", index=0),
+        call_chunk("x", index="1"),
+        call_chunk("x").replace(b'"arguments"', b'"name":"other","arguments"'),
+        call_chunk({"an": "object"}),
+        call_chunk(None),
+        call_chunk("x").replace(b'"finish_reason":null', b'"finish_reason":"tool_calls"'),
+        call_chunk("x").replace(b'"delta":{', b'"delta":{"content":"a word",'),
+        call_chunk("x").replace(b"]}}", b',{"index":2}]}}') + b" ",
+    ],
+)
+def test_a_piece_of_another_call_or_with_more_to_it_is_not_in_the_frame(data: bytes) -> None:
+    frame = arguments_frame()
+    assert frame.learn(call_chunk("1"), "1")
+    assert frame.text(data) == ""

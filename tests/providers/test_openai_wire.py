@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aish.errors import ModelNotFound, ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
@@ -27,13 +27,13 @@ from aish.providers.endpoint import Endpoint
 from aish.providers.faults import error_for, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.providers.openai import OpenAIProvider
-from aish.types.chunks import Chunk, StepFinished
+from aish.types.chunks import CallFragment, Chunk, StepFinished
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import Effect, ToolSpec
 from aish.wire.http import HttpClient
-from support.backends import Vllm, body_of, json_answer, running
+from support.backends import Vllm, body_of, chunked, json_answer, running, sse
 from support.raw_server import Peer, Request, raw_server
 
 MODEL = Vllm.model
@@ -116,6 +116,31 @@ async def test_asking_again_does_not_stretch_the_deadline(http):
         with pytest.raises(ProviderTimeout, match=r"was not over within 0\.\d+ s|no answer within 0\.\d+ s") as caught:
             await say(OpenAIProvider("up", Endpoint(url=server.url), http), deadline_s=0.2)
     assert "0.2 s" not in caught.value.message
+
+
+@given(order=st.lists(st.integers(0, 2), min_size=1, max_size=40))
+@settings(max_examples=30, deadline=None)
+def test_pieces_of_calls_that_take_turns_keep_to_their_calls(order: list[int]) -> None:
+    def chunk(index: int, **function: str) -> Any:
+        call = {"index": index, **({"id": f"call_{index}"} if "name" in function else {}), "function": function}
+        return {"choices": [{"delta": {"tool_calls": [call]}}]}
+
+    starts = [chunk(index, name=f"tool_{index}", arguments="") for index in range(3)]
+    pieces = [chunk(index, arguments=f'"{n}\\n",') for n, index in enumerate(order)]
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+
+    async def read() -> list[Chunk]:
+        async def script(peer: Peer) -> None:
+            await peer.request()
+            await peer.send(*chunked(*sse(*starts, *pieces, end)))
+
+        async with HttpClient() as http, raw_server(script) as server:
+            return await say(OpenAIProvider("up", Endpoint(url=server.url), http))
+
+    fragments = [chunk for chunk in asyncio.run(read()) if isinstance(chunk, CallFragment) and chunk.arguments]
+    assert [(each.index, each.arguments) for each in fragments] == [
+        (index, f'"{n}\\n",') for n, index in enumerate(order)
+    ]
 
 
 @pytest.mark.parametrize(

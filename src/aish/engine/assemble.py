@@ -100,7 +100,7 @@ class Assembler:
                 self._text_chars += len(chunk.text)
                 events.append(event(chunk))
             elif type(chunk) is CallFragment:
-                events += self._fragment(chunk)
+                self._fragment(chunk, events)
             elif type(chunk) is UsageChunk:
                 self.usage = chunk.usage
             elif type(chunk) is StepFinished:
@@ -131,17 +131,25 @@ class Assembler:
             self.calls.append(call)
             yield self._scribe.event(ToolCallReady(call.name, call.arguments, draft.repairs or UNSET), call.id)
 
-    def _fragment(self, fragment: CallFragment) -> Iterator[Event]:
+    def _fragment(self, fragment: CallFragment, events: list[Event]) -> None:
         if fragment.index is None and not self._noted_index:
             self._noted_index = True
-            yield self._scribe.event(Status("the backend leaves out the index of tool calls; reading them in order"))
+            note = "the backend leaves out the index of tool calls; reading them in order"
+            events.append(self._scribe.event(Status(note)))
         draft = self._draft_for(fragment)
         if draft is None:
             return
         if fragment.name and not draft.name:
-            yield from self._start(draft, fragment.name)
-        draft.repairs += fragment.repairs
-        yield from self._argument(draft, fragment.arguments)
+            events += self._start(draft, fragment.name)
+        if fragment.repairs:
+            draft.repairs += fragment.repairs
+        piece = fragment.arguments
+        draft.size += len(piece)
+        if not piece or draft.size > MAX_ARGUMENTS_CHARS:
+            return
+        draft.pieces.append(piece)
+        if draft.name:
+            events.append(self._scribe.event(ArgumentsDelta(piece), draft.call))
 
     def _draft_for(self, fragment: CallFragment) -> _Draft | None:
         draft = self._current if fragment.index is None else self._drafts.get(fragment.index)
@@ -172,14 +180,6 @@ class Assembler:
         draft.name = self._canonical(name)
         yield self._scribe.event(ToolCallStarted(draft.index, draft.name), draft.call)
         for piece in draft.pieces:
-            yield self._scribe.event(ArgumentsDelta(piece), draft.call)
-
-    def _argument(self, draft: _Draft, piece: str) -> Iterator[Event]:
-        draft.size += len(piece)
-        if not piece or draft.size > MAX_ARGUMENTS_CHARS:
-            return
-        draft.pieces.append(piece)
-        if draft.name:
             yield self._scribe.event(ArgumentsDelta(piece), draft.call)
 
 

@@ -38,7 +38,7 @@ class Transcript:
             body = event.body
             if type(body) is TextDelta:
                 said.append(body.text)
-            else:
+            elif type(body) in _FOLDED:
                 self.apply(event)
                 said = self._text
 

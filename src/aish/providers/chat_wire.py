@@ -35,6 +35,7 @@ Json = dict[str, Any]
 # Beyond these a report is a mistake.
 _MOST_DOLLARS = 10_000
 _MOST_TOKENS = 1_000_000_000
+_MOST_INDEX = 1_000_000_000
 
 # A conversation so short is encoded in less time than it is looked up.
 _WORTH_KEEPING = 12
@@ -271,6 +272,28 @@ class WireChunk(msgspec.Struct):
             return ""
         return delta.content if type(delta.content) is str else ""
 
+    def plain_fragment(self) -> CallFragment | None:
+        """The same of a chunk that goes on with one tool call and holds nothing else."""
+        choices = self.choices
+        if choices is None or len(choices) != 1 or self.usage or self.error:
+            return None
+        choice = choices[0]
+        delta = choice.delta
+        if delta is None or choice.finish_reason or delta.content or delta.reasoning_content or delta.reasoning:
+            return None
+        calls = delta.tool_calls
+        if calls is None or len(calls) != 1 or delta.refusal:
+            return None
+        index, function = calls[0].index, calls[0].function
+        if type(index) is not int or calls[0].id or function is None or function.name:
+            return None
+        whole = 0 <= index < _MOST_INDEX and type(function.arguments) is str
+        return CallFragment(index, arguments=function.arguments) if whole else None
+
+    def plain_arguments(self) -> str:
+        fragment = self.plain_fragment()
+        return fragment.arguments if fragment else ""
+
 
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
 
@@ -363,7 +386,7 @@ def _text(content: Any) -> str:
 def _index(value: Any) -> int | None:
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         return int(value)
-    return int(value) if isinstance(value, int | float) and 0 <= value < 1e9 else None
+    return int(value) if isinstance(value, int | float) and 0 <= value < _MOST_INDEX else None
 
 
 def _word(value: Any) -> str:

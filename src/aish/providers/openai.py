@@ -22,7 +22,7 @@ from aish.errors import (
 )
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
-from aish.providers.chat_frames import Frame
+from aish.providers.chat_frames import arguments_frame, text_frame
 from aish.providers.chat_wire import Dialect, Encoded, WireChunk, decode_chunk, encode_request, read_chunk
 from aish.providers.counting import Counting
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
@@ -165,7 +165,9 @@ class _Answer(AsyncIterator[Batch]):
         self._model = model
         self._body = AnswerBody(response, idle_s)
         self._reader = SseReader(MAX_EVENT_BYTES)
-        self._frame = Frame()
+        self._frame = text_frame()
+        self._call_frame = arguments_frame()
+        self._call_index: int | None = None  # of the call whose frame it is
         self._begun = False
         self._ended = False  # nothing more is to be read
         self._over = False  # and the last has been told
@@ -220,10 +222,13 @@ class _Answer(AsyncIterator[Batch]):
     def _read_all(self, events: Sequence[bytes]) -> list[Chunk]:
         """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
         batch: list[Chunk] = []
-        frame = self._frame
+        frame, call_frame = self._frame, self._call_frame
         for data in events:
             if text := frame.text(data):
                 batch.append(TextDelta(text))
+                continue
+            if text := call_frame.text(data):
+                batch.append(CallFragment(self._call_index, arguments=text))
                 continue
             if data == b"[DONE]":
                 self._whole = True
@@ -238,6 +243,9 @@ class _Answer(AsyncIterator[Batch]):
                 if text := wire.plain_text():
                     frame.learn(data, text)
                     batch.append(TextDelta(text))
+                elif (fragment := wire.plain_fragment()) and call_frame.learn(data, fragment.arguments):
+                    self._called, self._call_index = True, fragment.index
+                    batch.append(fragment)
                 else:
                     batch += self._read(wire)
             except ProviderError as exc:

@@ -35,6 +35,7 @@ from aish.types.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
 _TEXT_END = b'},"logprobs":null,"finish_reason":null}]}\n\n'
+_ARGUMENTS_END = b"}}]" + _TEXT_END
 # Between what the model said before our tools ran and what it said after.
 PARAGRAPH = "\n\n"
 _MAX_SUMMARY_BYTES = 4096  # proxies refuse larger headers
@@ -107,7 +108,7 @@ class ChatStream:
         self._head = b"data: " + _encode(head)[:-1]
         self._text_head = self._head + b',"choices":[{"index":0,"delta":{"content":'
         self._clients = frozenset(clients)
-        self._places: dict[str, int] = {}  # calls of the client's, by id
+        self._argument_heads: dict[str, bytes] = {}  # of the client's calls, by id
         self._usage = usage
         self._trace = trace
         self._narrative = Narrative()
@@ -124,6 +125,8 @@ class ChatStream:
             body = event.body
             if type(body) is TextDelta:
                 pieces.append(self._text(body.text))
+            elif type(body) is ArgumentsDelta:
+                pieces.append(self._arguments(event.call, body.text))
             else:
                 pieces += self._other(event)
         return b"".join(pieces)
@@ -151,9 +154,7 @@ class ChatStream:
             case ReasoningDelta(text):
                 pieces.append(self._delta({"reasoning_content": text}))
             case ToolCallStarted(name=name) if name in self._clients:
-                pieces.append(self._call(event.call, id=event.call, name=name))
-            case ArgumentsDelta(text) if event.call in self._places:
-                pieces.append(self._call(event.call, arguments=text))
+                pieces.append(self._call(event.call, name))
             case Failed():
                 self.failed = problem_of_failure(body)
             case TurnFinished():
@@ -164,14 +165,17 @@ class ChatStream:
             pieces.append(self._traced(event))
         return pieces
 
-    def _call(self, call: str, *, id: str = "", name: str = "", arguments: str = "") -> bytes:
-        place = self._places.setdefault(call, len(self._places))
-        function: dict[str, Any] = {"arguments": arguments}
-        fragment: dict[str, Any] = {"index": place, "function": function}
-        if name:
-            function["name"] = name
-            fragment |= {"id": id, "type": "function"}
-        return self._delta({"tool_calls": [fragment]})
+    def _call(self, call: str, name: str) -> bytes:
+        place = len(self._argument_heads)
+        fragment = b',"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"function":{"arguments":' % place
+        self._argument_heads[call] = self._head + fragment
+        function = {"name": name, "arguments": ""}
+        return self._delta({"tool_calls": [{"index": place, "id": call, "type": "function", "function": function}]})
+
+    def _arguments(self, call: str, text: str) -> bytes:
+        """A piece of them, if the call is the client's."""
+        head = self._argument_heads.get(call)
+        return head + _encode(text) + _ARGUMENTS_END if head else b""
 
     def _end(self, finished: TurnFinished) -> bytes:
         if finished.reason is TurnEnd.FAILED:

@@ -16,6 +16,7 @@ from aish.faces.http.logs import note_turn
 from aish.faces.http.series import Series
 from aish.faces.http.tallies import Spread, Tally, Waiting
 from aish.types.events import (
+    ArgumentsDelta,
     Event,
     ReasoningDelta,
     Status,
@@ -191,7 +192,7 @@ class TurnMeter:
                 note_turn(event.session, event.turn)
             elif type(body) is TurnFinished:
                 self._finished(body)
-            else:
+            elif type(body) is not ArgumentsDelta:
                 self._see_other(event)
 
     def see_left(self, events: Sequence[Event]) -> None:
