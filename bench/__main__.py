@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from bench import machine, page, peers
 from bench.effort import Effort
@@ -31,6 +32,8 @@ QUICK_RESULTS = RESULTS.with_name("quick.json")
 PART_S = 1500.0  # a part that takes longer hangs; the slowest takes about ten minutes, installs of peers aside
 QUICK_S = 120.0
 END_S = 10.0
+
+Json = dict[str, Any]
 
 
 def main() -> int:
@@ -53,7 +56,7 @@ def main() -> int:
     return _judged(results)
 
 
-def _show(kept: dict, wanted: argparse.Namespace) -> int:
+def _show(kept: Json, wanted: argparse.Namespace) -> int:
     """What was measured before, without measuring again."""
     say(page.text_table(kept))
     if wanted.page:
@@ -61,7 +64,7 @@ def _show(kept: dict, wanted: argparse.Namespace) -> int:
     return _judged(kept)
 
 
-def _judged(results: dict) -> int:
+def _judged(results: Json) -> int:
     return int(any(part["failed"] or part["missed"] for part in results["parts"].values()))
 
 
@@ -81,7 +84,7 @@ def _arguments() -> argparse.Namespace:
     return wanted
 
 
-def _run(names: list[str], effort: Effort) -> Iterator[dict]:
+def _run(names: list[str], effort: Effort) -> Iterator[Json]:
     """All results so far, after each part."""
     # Where it is set, our files would be compiled at every start, while those of peers were when they were installed.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -98,7 +101,7 @@ def _run(names: list[str], effort: Effort) -> Iterator[dict]:
         yield {"machine": machine.facts(), "quick": effort.quick, "parts": parts}
 
 
-def _part(name: str, effort: Effort) -> dict:
+def _part(name: str, effort: Effort) -> Json:
     """Rows of a part, from a process of its own, and what went wrong."""
     file = RESULTS.with_name(f"{name}.{os.getpid()}.json")
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +153,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _measure(name: str, effort: Effort, file: Path) -> None:
     """What a part's own process does. Rows are written as they come, so that those before a failure are kept."""
     signal.signal(signal.SIGTERM, _leave)
-    found: list[dict] = []
+    found: list[Json] = []
     for each in importlib.import_module(f"bench.parts.{name}").rows(effort):
         found.append(each.to_json())
         file.write_text(json.dumps(found))
@@ -160,7 +163,7 @@ def _leave(number: int, frame: object) -> None:
     raise SystemExit(f"ended by signal {number}")
 
 
-def _merged(results: dict, file: Path) -> dict:
+def _merged(results: Json, file: Path) -> Json:
     """Parts measured now beside those measured before, in their order."""
     try:
         before = json.loads(file.read_text())["parts"]

@@ -17,6 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aish import wiring
@@ -26,11 +28,12 @@ from aish.engine.past import PastTurn
 from aish.engine.route import Route, Router
 from aish.engine.session import Engine
 from aish.engine.tokens import TokenCounter
+from aish.ports import Provider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
 from aish.store.memory import MemoryStore
 from aish.tools.registry import Registry
-from aish.types.chunks import UsageChunk
+from aish.types.chunks import Batch, UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
@@ -153,7 +156,7 @@ async def counts(number: int) -> dict[str, float]:
     }
 
 
-async def prompt_tokens(provider, request: StepRequest) -> int:
+async def prompt_tokens(provider: Provider, request: StepRequest) -> int:
     usage = None
     async with provider.stream(request) as batches:
         async for batch in batches:
@@ -173,10 +176,12 @@ class Small(ScriptedProvider):
     async def describe(self, model: str) -> ModelInfo:
         return ModelInfo(self.name, model, WINDOW, Capabilities(native_tools=True, tokenize=True))
 
-    def stream(self, request: StepRequest):
+    @asynccontextmanager
+    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
         words = sum(len(message.text.split()) + 3 for message in request.messages)
         self.sizes.append(words)
-        return super().stream(request)
+        async with super().stream(request) as batches:
+            yield batches
 
 
 def small_engine(provider: Small) -> Engine:
@@ -200,7 +205,9 @@ async def window() -> dict[str, float]:
     rng = random.Random(3)
     provider = Small()
     engine = small_engine(provider)
-    session, said, left = "", [], []
+    session = ""
+    said: list[int] = []
+    left: list[int] = []
     over = 0
     for _ in range(300):
         provider.answer = "word " * rng.randrange(5, 300)

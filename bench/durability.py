@@ -34,7 +34,9 @@ from aish.types.events import TurnEnd  # noqa: E402
 from aish.types.messages import AssistantMessage, user  # noqa: E402
 from aish.types.records import SessionRecord, TurnRecord  # noqa: E402
 from aish.types.usage import Usage  # noqa: E402
-from support.postgres import Database, find_binaries, running_database  # noqa: E402
+from support.postgres import Database as Database  # noqa: E402
+from support.postgres import find_binaries as find_binaries  # noqa: E402
+from support.postgres import running_database as running_database  # noqa: E402
 
 WRITERS = 64
 SQLITE_BAR = 5_000

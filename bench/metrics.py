@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from aish.faces.http.metrics import Metrics, TurnMeter
 from aish.telemetry.tap import Telemetry
-from aish.types.events import Event, StepStarted, TextDelta, TurnStarted, encode_events
+from aish.types.events import Body, Event, StepStarted, TextDelta, TurnStarted, encode_events
 
 CHUNKS = 200_000
 RUNS = 7
@@ -43,7 +43,7 @@ def main() -> int:
     chunk = [Event("sess_1", "turn_1", 3, 1, TextDelta("word "), 1)]
     line = encode_events(chunk)
     meter = TurnMeter(Metrics())
-    begun = [TurnStarted("up:model", ()), StepStarted("up:model"), TextDelta("x")]
+    begun: list[Body] = [TurnStarted("up:model", ()), StepStarted("up:model"), TextDelta("x")]
     meter.see([Event("sess_1", "turn_1", number, 1, body) for number, body in enumerate(begun, 1)])
     telemetry = Telemetry(Nothing, max_bytes=1 << 30)  # so that every chunk is taken
 

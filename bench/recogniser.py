@@ -42,12 +42,13 @@ def turn(request: dict[str, int]) -> list[str]:
 """
 DATA = json.dumps([{"name": f"Person {n}", "age": n, "tags": ["a", "b"], "at": {"x": 1}} for n in range(500)])
 CHINESE = "世界你好，这是一个测试。" * 3000
-CALL = {"name": "files__write", "arguments": {"path": "a.txt", "content": 'some {text} [with] "quotes"\n' * 2000}}
+CONTENT = 'some {text} [with] "quotes"\n' * 2000
+CALL = {"name": "files__write", "arguments": {"path": "a.txt", "content": CONTENT}}
 BAR_CASES = {"prose": PROSE, "Chinese": CHINESE, "markdown and code": MARKDOWN * 60, "JSON that is no call": DATA}
 CALL_CASES = {
     "a call of 60 kB": json.dumps(CALL),
     "a tagged call of 60 kB": f"<tool_call>{json.dumps(CALL)}</tool_call>",
-    "a call of 600 kB": json.dumps({**CALL, "arguments": {"path": "a", "content": CALL["arguments"]["content"] * 10}}),
+    "a call of 600 kB": json.dumps({**CALL, "arguments": {"path": "a", "content": CONTENT * 10}}),
 }
 TOOLS = [
     ToolSpec(name, "", {"type": "object", "properties": {"path": {"type": "string"}}}, Effect.READ, "bench")

@@ -64,7 +64,8 @@ CASES: dict[str, str] = {
 
 
 def draw(text: str) -> None:
-    markdown = Markdown(io.StringIO().write, lambda: 100, find_highlighter=find_highlighter)
+    shown: list[str] = []
+    markdown = Markdown(shown.append, lambda: 100, find_highlighter=find_highlighter)
     for at in range(0, len(text), TOKEN_CHARS):
         markdown.feed(text[at : at + TOKEN_CHARS])
     markdown.close()

@@ -38,10 +38,9 @@ class Bar:
         if ours is None or (self.of and other is None):
             return None
         base = other or 0.0
-        at = (lambda number: base + number) if self.over or not self.of else (lambda number: base * number)
-        if self.most is not None:
-            return ours <= at(self.most)
-        return ours >= at(self.least or 0.0)
+        bound = self.least or 0.0 if self.most is None else self.most
+        bound = base + bound if self.over or not self.of else base * bound
+        return ours >= bound if self.most is None else ours <= bound
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from aish.safety.commands import ShellContext, classify
@@ -78,14 +79,14 @@ def timed(run: Callable[[], object]) -> float:
 def main() -> int:
     lines = corpus()
     first = timed(lambda: classify("ls", CONTEXT))
-    times = sorted(timed(lambda line=line: classify(line, CONTEXT)) * 1e6 for _ in range(3) for line in lines)
+    times = sorted(timed(partial(classify, line, CONTEXT)) * 1e6 for _ in range(3) for line in lines)
     write = sys.stdout.write
     write(f"first call (tables, parser): {first * 1e3:.1f} ms\n")
     write(f"{len(lines)} lines: median {statistics.median(times):.0f} µs, p99 {times[len(times) * 99 // 100]:.0f} µs, ")
     write(f"worst {times[-1]:.0f} µs\n")
     for size in (2_000, 4_000, 32_000, 100_000):
         slowest = max(
-            (min(timed(lambda t=text: classify(t, CONTEXT)) for _ in range(2)), name) for name, text in hostile(size)
+            (min(timed(partial(classify, text, CONTEXT)) for _ in range(2)), name) for name, text in hostile(size)
         )
         write(f"hostile lines of {size} bytes: slowest {slowest[0] * 1e3:.1f} ms ({slowest[1]})\n")
     return 0

@@ -281,7 +281,7 @@ class Maker:
         offered = (one.spec, two.spec, *self._others(first[0], self._size() - 1))
         results = [after_result(w.name, {}, self._rng) for w in (_NAMELESS, _NAMELESS)]
         stage = self._rng.choice((0, 1, 1, 2))
-        after = ()
+        after: tuple[Message, ...] = ()
         if stage:
             after = self._made(one.spec, given_one, results[0][0])
         if stage == 2:

@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def main() -> None:
     ]
     tensors, lost = mixed(adapters, options.rank)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    half = {name: value.astype(np.float16) for name, value in tensors.items()}
+    half: dict[str, Any] = {name: value.astype(np.float16) for name, value in tensors.items()}
     np.savez(options.out, alpha=np.array(2.0 * options.rank), rank=np.array(options.rank), **half)
     sys.stdout.write(f"{options.out}: {lost:.1%} of the mean is lost by its rank\n")
 

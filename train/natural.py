@@ -152,7 +152,7 @@ def _part(name: str, value: str, schema: dict[str, Any], bare: dict[str, int], r
     if schema["type"] in ("integer", "number"):
         return _number(whole, last, value, schema, rng)
     if last in _PLACES:
-        ways = (f"in {value}", f"in {value}", f"for {value}", f"at {value}")
+        ways: tuple[str, ...] = (f"in {value}", f"in {value}", f"for {value}", f"at {value}")
         if last not in ("location", "place"):  # the word after the value is none of it
             ways = (*ways, f"in the {value} {last}", f"for the {last} of {value}")
         return _once("in", bare, ways, whole, value, rng)

@@ -245,8 +245,8 @@ def _fits(schema: dict[str, Any], value: Any) -> bool:
 def _value(name: str, schema: dict[str, Any], rng: random.Random) -> tuple[str, Any] | None:
     said = schema["description"]
     if schema["type"] == "boolean":
-        value = rng.random() < 0.5
-        return ("yes" if value else "no"), value
+        wanted = rng.random() < 0.5
+        return ("yes" if wanted else "no"), wanted
     if schema["type"] == "integer":
         return SLOTS[rng.choice(("n", "int", "small"))](rng)
     if schema["type"] == "number":

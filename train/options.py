@@ -11,6 +11,7 @@ from train.slots import SLOTS
 
 _SHARE = 0.3  # of the requests for tools that have options
 _SECOND = 0.25
+_FITS: dict[str, tuple[type, ...]] = {"string": (str,), "integer": (int,), "number": (int, float), "array": (list,)}
 # How options that any tool may have are asked for: words before the value, the value's slot or choices, words after it.
 _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     "language": ((", in ", ""), (", answer in ", "")),
@@ -61,8 +62,8 @@ def _drawn(option: Argument, rng: random.Random) -> tuple[str, Any] | None:
     if not slot or slot not in SLOTS:
         return None
     said, value = SLOTS[slot](rng)
-    fits = {"string": str, "integer": int, "number": (int, float), "array": list}.get(option.schema.get("type", ""))
-    return (said, value) if fits and isinstance(value, fits) and not isinstance(value, bool) else None
+    fits = _FITS.get(option.schema.get("type", ""), ())
+    return (said, value) if isinstance(value, fits) and not isinstance(value, bool) else None
 
 
 def _around(option: Argument, rng: random.Random) -> tuple[str, str]:

@@ -328,7 +328,7 @@ def note(log: Path, **facts: Any) -> None:
 
 def save(model: Llama, options: argparse.Namespace) -> None:
     """F16, in pieces that can travel. The scale is in the alpha, as llama.cpp has it."""
-    pieces: list[dict[str, np.ndarray]] = [{"alpha": np.array(options.alpha), "rank": np.array(options.rank)}]
+    pieces: list[dict[str, Any]] = [{"alpha": np.array(options.alpha), "rank": np.array(options.rank)}]
     size = 0
     for name, value in model.adapter.items():
         array = value.detach().float().cpu().numpy().astype(np.float16)

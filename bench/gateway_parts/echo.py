@@ -3,6 +3,7 @@ they got: `look` says that it only reads, `echo` says nothing, so a careful clie
 
 import json
 import sys
+from typing import Any
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS = [
@@ -12,7 +13,7 @@ TOOLS = [
 INFO = {"name": "bench", "version": "1"}
 
 
-def result(message):
+def result(message: dict[str, Any]) -> dict[str, Any]:
     match message["method"]:
         case "tools/call":
             text = message["params"].get("arguments", {}).get("text", "")

@@ -63,10 +63,10 @@ def sglang_router(upstream: Upstream, port: int) -> Kind:
     quiet = ("--history-backend", "none", "--log-level", "error", "--prometheus-port", str(free_port()))
     # A client that leaves counts as a failure of the upstream, and after a few of them everybody is refused.
     # It also asks for a path that the upstream does not have, and gives it up after three minutes.
-    patient = ("--disable-circuit-breaker", "--disable-retries", "--max-concurrent-requests", "-1")
-    patient = (*patient, "--disable-health-check")
-    words = (*words, "--host", "127.0.0.1", "--port", str(port), *quiet, *patient)
-    return Kind("sglang-router", words, version=peer.version)
+    patient = ["--disable-circuit-breaker", "--disable-retries", "--max-concurrent-requests", "-1"]
+    patient.append("--disable-health-check")
+    listen = ("--host", "127.0.0.1", "--port", str(port))
+    return Kind("sglang-router", (*words, *listen, *quiet, *patient), version=peer.version)
 
 
 def portkey(upstream: Upstream, port: int) -> Kind:

@@ -32,7 +32,7 @@ def server(*, tools: bool = False) -> Iterator[tuple[Gateway, Upstream]]:
 def requests_us(gateway: Gateway, request: Json, seconds: float = 1.0) -> float:
     """Each, one at a time; the least of some stretches."""
     load("json", gateway.port, request, 1, 0.3)
-    found = []
+    found: list[float] = []
     for _ in range(3):
         before = gateway.cpu_ns()
         seen = load("json", gateway.port, request, 1, seconds)
@@ -64,7 +64,7 @@ def rounds_taken(count: int) -> float:
     with server(tools=True) as (gateway, _):
         request = body(f"bench-toolloop{count}-look", stream=True)
         load("stream", gateway.port, request, 1, 0.5)
-        found = []
+        found: list[float] = []
         for _ in range(3):
             before = gateway.cpu_ns()
             seen = load("stream", gateway.port, request, 1, 1.5)

@@ -32,9 +32,10 @@ def judged(size: int) -> float:
 
 
 def drawn(size: int) -> float:
+    from aish.faces.shell.highlight import find_highlighter
     from bench import replies
 
-    replies.find_highlighter("python")
+    find_highlighter("python")
     text = (replies.ANSWER * (size // len(replies.ANSWER) + 1))[:size]
     return least_us(lambda: replies.draw(text), 3)
 
@@ -44,8 +45,8 @@ def recognised(size: int) -> float:
 
     from bench import recogniser
 
-    call = {"name": "files__write", "arguments": {"path": "a.txt", "content": 'some {text} [with] "quotes"\n' * 6000}}
-    call["arguments"]["content"] = call["arguments"]["content"][:size]
+    content = ('some {text} [with] "quotes"\n' * 6000)[:size]
+    call = {"name": "files__write", "arguments": {"path": "a.txt", "content": content}}
     chunks = list(recogniser.pieces(json.dumps(call), None))
     return least_us(lambda: recogniser.fed_to_recogniser(chunks), 3)
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from typing import Any
 
 TOOL = {
     "name": "echo",
@@ -11,7 +12,7 @@ TOOL = {
 }
 
 
-def result(method: str, params: dict) -> dict:
+def result(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         server = {"name": "echo", "version": "1"}
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}

@@ -4,6 +4,7 @@ reading more of it than its id. `big:N` gives N MiB instead."""
 import json
 import re
 import sys
+from typing import Any
 
 TOOL = {
     "name": "echo",
@@ -15,7 +16,7 @@ ID = re.compile(rb'"id":\s?(\d+)')
 BIG = re.compile(rb"big:(\d+)")
 
 
-def result(method: str) -> dict:
+def result(method: str) -> dict[str, Any]:
     if method == "initialize":
         server = {"name": "echo", "version": "1"}
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server}
@@ -25,10 +26,9 @@ def result(method: str) -> dict:
 def called(line: bytes) -> bytes:
     big = BIG.search(line)
     text = b"x" * (int(big[1]) << 20 if big else 64)
-    return b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}\n' % (
-        ID.search(line)[1],
-        text,
-    )
+    found = ID.search(line)
+    assert found
+    return b'{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}\n' % (found[1], text)
 
 
 for line in sys.stdin.buffer:

@@ -20,7 +20,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-async def refusal() -> dict[str, float]:
+async def refusal() -> dict[str, str | float]:
     """First, while the peak is still that of a small process."""
     async with open_session(ServerSpec("echo", command=ECHO)) as session:
         await session.call_tool("echo", {"text": "warm"})

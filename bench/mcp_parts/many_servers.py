@@ -9,6 +9,7 @@ from pathlib import Path
 from aish.tools.mcp.servers import McpServers
 from aish.tools.mcp.types import ServerSpec
 from aish.tools.registry import Registry
+from aish.types.messages import text_of
 from aish.wire.http import HttpClient
 
 ECHO = (sys.executable, str(Path(__file__).with_name("echo_stdio.py")))
@@ -34,10 +35,10 @@ async def main() -> None:
         await servers.settled(30, [spec.name for spec in good])
         ready_s = time.perf_counter() - began_s
         calls = [servers.get(spec.name).session.call_tool("echo", {"text": spec.name}) for spec in good]
-        answered = [len(output.parts[0].text) for output in await asyncio.gather(*calls)]
+        answered = [len(text_of(output.parts)) for output in await asyncio.gather(*calls)]
         called_s = time.perf_counter() - began_s
         await servers.settled(30)
-        failed = {name: servers.get(name).failure.message for name in BAD if servers.get(name).failure}
+        failed = {name: failure.message for name in BAD if (failure := servers.get(name).failure)}
         await servers.aclose()
     right = answered.count(64)
     times = {"free_s": free_s, "ready_s": ready_s, "called_s": called_s}

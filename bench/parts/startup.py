@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.children import Failed, Timing, drawn, ended
 from bench.effort import Effort
@@ -114,7 +115,9 @@ def _enough(found: Found, name: str, number: int) -> bool:
     return bool(seen) and seen[-1].wall_ms > SLOW_MS and number % 3 != 1
 
 
-def _shared(found: Found, missing: dict[str, str], of: Callable[[Timing], Figure], names: dict[str, str]) -> dict:
+def _shared(
+    found: Found, missing: dict[str, str], of: Callable[[Timing], Figure], names: dict[str, str]
+) -> dict[str, Any]:
     """Figures sorted into ours, limits and peers, for `row`."""
     figures = found.figures(of)
     limits = {title: figures[name] for name, title in names.items() if name in figures}

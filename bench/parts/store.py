@@ -10,7 +10,6 @@ from pathlib import Path
 from aish.store.postgres.store import PostgresStore
 from aish.store.sqlite import SqliteStore
 from bench import durability
-from bench.durability import Database, find_binaries, running_database
 from bench.effort import Effort
 from bench.rows import Bar, Row, median, row
 
@@ -23,11 +22,11 @@ def rows(effort: Effort) -> Iterator[Row]:
     yield from asyncio.run(sqlite_rows(seconds, rounds))
     if effort.quick:
         return
-    if find_binaries() is None:
+    if durability.find_binaries() is None:
         notes = {"PostgreSQL": "it is not here (apt-get install postgresql)"}
         yield row(PART, "PostgreSQL, 64 writers, durable appends", "/s", None, better="more", notes=notes)
         return
-    with running_database() as database:
+    with durability.running_database() as database:
         yield from asyncio.run(postgres_rows(database, seconds, rounds))
 
 
@@ -48,7 +47,7 @@ async def sqlite_rows(seconds: float, rounds: int) -> list[Row]:
     ]
 
 
-async def postgres_rows(database: Database, seconds: float, rounds: int) -> list[Row]:
+async def postgres_rows(database: durability.Database, seconds: float, rounds: int) -> list[Row]:
     store = PostgresStore(database.url)
     await durability.begin(store, "warm")
     ours, plain = [], []

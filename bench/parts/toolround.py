@@ -74,11 +74,11 @@ def rows(effort: Effort) -> Iterator[Row]:
 def told(what: str, found: dict[str, Round], notes: dict[str, str], turns: int) -> Iterator[Row]:
     ours = found.pop("aish", None)
     added, bar = {name: each.ms for name, each in found.items()}, Bar(most=2)
-    yield row(PART, f"{what}: added", "ms", ours and ours.ms, peers=added, bar=bar, rounds=turns, notes=notes)
+    yield row(PART, f"{what}: added", "ms", ours.ms if ours else None, peers=added, bar=bar, rounds=turns, notes=notes)
     spent = {name: each.cpu_us for name, each in found.items()}
-    yield row(PART, f"{what}: CPU", "µs", ours and ours.cpu_us, peers=spent, rounds=turns)
+    yield row(PART, f"{what}: CPU", "µs", ours.cpu_us if ours else None, peers=spent, rounds=turns)
     long = {name: each.turn_ms for name, each in found.items() if name != "litellm"}
-    yield row(PART, f"{what}: a turn of 20", "ms", ours and ours.turn_ms, peers=long, rounds=turns)
+    yield row(PART, f"{what}: a turn of 20", "ms", ours.turn_ms if ours else None, peers=long, rounds=turns)
 
 
 def measured(contender: Contender, upstream: Upstream, url: str, tool: str, own_ms: float, turns: int) -> Round:

@@ -21,4 +21,4 @@ def obey() -> None:
 
 threading.Thread(target=obey, daemon=True).start()
 sys.argv[0] = "aish"
-sys.exit(main())
+main()
