@@ -166,7 +166,7 @@ def test_tools_may_be_narrowed_or_left_out(aish):
 def test_a_limit_reached_is_exit_code_5(aish):
     done = aish.run("-m", "fake-tool", "--max-steps", "1", "add 1 and 2")
     assert done.code == 5
-    assert "stopped after 1 steps" in done.err
+    assert "stopped after 1 step," in done.err
 
 
 def test_a_refused_call_is_exit_code_3_and_yes_lets_it_through(aish):

@@ -252,7 +252,7 @@ async def test_a_limit_ends_the_answer_and_says_so():
     bench = Bench([call("t__x")], tools=ours())
     async with face(bench) as http:
         chunks = await http.chunks(tools=[function("t__x")], max_steps=1)
-    assert "[aish] stopped after 1 steps" in texts(chunks)
+    assert "[aish] stopped after 1 step," in texts(chunks)
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 

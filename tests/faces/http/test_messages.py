@@ -98,7 +98,7 @@ async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empt
             [(_, said)] = blocks_of(await events(http, tools=[ours], max_steps=1))
         else:
             said = (await ask(http, tools=[ours], max_steps=1)).json["content"][0]["text"]
-    assert said.startswith("[aish] stopped after 1 steps")
+    assert said.startswith("[aish] stopped after 1 step,")
 
 
 async def test_the_life_of_a_stream():
