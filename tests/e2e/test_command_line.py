@@ -447,9 +447,10 @@ def test_what_was_said_before_a_kill_is_shown_at_once(aish):
     assert "one two" in shown and "[unfinished]" in shown
 
 
-def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish):
+@pytest.mark.parametrize("depth", ["3", "9" * 5000])
+def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish, depth):
     aish.write_config(f'[mcp.servers.itself]\ncommand = "{sys.executable}"\nargs = ["-m", "aish", "mcp", "serve"]\n')
-    aish.env["MCP_DEPTH_OF_AISH"] = "3"
+    aish.env["MCP_DEPTH_OF_AISH"] = depth
     done = aish.run("mcp", "serve")
     assert done.code == 2
     assert "take aish out of its own [mcp.servers]" in done.err

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # How many of us, one started by the other, there are above: a server that runs aish may be aish's own.
 _DEPTH = "MCP_DEPTH_OF_AISH"
 _MAX_DEPTH = 3
+_DEPTH_DIGITS = 9  # more are deep enough; int() refuses thousands of them
 
 
 class McpLinks:
@@ -38,7 +39,7 @@ class McpLinks:
         http: Callable[[], HttpClient],
         env: Mapping[str, str],
     ) -> None:
-        self._depth = int(env[_DEPTH]) if env.get(_DEPTH, "").isdecimal() else 0
+        self._depth = _depth(env.get(_DEPTH, ""))
         self._config = config
         self._serve = serve
         self._tools = tools
@@ -140,3 +141,8 @@ class McpLinks:
                 hint="take aish out of its own [mcp.servers]",
             )
         return {_DEPTH: str(self._depth + 1)}
+
+
+def _depth(told: str) -> int:
+    """Anything but a number was not told by one of us."""
+    return min(int(told[:_DEPTH_DIGITS]), _MAX_DEPTH) if told.isdecimal() else 0
