@@ -117,11 +117,17 @@ class _StatusLine:
 
 
 def _progress_text(fields: dict[str, Any]) -> str:
-    done, total, message = fields.get("progress"), fields.get("total"), fields.get("message")
-    count = ""
-    if isinstance(done, int | float):
-        count = f"{done:g}/{total:g}" if isinstance(total, int | float) else f"{done:g}"
+    done, total, message = _number(fields.get("progress")), _number(fields.get("total")), fields.get("message")
+    count = f"{done}/{total}" if done and total else done
     return f"{message} ({count})" if isinstance(message, str) and count else str(message or count)
+
+
+def _number(value: object) -> str:
+    """Empty for what is none, or larger than can be shown."""
+    try:
+        return f"{value:g}" if isinstance(value, int | float) else ""
+    except OverflowError:
+        return ""
 
 
 def _fields(params: msgspec.Raw) -> dict[str, Any]:
