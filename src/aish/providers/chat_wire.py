@@ -400,5 +400,9 @@ def _argument_text(arguments: Any) -> str:
 
 
 def _count(usage: Any, key: str) -> int:
-    value = usage.get(key) if isinstance(usage, dict) else None
+    return tokens_used(usage.get(key)) if isinstance(usage, dict) else 0
+
+
+def tokens_used(value: Any) -> int:
+    """As reported; 0 for what no call can have taken."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0

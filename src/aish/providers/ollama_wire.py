@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.providers.chat_wire import Json, encode_tools, object_text, plain_text
+from aish.providers.chat_wire import Json, encode_tools, object_text, plain_text, tokens_used
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, ImagePart, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -40,6 +40,8 @@ class Line(msgspec.Struct):
     eval_count: int | None = None
     error: Any = None
 
+
+_WINDOW_DIGITS = 12  # with room to spare; int() refuses thousands of them
 
 decode_line = msgspec.json.Decoder(Line).decode
 _ENDS = {"stop": StepEnd.STOP, "length": StepEnd.LENGTH, "load": StepEnd.STOP}
@@ -86,7 +88,7 @@ def read_reply(line: Line, *, first_index: int) -> Iterator[Chunk]:
 
 
 def read_usage(done: Line) -> Usage:
-    return Usage(max(0, done.prompt_eval_count or 0), max(0, done.eval_count or 0))
+    return Usage(tokens_used(done.prompt_eval_count), tokens_used(done.eval_count))
 
 
 def read_end(done: Line | None, *, called: bool) -> StepEnd:
@@ -111,8 +113,8 @@ def file_window(shown: Json) -> int | None:
     parameters = shown.get("parameters")
     for line in parameters.splitlines() if isinstance(parameters, str) else ():
         name, _, value = line.strip().partition(" ")
-        if name == "num_ctx" and value.strip().isdecimal():
-            return _positive(int(value))
+        if name == "num_ctx" and (size := value.strip()).isdecimal() and len(size) <= _WINDOW_DIGITS:
+            return _positive(int(size))
     return None
 
 
