@@ -333,6 +333,36 @@ def test_references_are_found_and_dollars_that_are_none_stay() -> None:
     assert filled == {"a": 1, "b": ['2 and {"z":3}', "$HOME", "costs $5", "$HOME/x"], "c": 7}
 
 
+def test_a_variable_of_the_shell_is_written_with_two_dollars_and_refers_to_nothing() -> None:
+    value = ["echo $${HOME}", "$${HOME}", "$$HOME/${a}", "$$${a}", "pid $$"]
+    assert list(references(value)) == ["a", "a"]
+    assert fill_in(value, {"a": "5"}) == ["echo ${HOME}", "${HOME}", "$HOME/5", "$5", "pid $$"]
+
+
+@pytest.mark.parametrize("text", ["$a.of[-1]", "$a['sum']", "$a.", "$a[]", "$a.of[*].x", "the last: ${a.of[-1]}"])
+async def test_a_reference_with_a_path_that_leads_nowhere_is_refused_before_anything_runs(text: str) -> None:
+    plan = written(step("a", "x__add", a=1, b=2), step("b", x=text))
+    under = bench(PlanningModel(plan))
+    events = await run(under, max_rewrites=0)
+    assert under.tools.calls == []
+    [rejected] = bodies(events, PlanRejected)
+    assert "leads nowhere" in rejected.errors[0]
+
+
+def test_what_only_looks_like_a_reference_is_text() -> None:
+    plan = Plan((PlanStep("a", "x__read", {"x": ["$HOME.x[-1]", "costs $a.", "$$a[-1]", "$${a[-1]}", "${b[@]}"]}),))
+    assert (
+        plan_errors(plan, {"x__read": ToolSpec("x__read", "", {"type": "object"}, Effect.READ, "x")}, max_steps=8) == []
+    )
+
+
+@pytest.mark.parametrize("path", [".²", f"[{'9' * 5000}]", f".{'9' * 5000}", "[1]"])
+@pytest.mark.parametrize("result", ["[1]", "[" * 100_000, "\udcff"])
+def test_a_reference_into_odd_results_by_odd_ways_leads_nowhere(path: str, result: str) -> None:
+    with pytest.raises(BadReference):
+        fill_in(f"$a{path}", {"a": result})
+
+
 @given(
     st.recursive(
         st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
@@ -343,6 +373,10 @@ def test_filling_in_never_fails_but_for_bad_references(value: Any) -> None:
         fill_in(value, {"a": "[1]"})
     except BadReference:
         assert any(references(value))
+
+
+def test_a_plan_nested_without_end_is_an_error() -> None:
+    assert "not a plan" in str(read_plan('{"steps": [{"id": "a", "tool": "x__read", "args": {"x": ' + "[" * 100_000))
 
 
 @given(st.text() | st.from_regex(r'\{"steps": \[.*\]\}', fullmatch=True))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from aish.calls.validate import schema_errors
-from aish.engine.planning.references import references
+from aish.engine.planning.references import misshapen, references
 from aish.types.plans import Plan, PlanStep
 from aish.types.tools import JsonSchema, ToolSpec
 
@@ -36,7 +36,7 @@ def read_plan(said: str) -> Plan | Direct | str:
         said = fenced[1]
     try:
         draft = msgspec.json.decode(said, type=_Draft)
-    except msgspec.MsgspecError as exc:
+    except (ValueError, RecursionError) as exc:
         return f"that is not a plan: {exc}"
     if draft.steps:
         return Plan(tuple(draft.steps))
@@ -76,6 +76,9 @@ def _step_errors(
             yield f"{name}: it refers to {other[:40]}, which comes later; refer only to earlier steps"
         elif other not in known:
             yield f"{name}: it refers to {other[:40]}, and there is no such step; write $$ for a plain $"
+    for other, text in misshapen(step.args):
+        if other in known or other in all_ids:
+            yield f"{name}: {text[:60]} leads nowhere; write ${other}.key or ${other}[0], and $$ for a plain $"
     spec = tools.get(step.tool)
     if spec is None:
         yield f"{name}: {step.tool[:80]!r} is not one of the tools: {', '.join(sorted(tools)[:20])}"

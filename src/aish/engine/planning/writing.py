@@ -26,7 +26,8 @@ _RULES = (
     '{"direct": false, "steps": [{"id": "a", "tool": "...", "args": {...}, "needs": [], "why": "..."}]}\n'
     'If the request needs no tool, answer {"direct": true, "steps": []}.\n'
     "Use only the tools below, with arguments that fit their schemas. A text argument that is just $a stands for all "
-    "that step a gives, $a.items[0].name for a part of it; refer only to earlier steps. Fewer steps are better."
+    "that step a gives, $a.items[0].name for a part of it; inside a longer text write ${a.name}, and $${X} for a plain "
+    "${X}. Refer only to earlier steps. Fewer steps are better."
 )
 
 
