@@ -219,6 +219,22 @@ async def test_the_same_plan_again_is_not_run_again() -> None:
     assert finish(events).reason is TurnEnd.ANSWERED
 
 
+async def test_the_same_plan_under_other_ids_is_not_run_again() -> None:
+    first = written(step("b", "x__fail"), step("c", x="$b.name", y="of ${b}"))
+    again = written(step("d", "x__fail"), step("e", x="$d.name", y="of ${d}"))
+    under = bench(PlanningModel(first, again))
+    events = await run(under)
+    assert under.tools.calls == [("x__fail", {})]
+    assert any("same plan" in error for body in bodies(events, PlanRejected) for error in body.errors)
+
+
+async def test_a_plan_that_failed_before_the_last_is_not_run_again_either() -> None:
+    one, other = written(step("a", "x__fail", n=1)), written(step("b", "x__fail", n=2))
+    under = bench(PlanningModel(one, other, one))
+    await run(under, max_replans=2)
+    assert under.tools.calls == [("x__fail", {"n": 1}), ("x__fail", {"n": 2})]
+
+
 async def test_replanning_ends() -> None:
     plans = [written(step(f"s{n}", "x__fail", n=n)) for n in range(9)]
     model = PlanningModel(*plans)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from aish.calls.validate import schema_errors
-from aish.engine.planning.references import misshapen, references
+from aish.engine.planning.references import BadReference, misshapen, references, renamed
 from aish.types.plans import Plan, PlanStep
 from aish.types.tools import JsonSchema, ToolSpec
 
@@ -121,4 +121,13 @@ def plan_schema(tools: Collection[str], max_steps: int) -> JsonSchema:
 
 def same_work(one: Plan, other: Plan) -> bool:
     """Whether they ask for the same calls, whatever the steps are called."""
-    return [(step.tool, step.args) for step in one.steps] == [(step.tool, step.args) for step in other.steps]
+    try:
+        return _work(one) == _work(other)
+    except BadReference:  # what cannot even be looked at is no plan that was run
+        return False
+
+
+def _work(plan: Plan) -> list[tuple[str, Any]]:
+    """Its calls, where references name steps by their place."""
+    places = {step.id: f"step-{number}" for number, step in enumerate(plan.steps)}
+    return [(step.tool, renamed(step.args, places)) for step in plan.steps]

@@ -57,6 +57,11 @@ def fill_in(value: Any, results: Mapping[str, str]) -> Any:
     return _each(value, lambda text: _filled(text, results))
 
 
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """The value with the steps called otherwise in its references. Raises BadReference."""
+    return _each(value, lambda text: _renamed(text, names))
+
+
 def _each(value: Any, change: Callable[[str], Any], depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
         raise BadReference("the arguments are nested too deeply")
@@ -73,6 +78,12 @@ def _filled(text: str, results: Mapping[str, str]) -> Any:
     if whole := _WHOLE.fullmatch(text):
         return _look_up(whole[1], whole[2], results)
     return _INSIDE.sub(lambda match: _as_text(_look_up(match[1], match[2], results)) if match[1] else "$", text)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    if whole := _WHOLE.fullmatch(text):
+        return f"${names.get(whole[1], whole[1])}{whole[2]}"
+    return _INSIDE.sub(lambda m: f"${{{names.get(m[1], m[1])}{m[2]}}}" if m[1] else m[0], text)
 
 
 def _look_up(id: str, path: str, results: Mapping[str, str]) -> Any:

@@ -49,13 +49,13 @@ class PlanWriter:
         question: str,
         *,
         results: Mapping[str, str],
-        failed: Plan | None = None,
+        failed: Sequence[Plan] = (),
         trouble: str = "",
         calls_left: int,
         deadline_s: float,
     ) -> AsyncGenerator[Body, None]:
-        """Raises what the provider raises, and BudgetExceeded. `failed` is the rest of a plan that did not work:
-        `results` are of its steps that did, and the same again is no plan."""
+        """Raises what the provider raises, and BudgetExceeded. `failed` are the rests of plans that did not work:
+        `results` are of their steps that did, and the same again is no plan."""
         self.written = None
         if self._route.info.is_weak:  # it would write nonsense to the letter of the schema, for minutes
             yield Status(f"{self._route.name} is too small a model to plan; working without a plan (see planner.model)")
@@ -85,11 +85,11 @@ class PlanWriter:
 
     def check(self, plan: Plan, *, results: Mapping[str, str], calls_left: int) -> list[str]:
         """Of a plan that was not written here."""
-        return self._errors(plan, results, None, calls_left)
+        return self._errors(plan, results, (), calls_left)
 
-    def _errors(self, plan: Plan, results: Mapping[str, str], failed: Plan | None, calls_left: int) -> list[str]:
-        if failed is not None and same_work(plan, failed):
-            return ["this is the same plan that has just failed; find another way, or say direct"]
+    def _errors(self, plan: Plan, results: Mapping[str, str], failed: Sequence[Plan], calls_left: int) -> list[str]:
+        if any(same_work(plan, other) for other in failed):
+            return ["this is the same plan that has failed before; find another way, or say direct"]
         most = self._planning.max_steps
         return plan_errors(plan, self._tools, max_steps=most, done=results, calls_left=calls_left)
 
@@ -106,12 +106,12 @@ class PlanWriter:
         )
 
 
-def _asked(question: str, results: Mapping[str, str], failed: Plan | None, trouble: str) -> str:
+def _asked(question: str, results: Mapping[str, str], failed: Sequence[Plan], trouble: str) -> str:
     parts = [f"The request: {question[-_MAX_QUESTION:]}"]
     if results:
         done = "\n".join(f"- {id}: {text[:_SHOWN_RESULT]}" for id, text in results.items())
         parts.append(f"These steps are done, refer to their results by their ids:\n{done}")
-    if failed is not None:
+    if failed:
         parts.append(f"What was left of the plan failed: {trouble}\nPlan the rest in another way, with new ids.")
     return "\n\n".join(parts)
 
