@@ -52,6 +52,17 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(item, depth + 1)
 
 
+def beside_references(text: str, change: Callable[[str], str]) -> str:
+    """The text with what stands between its references changed."""
+    if _WHOLE.fullmatch(text):
+        return text
+    pieces, at = list[str](), 0
+    for match in _INSIDE.finditer(text):
+        pieces += [change(text[at : match.start()]), match[0]]
+        at = match.end()
+    return "".join((*pieces, change(text[at:])))
+
+
 def fill_in(value: Any, results: Mapping[str, str]) -> Any:
     """The value with what the steps gave. Raises BadReference."""
     return _each(value, lambda text: _filled(text, results))
