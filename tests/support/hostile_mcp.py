@@ -358,6 +358,18 @@ def mode_list_changed(server: Server) -> None:
     on_call(server, "grow", grow)
 
 
+def mode_silent_relist(server: Server) -> None:
+    """Says that its list has changed, and does not give the new one."""
+    server.capabilities = {"tools": {"listChanged": True}}
+
+    def change(message: dict[str, Any]) -> None:
+        mode_silent_list(server)
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        send({"jsonrpc": "2.0", "id": message["id"], "result": text("changed")})
+
+    on_call(server, "change", change)
+
+
 # What it lists
 
 

@@ -107,11 +107,14 @@ class McpServer:
 
     async def aclose(self) -> None:
         self._stopping.set()
+        if self._session is None:  # it may be connecting, which nobody waits for any more
+            self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=2 * self.spec.close_wait_s + 5)
         if not self._owner.done():
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=5)
         self.state = State.CLOSED
+        self._settled.set()
 
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
@@ -167,7 +170,9 @@ class McpServer:
                     self._log.append(self.failure.message)
                 if gone in done or stop in done:
                     return
-                await self._reread()
+                rereading = asyncio.ensure_future(self._reread())
+                await asyncio.wait({rereading, stop}, return_when=asyncio.FIRST_COMPLETED)
+                rereading.cancel()
         finally:
             gone.cancel()
             stop.cancel()
