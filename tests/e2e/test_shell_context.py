@@ -43,6 +43,28 @@ async def test_a_prompt_of_a_server_is_filled_in_and_goes_along_with_the_next_qu
         assert "greet {'who': 'the heron'}" in term.text.rpartition("The result of")[2]
 
 
+async def test_a_server_that_was_disconnected_is_connected_again_by_its_name(home):
+    stub = Path(__file__).parent.parent / "support" / "mcp_stub.py"
+    config(home, f'[mcp.servers.s]\ncommand = "{sys.executable}"\nargs = ["{stub}"]\nenabled = false\n')
+    async with shell(home) as term:
+        await did(term, ":mcp", ":mcp connect s")
+        await did(term, ":mcp connect s", "✓ s: 3 tools")
+        await did(term, ":mcp connect s", "✓ s: 3 tools")
+        await did(term, ":mcp disconnect s", "s is disconnected")
+        await did(term, ":mcp tools s", "s has no tools")
+        await did(term, ":mcp connect s", "✓ s: 3 tools")
+        await did(term, ":mcp connect t", "no MCP server named t")
+
+
+async def test_a_server_that_has_nothing_to_show_says_so(home):
+    hostile = Path(__file__).parent.parent / "support" / "hostile_mcp.py"
+    async with shell(home) as term:
+        await did(term, f":mcp connect s {sys.executable} {hostile} list_changed", "✓ s:")
+        await did(term, ":mcp resources s", "s has no resources")
+        await did(term, ":mcp prompt s", "s has no prompts")
+        await did(term, ":mcp log s", "s has logged nothing")
+
+
 async def test_a_mentioned_file_goes_along_and_one_that_is_not_there_sends_nothing(home):
     (home / "work" / "notes.txt").write_text("first line\nthe heron is grey\nthird line\n")
     async with shell(home) as term:

@@ -87,7 +87,9 @@ class McpLinks:
         elif name in self._config.servers:
             server = owner.connect(*self._server(name, self._config.servers[name]))
         else:
-            raise UsageError(f"no MCP server named {name}", hint="name it under [mcp.servers]")
+            raise UsageError(
+                f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
+            )
         await self.settled(2 * server.spec.start_timeout_s, [name])
 
     async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
