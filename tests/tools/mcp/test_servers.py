@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -112,6 +113,20 @@ async def test_a_server_that_keeps_crashing_stays_down_until_asked(hostile: Host
         again = await servers.reconnect("files")
         await servers.settled(DEADLINE_S)
         assert again.state is State.READY
+
+
+async def test_a_server_that_does_not_come_up_at_once_after_a_crash_is_tried_again(hostile: Hostile, monkeypatch):
+    monkeypatch.setattr("aish.tools.mcp.server._FIRST_PAUSE_S", 0.01)
+    spec = hostile.spec("crash_on_call")
+    once_not = f'echo >> starts; test "$(wc -l < starts)" -eq 2 && exit 3; exec {shlex.join(spec.command)}'
+    folder = hostile.pid_file.parent
+    async with fleet() as (servers, registry):
+        server = servers.connect(msgspec.structs.replace(spec, command=("sh", "-c", once_not), cwd=folder))
+        await servers.settled(DEADLINE_S)
+        with pytest.raises(ToolError):
+            await registry.call("files__crash", {}, Context())
+        await eventually(lambda: (folder / "starts").read_text() == 3 * "\n", DEADLINE_S)
+        await eventually(lambda: server.state is State.READY)
 
 
 async def test_two_servers_come_and_go_in_any_order_while_a_third_is_in_a_call(hostile: Hostile):

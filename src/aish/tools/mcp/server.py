@@ -118,11 +118,11 @@ class McpServer:
 
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
-        crashes = 0
+        crashes, was_ready = 0, False
         while not self._stopping.is_set():
             began_s = loop.time()
             self.state = State.CONNECTING
-            was_ready = await self._one_life()
+            was_ready = await self._one_life() or was_ready
             if self._stopping.is_set():
                 break
             crashes = 1 if loop.time() - began_s > _STEADY_S else crashes + 1
