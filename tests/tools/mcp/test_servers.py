@@ -107,12 +107,14 @@ async def test_a_server_that_keeps_crashing_stays_down_until_asked(hostile: Host
                 with pytest.raises(ToolError):
                     await registry.call("files__crash", {}, Context())
                 await eventually(lambda: server.state is not State.READY)
+        assert registry.specs() == []  # no model is offered what cannot be called
         with pytest.raises(ToolError) as caught:
             await registry.call("files__echo", {"text": "x"}, Context())
         assert caught.value.status is ResultStatus.SERVER_GONE
         again = await servers.reconnect("files")
         await servers.settled(DEADLINE_S)
         assert again.state is State.READY
+        assert registry.find("files__echo") is not None
 
 
 async def test_a_server_that_does_not_come_up_at_once_after_a_crash_is_tried_again(hostile: Hostile, monkeypatch):

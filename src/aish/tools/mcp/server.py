@@ -129,6 +129,7 @@ class McpServer:
             # One that never came up is not tried again unasked: its command or url is wrong, and saying so helps more.
             if not was_ready or crashes > RESTARTS:
                 self.state = State.FAILED
+                self._offer(())
                 self._settled.set()
                 await self._stopping.wait()
                 break
@@ -205,7 +206,9 @@ class McpServer:
     def _take_tools(self) -> None:
         assert self._session is not None
         offered = [tool for tool in self._session.tools if _is_offered(tool.name, self.exposure)]
-        specs = tuple(self._spec_of(tool) for tool in offered)
+        self._offer(tuple(self._spec_of(tool) for tool in offered))
+
+    def _offer(self, specs: tuple[ToolSpec, ...]) -> None:
         if specs != self._specs:
             self._specs = specs
             self.generation += 1
