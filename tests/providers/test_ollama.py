@@ -187,13 +187,15 @@ async def test_the_request_holds_images_schema_and_sampling(http):
     messages = (
         UserMessage((TextPart("look"), shown, linked)),
         AssistantMessage("", (ToolCall("c1", "t", "not json"),)),
-        ToolMessage("c1", "t", (TextPart("r"),)),
+        ToolMessage("c1", "t", (TextPart("r"), shown)),
     )
     async with running(Ollama()) as server:
         await say(provider_at(server.url, http), *messages, sampling=sampling)
     sent = body_of(server.requests[0])
     assert sent["messages"][0] == {"role": "user", "content": "look[image: image/jpeg]", "images": ["QUJD"]}
     assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"invalid_arguments": "not json"}
+    assert [message["content"] for message in sent["messages"][2:]] == ["r[image: image/png]", "[images of t]"]
+    assert sent["messages"][3] == {"role": "user", "content": "[images of t]", "images": ["QUJD"]}
     options = {"temperature": 0.5, "top_p": 0.9, "num_predict": 7, "seed": 1, "stop": ["END"]}
     assert (sent["format"], sent["options"], sent["stream"]) == ({"type": "object"}, options, True)
 

@@ -107,8 +107,24 @@ class Encoded:
         return raw
 
 
+def with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
+    """The images of results after them, as the user's: the role of a tool holds text alone."""
+    if not any(type(message) is ToolMessage and message.images for message in messages):
+        return messages
+    apart: list[Message] = []
+    images: list[Part] = []
+    for message in messages:
+        if images and not isinstance(message, ToolMessage):
+            apart.append(UserMessage(tuple(images)))
+            images = []
+        apart.append(message)
+        if isinstance(message, ToolMessage) and message.images:
+            images += [TextPart(f"[images of {message.name}]"), *message.images]
+    return [*apart, UserMessage(tuple(images))] if images else apart
+
+
 def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
-    body: Json = {"model": request.model, "messages": encoded.messages(request.messages)}
+    body: Json = {"model": request.model, "messages": encoded.messages(with_images_apart(request.messages))}
     if request.tools:
         body["tools"] = encode_tools(request.tools)
         if request.tool_choice != _FREE_CHOICE:
@@ -180,7 +196,7 @@ def object_text(arguments: str) -> str:
 
 def plain_text(parts: Sequence[Part]) -> str:
     """For places that hold text only: an image leaves its mark."""
-    return "".join(p.text if isinstance(p, TextPart) else f"[image: {p.media_type}]" for p in parts)
+    return "".join(p.text if isinstance(p, TextPart) else p.mark for p in parts)
 
 
 def _encode_call(call: ToolCall) -> Json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.providers.chat_wire import Json, encode_tools, object_text, plain_text, tokens_used
+from aish.providers.chat_wire import Json, encode_tools, object_text, plain_text, tokens_used, with_images_apart
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, ImagePart, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -60,7 +60,7 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
     }
     body: Json = {
         "model": request.model,
-        "messages": [_encode_message(message) for message in request.messages],
+        "messages": [_encode_message(message) for message in with_images_apart(request.messages)],
         "stream": True,
         "options": {key: value for key, value in options.items() if value is not None},
     }

@@ -18,6 +18,11 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image"):
     data: str = ""
     url: str = ""
 
+    @property
+    def mark(self) -> str:
+        """What stands for it where only text can."""
+        return f"[image: {self.media_type}]"
+
 
 Part = TextPart | ImagePart
 
@@ -58,6 +63,10 @@ class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
     @property
     def text(self) -> str:
         return text_of(self.parts)
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ImagePart))
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
