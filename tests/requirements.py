@@ -77,6 +77,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_an_aish_among_its_own*",
         "e2e/test_real_mcp_servers.py::*",
         "e2e/test_shell_context.py::test_a_server_that*",
+        "faces/test_mcp_prompts.py::*",
     ),
     "§10 one gate: rules as data, commands understood, catastrophes asked about": (
         "safety/test_policy.py::*",

@@ -38,6 +38,7 @@ async def test_a_prompt_of_a_server_is_filled_in_and_goes_along_with_the_next_qu
     async with shell(home) as term:
         await did(term, f":mcp connect s {sys.executable} {stub}", "✓ s:")
         await did(term, ":mcp prompt s", "greet(who?)")
+        await did(term, ":mcp prompt s greet heron", "'heron' gives no argument a value")
         await did(term, ":mcp prompt s greet who='the heron'", "it goes along with your next question")
         await did(term, "? repeat all", "The result of runtime__echo is repeat all")
         assert "greet {'who': 'the heron'}" in term.text.rpartition("The result of")[2]

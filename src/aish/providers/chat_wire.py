@@ -25,6 +25,7 @@ from aish.types.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    marked_text,
 )
 from aish.types.requests import Sampling, StepRequest, ToolChoice, Tuning
 from aish.types.tools import ToolSpec
@@ -172,7 +173,7 @@ def encode_message(message: Message) -> Json:
                 encoded["tool_calls"] = [_encode_call(call) for call in calls]
             return encoded
         case ToolMessage(call, _, parts):
-            return {"role": "tool", "tool_call_id": call, "content": plain_text(parts)}
+            return {"role": "tool", "tool_call_id": call, "content": marked_text(parts)}
 
 
 def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:
@@ -194,11 +195,6 @@ def object_text(arguments: str) -> str:
     return "{}" if not arguments.strip() else encode_json({"invalid_arguments": arguments}).decode()
 
 
-def plain_text(parts: Sequence[Part]) -> str:
-    """For places that hold text only: an image leaves its mark."""
-    return "".join(p.text if isinstance(p, TextPart) else p.mark for p in parts)
-
-
 def _encode_call(call: ToolCall) -> Json:
     function = {"name": call.name, "arguments": object_text(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
@@ -208,7 +204,7 @@ def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
     if len(parts) == 1 and type(parts[0]) is TextPart:
         return parts[0].text  # nearly always
     if all(isinstance(part, TextPart) for part in parts):
-        return plain_text(parts)
+        return marked_text(parts)
     return [_encode_image(p) if isinstance(p, ImagePart) else {"type": "text", "text": p.text} for p in parts]
 
 

@@ -7,10 +7,19 @@ from typing import Any
 
 import msgspec
 
-from aish.providers.chat_wire import Json, encode_tools, object_text, plain_text, tokens_used, with_images_apart
+from aish.providers.chat_wire import Json, encode_tools, object_text, tokens_used, with_images_apart
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
-from aish.types.messages import AssistantMessage, ImagePart, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    marked_text,
+)
 from aish.types.models import Capabilities, Constraint
 from aish.types.requests import StepRequest
 from aish.types.usage import Usage
@@ -145,7 +154,7 @@ def _encode_message(message: Message) -> Json:
         case UserMessage(parts):
             images = [part.data for part in parts if isinstance(part, ImagePart) and part.data]
             shown = [part for part in parts if not (isinstance(part, ImagePart) and part.data)]
-            encoded: Json = {"role": "user", "content": plain_text(shown)}
+            encoded: Json = {"role": "user", "content": marked_text(shown)}
             return {**encoded, "images": images} if images else encoded
         case AssistantMessage(text, calls):
             encoded = {"role": "assistant", "content": text}
@@ -153,7 +162,7 @@ def _encode_message(message: Message) -> Json:
                 encoded["tool_calls"] = [_encode_call(call) for call in calls]
             return encoded
         case ToolMessage(call, name, parts):
-            return {"role": "tool", "tool_name": name, "tool_call_id": call, "content": plain_text(parts)}
+            return {"role": "tool", "tool_name": name, "tool_call_id": call, "content": marked_text(parts)}
 
 
 def _encode_call(call: ToolCall) -> Json:

@@ -78,3 +78,8 @@ def user(text: str) -> UserMessage:
 
 def text_of(parts: Iterable[Part]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def marked_text(parts: Iterable[Part]) -> str:
+    """For places that hold text only: an image leaves its mark."""
+    return "".join(part.text if isinstance(part, TextPart) else part.mark for part in parts)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aish.errors import UsageError
+from aish.faces.mcp_prompts import text_of_prompt, values_of
 from aish.faces.runtime import McpServerView
 from aish.faces.shell.arguments import words_of
 from aish.faces.shell.state import Shell
@@ -68,8 +69,8 @@ async def _prompt(shell: Shell, argument: str) -> None:
     if not name:
         _show(shell, [_prompt_line(prompt) for prompt in await session.list_prompts()], f"{server} has no prompts")
         return
-    messages = await session.get_prompt(name, dict(pair.partition("=")[::2] for pair in given))
-    text = "\n\n".join(getattr(message, "text", "") for message in messages)
+    messages = await session.get_prompt(name, values_of(given))
+    text = text_of_prompt(messages)
     shell.attached.tell(f"[prompt {name} of {server}]\n{text}")
     shell.output.note(f"{text}\nit goes along with your next question")
 
