@@ -245,6 +245,24 @@ async def test_use_tool_role_false_renders_results_as_user_text_from_the_start()
     assert isinstance(second[-2], AssistantMessage) and second[-2].text == "[call: t__x] {}"
 
 
+async def test_what_a_backend_said_of_its_model_is_asked_for_again_once_it_has_failed():
+    class Restarted(ScriptedProvider):
+        window = 8192
+
+        def _info(self, model):
+            return ModelInfo("scripted", model, self.window)
+
+    model = Restarted("scripted", {"model": lambda request: said_now})
+    bench = Bench(provider=model)
+    said_now = [TextDelta("fine")]
+    await bench.run()
+    model.window = 4096
+    assert (await bench.engine.view_context(bench.request())).window == 8192
+    said_now = [ProviderRejected("the request exceeds the available context size", status=400)]
+    await bench.run()
+    assert (await bench.engine.view_context(bench.request())).window == 4096
+
+
 @pytest.mark.parametrize("strict", [(), ("scripted",)])
 @pytest.mark.parametrize("sees", [True, False])
 async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_told_to_any_other(sees, strict):

@@ -26,7 +26,15 @@ from aish.engine.summary import Summaries
 from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens
 from aish.engine.transcript import Transcript
 from aish.engine.window import DEFAULT_ROOM
-from aish.errors import AishError, BudgetExceeded, ContextOverflow, ProviderError, ProviderRejected, ProviderTimeout
+from aish.errors import (
+    AishError,
+    BudgetExceeded,
+    ContextOverflow,
+    ProviderBusy,
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+)
 from aish.types.chunks import StepEnd
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Body, Event, Failed, Status, TurnEnd, UsageReported
@@ -267,6 +275,8 @@ class Asking:
         if isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
             self.end = TurnEnd.WALL_TIME
             return
+        if not isinstance(error, ProviderBusy):
+            self._means.router.forget(self.route)
         note = ""
         if not assembler.said_anything:
             error, note = await self._another_way(error)

@@ -91,6 +91,10 @@ class Router:
             return not route.use_tool_role
         return route.provider.name in self._strict_providers
 
+    def forget(self, route: Route) -> None:
+        """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
+        self._known.pop(route.name, None)
+
     def remember_strict(self, route: Route) -> None:
         self._strict.add(route.name)
 
