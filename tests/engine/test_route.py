@@ -93,11 +93,12 @@ async def test_no_name_takes_the_default_else_the_first_candidate_that_has_a_mod
     assert (await Router({"a": A}, candidates=candidates).resolve("")).name == "b:m2"
 
 
-async def test_a_bare_name_may_be_one_that_only_discovery_knows():
+@pytest.mark.parametrize("name", ["m2", "b", "b:m2"])
+async def test_a_name_may_be_one_that_only_discovery_knows(name):
     async def candidates():
         return [B]
 
-    assert (await Router({"a": A}, candidates=candidates).resolve("m2")).name == "b:m2"
+    assert (await Router({"a": A}, candidates=candidates).resolve(name)).name == "b:m2"
 
 
 async def test_nothing_anywhere_says_what_to_do():

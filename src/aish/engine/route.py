@@ -106,9 +106,8 @@ class Router:
     async def _plain(self, name: str) -> Route:
         if not name:
             return await self._default_route()
-        prefix, colon, rest = name.partition(":")
-        if colon and prefix in self._providers:
-            return await self._described(self._providers[prefix], rest)
+        if (route := await self._at_provider(name)) is not None:
+            return route
         if self._catch_all and name not in self._providers:
             return await self._described(self._providers[self._catch_all], name)
         return await self._listed(name)
@@ -122,11 +121,15 @@ class Router:
             hint="run `aish models pull smollm2`, start a local server such as Ollama, or see `aish doctor`",
         )
 
+    async def _at_provider(self, name: str) -> Route | None:
+        prefix, colon, model = name.partition(":")
+        return await self._described(self._providers[prefix], model) if colon and prefix in self._providers else None
+
     async def _listed(self, name: str) -> Route:
         route = await self._look_up(name, await self._listings())
         if route is None and self._candidates is None:
             await self._candidates_once()
-            route = await self._look_up(name, await self._listings())
+            route = await self._at_provider(name) or await self._look_up(name, await self._listings())
         if route is None:
             raise self._not_found(name, await self._listings())
         return route
