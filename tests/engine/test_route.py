@@ -101,6 +101,23 @@ async def test_a_name_may_be_one_that_only_discovery_knows(name):
     assert (await Router({"a": A}, candidates=candidates).resolve(name)).name == "b:m2"
 
 
+async def test_a_server_that_is_started_later_is_found_by_name_and_does_not_take_over(monkeypatch):
+    monkeypatch.setattr("aish.engine.route.LOOK_AGAIN_S", 0)
+    running = [A]
+
+    async def candidates():
+        return list(running)
+
+    router = Router({}, candidates=candidates)
+    assert (await router.resolve("")).name == "a:m1"
+    with pytest.raises(ModelNotFound):
+        await router.resolve("b:m2")
+    running.append(B)
+    assert (await router.resolve("b:m2")).name == "b:m2"
+    assert "b:m2" in [info.name for info in await router.list_models()]
+    assert (await router.resolve("")).name == "a:m1"
+
+
 async def test_nothing_anywhere_says_what_to_do():
     with pytest.raises(ModelNotFound) as caught:
         await Router({}).resolve("")

@@ -20,6 +20,8 @@ from aish.types.requests import Sampling, ToolMode
 
 # Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
 LIST_TIMEOUT_S = 3.0
+# A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
+LOOK_AGAIN_S = 10.0
 _MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
 
 # Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
@@ -55,6 +57,7 @@ class Router:
         self._default = default
         self._find_candidates = candidates
         self._candidates: list[Provider] | None = None
+        self._looked_s = 0.0
         self._known: dict[str, Route] = {}  # by `provider:model`, whose model has been described
         self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
@@ -100,7 +103,7 @@ class Router:
 
     async def list_models(self) -> list[ModelInfo]:
         """Everything every provider offers; the ones that fail to say are left out."""
-        await self._candidates_once()
+        await self._look_again()
         return [info for infos in (await self._listings()).values() for info in infos]
 
     async def _plain(self, name: str) -> Route:
@@ -127,8 +130,7 @@ class Router:
 
     async def _listed(self, name: str) -> Route:
         route = await self._look_up(name, await self._listings())
-        if route is None and self._candidates is None:
-            await self._candidates_once()
+        if route is None and await self._look_again():
             route = await self._at_provider(name) or await self._look_up(name, await self._listings())
         if route is None:
             raise self._not_found(name, await self._listings())
@@ -158,13 +160,27 @@ class Router:
         return dict(zip(names, found, strict=True))
 
     async def _candidates_once(self) -> Sequence[Provider]:
-        """Found once; those not known before become providers like any other."""
+        """Found once: who answers when nobody is named does not change in the midst of a conversation."""
         if self._candidates is None:
-            found = await self._find_candidates() if self._find_candidates else self._providers.values()
-            self._candidates = list(found)
-            for provider in self._candidates:
-                self._providers.add(provider.name, provider)
+            self._candidates = await self._look()
         return self._candidates
+
+    async def _look_again(self) -> bool:
+        """Whether there are providers that were not known before."""
+        now_s, known = asyncio.get_running_loop().time(), len(self._providers)
+        if self._candidates is None:
+            await self._candidates_once()
+        elif now_s >= self._looked_s + LOOK_AGAIN_S:
+            await self._look()
+        return len(self._providers) > known
+
+    async def _look(self) -> list[Provider]:
+        """Those not known before become providers like any other."""
+        self._looked_s = asyncio.get_running_loop().time()
+        found = list(await self._find_candidates() if self._find_candidates else self._providers.values())
+        for provider in found:
+            self._providers.add(provider.name, provider)
+        return found
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
         import difflib  # only for those who mistype
