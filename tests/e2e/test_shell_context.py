@@ -57,6 +57,14 @@ async def test_a_server_that_was_disconnected_is_connected_again_by_its_name(hom
         await did(term, ":mcp connect t", "no MCP server named t")
 
 
+async def test_a_server_that_failed_makes_room_for_one_that_is_typed_better(home):
+    stub = Path(__file__).parent.parent / "support" / "mcp_stub.py"
+    async with shell(home) as term:
+        await did(term, ":mcp connect s false", "✗ MCP server s: initialize: exit(1)")
+        await did(term, f":mcp connect s {sys.executable} {stub}", "✓ s: 3 tools")
+        await did(term, f":mcp connect s {sys.executable} {stub} again", "already a source of tools named s")
+
+
 async def test_a_server_that_has_nothing_to_show_says_so(home):
     hostile = Path(__file__).parent.parent / "support" / "hostile_mcp.py"
     async with shell(home) as term:

@@ -61,6 +61,7 @@ class McpLinks:
         """By URL or by command line; "" makes a name."""
         import shlex
 
+        from aish.tools.mcp.server import State
         from aish.tools.mcp.types import ServerSpec
 
         if not target:
@@ -71,6 +72,8 @@ class McpLinks:
             spec = ServerSpec(name=name, url=target)
         else:
             spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._deeper())
+        if name in self.servers and self.servers[name].state == State.FAILED:  # it was mistyped, then
+            await self.disconnect(name)
         self._owner().connect(spec)
         await self.settled(spec.start_timeout_s, [name])
         return name
