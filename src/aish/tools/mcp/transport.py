@@ -69,11 +69,14 @@ class Inbox:
 
     def notification(self, method: str, params: msgspec.Raw) -> None:
         if method in _CHANGES:
-            self._tell(ListChanged(self._server, _CHANGES[method]))
+            self.changed(_CHANGES[method])
         elif method == "notifications/progress":
             self._progress(_fields(params))
         elif method == "notifications/message":
             self._log(_fields(params))
+
+    def changed(self, what: Listed) -> None:
+        self._tell(ListChanged(self._server, what))
 
     def warn(self, text: str) -> None:
         """Once for each text."""
