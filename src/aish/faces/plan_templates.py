@@ -51,9 +51,7 @@ class Template(msgspec.Struct, frozen=True):
             raise UsageError(f"{self.name} has no parameter {unknown[0]}", hint=f"it takes {takes}")
         plan = msgspec.convert(_fill(msgspec.to_builtins(self.plan), given), Plan)
         if _referring(plan) != _referring(self.plan):
-            raise UsageError(
-                "a value reads as a reference to a step of the plan", hint="write $$ for a $ that begins a text"
-            )
+            raise UsageError("a value reads as a reference to a step of the plan", hint="write $$ for a plain $")
         return str(_fill(self.question, given)), plan
 
 
