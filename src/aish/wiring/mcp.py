@@ -5,6 +5,7 @@ What speaks to them is imported with the first of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ class McpLinks:
         self._http = http
         self._opened: McpServers | None = None
         self._guests: GuestServers | None = None
+        self._turns: dict[str, asyncio.Lock] = {}  # of those who exchange a server for another of its name
 
     @property
     def servers(self) -> Mapping[str, McpServer]:
@@ -72,27 +74,31 @@ class McpLinks:
             spec = ServerSpec(name=name, url=target)
         else:
             spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._deeper())
-        if name in self.servers and self.servers[name].state == State.FAILED:  # it was mistyped, then
-            await self.disconnect(name)
-        self._owner().connect(spec)
+        async with self._turn(name):
+            owner = self._owner()
+            if name in owner.servers and owner.servers[name].state is State.FAILED:  # it was mistyped, then
+                await owner.disconnect(name)
+            owner.connect(spec)
         await self.settled(spec.start_timeout_s, [name])
         return name
 
     async def disconnect(self, name: str) -> None:
         if self._opened is None:
             raise UsageError(f"no MCP server named {name}")
-        await self._opened.disconnect(name)
+        async with self._turn(name):
+            await self._opened.disconnect(name)
 
     async def reconnect(self, name: str) -> None:
         owner = self._owner()
-        if name in owner.servers:
-            server = await owner.reconnect(name)
-        elif name in self._config.servers:
-            server = owner.connect(*self._server(name, self._config.servers[name]))
-        else:
-            raise UsageError(
-                f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
-            )
+        async with self._turn(name):
+            if name in owner.servers:
+                server = await owner.reconnect(name)
+            elif name in self._config.servers:
+                server = owner.connect(*self._server(name, self._config.servers[name]))
+            else:
+                raise UsageError(
+                    f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
+                )
         await self.settled(2 * server.spec.start_timeout_s, [name])
 
     async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
@@ -112,6 +118,9 @@ class McpLinks:
         """Of those that were brought along; the others end with the tools."""
         if self._guests is not None:
             await self._guests.aclose()
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        return self._turns.setdefault(name, asyncio.Lock())
 
     def _owner(self) -> McpServers:
         if self._opened is None:
