@@ -80,6 +80,12 @@ async def test_a_misspelt_name_suggests_the_near_one():
     assert "a:llama3:8b" in caught.value.hint
 
 
+async def test_a_name_of_any_length_is_answered_with_a_short_one():
+    with pytest.raises(ModelNotFound) as caught:
+        await Router({"a": A}).resolve("x" * 100_000)
+    assert len(caught.value.message) < 300
+
+
 async def test_a_provider_that_is_down_does_not_hide_the_others():
     router = Router({"down": Down("down", {}), "a": A})
     assert (await router.resolve("m1")).name == "a:m1"

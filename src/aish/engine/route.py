@@ -22,6 +22,7 @@ from aish.types.requests import Sampling, ToolMode
 LIST_TIMEOUT_S = 3.0
 # A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
 LOOK_AGAIN_S = 10.0
+_SHOWN_CHARS = 200  # of a name that anybody may have sent
 _MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
 
 # Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
@@ -187,9 +188,9 @@ class Router:
 
         known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
         bare = {info.id: info.name for infos in listings.values() for info in infos}
-        near = difflib.get_close_matches(name, [*known, *bare], n=3)
+        near = difflib.get_close_matches(name[:_SHOWN_CHARS], [*known, *bare], n=3)
         hint = f"did you mean {', '.join(dict.fromkeys(bare.get(n, n) for n in near))}?" if near else ""
-        return ModelNotFound(f"no model named {name}", hint=hint or "`aish models` lists what there is")
+        return ModelNotFound(f"no model named {name[:_SHOWN_CHARS]}", hint=hint or "`aish models` lists what there is")
 
 
 async def _list_safely(provider: Provider) -> Sequence[ModelInfo]:
