@@ -28,7 +28,8 @@ _GIT_S = 10.0
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _MENTION = re.compile(r"(?<![\w@\\`])@([^\s@`]+)")
-_LINES = re.compile(r"(.+):(\d+)(?:-(\d+))?$")
+_DECORATOR = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?:\(.*)?")
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?$")
 _RANGE = re.compile(r"[\w./~^@{}-]*[\w~^}]\.{2,3}[\w./~^@{}-]*")
 _PUNCTUATION = ".,;:!?)]}'\""
 
@@ -70,7 +71,7 @@ def _mentioned(text: str, places: Places) -> list[str]:
 
 def _is_decorator(text: str, at: int, name: str, places: Places) -> bool:
     starts_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
-    return starts_line and "\n" in text and "/" not in name and not _exists(_file(name, places.cwd))
+    return bool(starts_line and "\n" in text and _DECORATOR.fullmatch(name)) and not _exists(_file(name, places.cwd))
 
 
 async def _part(mention: str, places: Places) -> Sequence[Part]:
@@ -171,7 +172,13 @@ async def _resource(mention: str, server: McpServerView, uri: str) -> Sequence[P
         output = await server.session.read_resource(uri)
     except AishError as exc:
         raise UsageError(f"@{mention}: {exc.message}; nothing was sent", hint=exc.hint) from exc
-    return [TextPart(f"\n\n[@{mention}]\n"), *output.parts]
+    return [TextPart(f"\n\n[@{mention}]\n"), *map(_bounded, output.parts)]
+
+
+def _bounded(part: Part) -> Part:
+    if not isinstance(part, TextPart) or len(part.text) <= MAX_CHARS:
+        return part
+    return TextPart(f"{part.text[:MAX_CHARS]}\n[aish] … {len(part.text) - MAX_CHARS} characters left out …")
 
 
 def _block(name: str, text: str) -> TextPart:
