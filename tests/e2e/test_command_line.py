@@ -422,7 +422,28 @@ def test_mcp_servers_are_imported_from_the_common_form_and_a_bad_entry_breaks_no
     assert '["-u"]' in aish.run("config", "show").out
     file.write_text(json.dumps({"mcpServers": {"bad": {"command": "cat", "args": "-u"}}}))
     refused = aish.run("mcp", "import", str(file))
-    assert refused.code == 2 and "nothing was imported" in refused.err
+    assert refused.code == 2 and "nothing was imported" in refused.err and refused.out == ""
+    assert aish.run("config", "check").code == 0
+
+
+def test_mcp_servers_are_imported_with_what_there_is_a_key_for_and_the_rest_is_said(aish):
+    servers = {
+        "wiki": {"url": "https://wiki.example", "headers": {"authorization": "bearer t0ken-51c0ffee", "X-Team": "a"}},
+        "desk": {"command": "cat", "args": [1, None, True], "env": {"A": False, "B": None}},
+        "none": {},
+        "both": {"command": "cat", "url": "https://x.example"},
+    }
+    file = aish.home / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    assert aish.run("mcp", "import", str(file)).out.splitlines() == [
+        "wiki: imported, without its headers X-Team",
+        "desk: imported",
+        "none: it needs either a command or a url, left out",
+        "both: it needs either a command or a url, left out",
+    ]
+    written = (aish.home / ".config" / "aish" / "config.toml").read_text()
+    assert 'auth_token = "t0ken-51c0ffee"' in written
+    assert 'args = ["1", "true"]\nenv = {"A" = "false"}' in written
     assert aish.run("config", "check").code == 0
 
 
