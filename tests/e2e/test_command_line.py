@@ -447,6 +447,13 @@ def test_mcp_servers_are_imported_with_what_there_is_a_key_for_and_the_rest_is_s
     assert aish.run("config", "check").code == 0
 
 
+def test_a_tool_of_a_server_that_failed_is_answered_with_why_it_did(aish):
+    aish.write_config('[mcp.servers.bad]\ncommand = "false"\n')
+    done = aish.run("mcp", "call", "bad__x")
+    assert done.code == 1
+    assert "bad exited with code 1" in done.err
+
+
 def test_a_question_that_is_not_utf_8_is_asked_all_the_same(aish):
     done = aish.run("-m", "fake-tool", os.fsdecode(b"echo caf\xe9"))
     assert done.code == 0 and "caf?" in done.out

@@ -70,14 +70,14 @@ async def _tools(arguments: argparse.Namespace, runtime: Runtime, engine: Engine
 
 
 async def _tool(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    spec = _find_tool(engine, arguments.name)
+    spec = _find_tool(runtime, engine, arguments.name)
     print(visible(f"{spec.name}  [{spec.effect}]\n{spec.description}\n{json.dumps(spec.schema, indent=2)}"))
     return 0
 
 
 async def _call(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
     """The person who types the call has decided: the gate's questions are answered yes, its refusals stand."""
-    spec = _find_tool(engine, arguments.name)
+    spec = _find_tool(runtime, engine, arguments.name)
     result = await engine.call_tool(spec.name, arguments.arguments, ask=_consent)
     Output().answer(marked_text(result.parts) + "\n")
     if result.status in (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED):
@@ -135,11 +135,14 @@ async def _consent(question: Question) -> Answer:
     return Answer(Choice.YES)
 
 
-def _find_tool(engine: Engine, name: str) -> ToolSpec:
+def _find_tool(runtime: Runtime, engine: Engine, name: str) -> ToolSpec:
     wanted = {name, name.replace(".", "__", 1)}
     for spec in engine.tools.specs():
         if spec.name in wanted:
             return spec
+    for server in runtime.mcp_servers.values():
+        if server.failure is not None and server.state != "ready":
+            raise server.failure
     raise UsageError(f"no tool named {name}", hint="`aish mcp tools` lists what there is")
 
 
