@@ -63,15 +63,16 @@ class Dialect(msgspec.Struct, frozen=True):
         return None
 
 
-# How a backend is told the schema of an answer: OpenAI's way first, then llama.cpp's, an older one of llama.cpp, and
-# vLLM's two.
+def _as_response_format(schema: Json, *, strict: bool) -> Json:
+    described = {"name": "answer", "strict": strict, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+
+# How a backend is told the schema of an answer: OpenAI's way first, strictly and, since it takes not every schema so,
+# less strictly; then llama.cpp's, an older one of llama.cpp, and vLLM's two.
 _SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
-    lambda schema: {
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "strict": True, "schema": schema},
-        }
-    },
+    lambda schema: _as_response_format(schema, strict=True),
+    lambda schema: _as_response_format(schema, strict=False),
     lambda schema: {"json_schema": schema},
     lambda schema: {"response_format": {"type": "json_object", "schema": schema}},
     lambda schema: {"guided_json": schema},
