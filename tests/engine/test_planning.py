@@ -16,7 +16,7 @@ from aish.engine.planning.checking import Direct, plan_errors, read_plan
 from aish.engine.planning.kept import PlanBody, resumed
 from aish.engine.planning.references import BadReference, fill_in, references
 from aish.engine.session import flattened
-from aish.errors import ProviderUnavailable
+from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.types.events import (
     Event,
@@ -260,6 +260,22 @@ async def test_a_planner_that_cannot_be_reached_is_said_and_done_without() -> No
     events = await run(bench(model))
     assert any("no plan could be had" in body.text for body in bodies(events, Status))
     assert finish(events).reason is TurnEnd.ANSWERED
+
+
+async def test_a_backend_that_takes_no_schema_plans_by_the_rules_alone() -> None:
+    def plan(request: StepRequest) -> Sequence[Item]:
+        asked.append(request)
+        if request.sampling.json_schema is not None:
+            return [ProviderRejected("response_format is not supported", status=400)]
+        return [TextDelta(f"```json\n{written(step('a'), step('b', 'x__nothing'))}\n```")]
+
+    asked: list[StepRequest] = []
+    model = PlanningModel()
+    model.provider = ScriptedProvider("planner", {"p": plan})
+    under = bench(model)
+    events = await run(under, max_rewrites=1)
+    assert [request.sampling.json_schema is None for request in asked] == [False, True, True]
+    assert len(bodies(events, PlanRejected)) == 2  # it is checked all the same
 
 
 async def test_the_gate_is_asked_about_each_step_of_a_plan() -> None:

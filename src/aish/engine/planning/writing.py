@@ -9,10 +9,11 @@ import msgspec
 from aish.engine.aside import Aside, Said
 from aish.engine.planning.checking import Direct, plan_errors, plan_schema, read_plan, same_work
 from aish.engine.route import Route
+from aish.errors import ProviderRejected
 from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
 from aish.types.plans import Plan, Planning
 from aish.types.requests import Sampling
-from aish.types.tools import ToolSpec
+from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Category
 
 _MAX_QUESTION = 8000
@@ -20,6 +21,7 @@ _MAX_TOOL = 600  # characters of one tool's description and schema
 _MAX_TOOLS = 24_000
 _MAX_TOKENS = 2000
 _SHOWN_RESULT = 500
+_NOT_TAKEN = (400, 422)  # how a request is refused that holds something unknown
 
 _RULES = (
     "Plan the calls that answer the request, for tools that are run for you. Answer with one JSON object:\n"
@@ -42,6 +44,7 @@ class PlanWriter:
         self._tools = {spec.name: spec for spec in tools}
         self._planning = planning
         self._session = session
+        self._schema: JsonSchema | None = plan_schema(self._tools, planning.max_steps)
         self.written: Plan | None = None
 
     async def write(
@@ -94,6 +97,17 @@ class PlanWriter:
         return plan_errors(plan, self._tools, max_steps=most, done=results, calls_left=calls_left)
 
     async def _ask(self, text: str, deadline_s: float) -> Said:
+        """Where the backend takes no schema, the rules have to do: the plan is checked either way."""
+        if self._schema is not None:
+            try:
+                return await self._said(text, deadline_s)
+            except ProviderRejected as exc:
+                if exc.status not in _NOT_TAKEN:
+                    raise
+                self._schema = None
+        return await self._said(text, deadline_s)
+
+    async def _said(self, text: str, deadline_s: float) -> Said:
         return await self._aside.said(
             self._route,
             text,
@@ -102,7 +116,7 @@ class PlanWriter:
             session=self._session,
             max_tokens=_MAX_TOKENS,
             deadline_s=deadline_s,
-            sampling=Sampling(temperature=0.0, json_schema=plan_schema(self._tools, self._planning.max_steps)),
+            sampling=Sampling(temperature=0.0, json_schema=self._schema),
         )
 
 
