@@ -6,6 +6,7 @@ import json
 import pytest
 
 from aish.errors import ProviderBusy, ProviderUnavailable
+from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage
@@ -392,6 +393,21 @@ async def test_a_trace_is_summed_up_in_a_header_and_the_whole_is_named():
         assert (await http.ask("GET", summary["more"])).json["end"] == "answered"
     assert summary["steps"] == 2 and [c["tool"] for c in summary["tool_calls"]] == ["t__x"]
     assert reply.headers["x-turn-id"] == summary["turn"]
+
+
+async def test_a_plan_is_in_the_trace_with_how_often_it_was_written_anew():
+    def plan(request):
+        name = "t__lost" if len(planner.requests) == 1 else "t__x"
+        return [TextDelta(json.dumps({"direct": False, "steps": [{"id": "a", "tool": name, "args": {}}]}))]
+
+    planner = ScriptedProvider("planner", {"p": plan})
+    bench = Bench([TextDelta("done")], tools=ours(), others=[planner])
+    async with face(bench) as http:
+        reply = await http.chat(tools=[function("t__x")], trace=True, planner={"model": "planner:p"})
+    summary = json.loads(reply.headers["x-runtime-trace"])
+    assert (summary["plan"], summary["rewrites"]) == ([{"id": "a", "tool": "t__x"}], 1)
+    kinds = [event["body"]["type"] for event in reply.json["aish"]["events"]]
+    assert kinds[:4] == ["plan_proposed", "plan_rejected", "plan_proposed", "plan_accepted"]
 
 
 async def test_an_mcp_server_we_do_not_have_is_not_connected_to():

@@ -19,6 +19,9 @@ from aish.types.events import (
     DecisionMade,
     Event,
     Failed,
+    PlanAccepted,
+    PlanProposed,
+    PlanRejected,
     ReasoningDelta,
     Status,
     StepStarted,
@@ -42,7 +45,8 @@ _MAX_SUMMARY_BYTES = 4096  # proxies refuse larger headers
 _encode = msgspec.json.encode
 _encoder = msgspec.json.Encoder()
 _UNSEEN = frozenset({TurnStarted, UsageReported})  # they are in every turn, and nothing is told of them
-_TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status)
+_PLANNED = (PlanProposed, PlanRejected, PlanAccepted)
+_TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status, *_PLANNED)
 
 
 def finish_reason(end: TurnEnd) -> str:
@@ -246,12 +250,20 @@ class ChatWhole:
         """What happened, in brief, for a header."""
         if self._traced is None:
             return b""
-        bodies = [event["body"] for event in self._traced if event["body"]["type"] == "tool_result"]
-        calls = [{"tool": body["name"], "status": body["status"], "ms": body["duration_ms"]} for body in bodies]
+        results = self._told("tool_result")
+        calls = [{"tool": body["name"], "status": body["status"], "ms": body["duration_ms"]} for body in results]
         summary = {"turn": self._turn, "steps": self._steps, "tool_calls": calls, "more": f"/v1/traces/{self._turn}"}
+        plan: list[dict[str, str]] = []
+        if self._told("plan_accepted") or self._told("plan_rejected"):
+            steps = [step for body in self._told("plan_accepted")[-1:] for step in body["plan"]["steps"]]
+            plan = [{"id": step["id"], "tool": step["tool"]} for step in steps]
+            summary |= {"plan": plan, "rewrites": len(self._told("plan_rejected"))}
         while len(encoded := _encode(summary)) > _MAX_SUMMARY_BYTES:
-            calls.pop()
+            (calls or plan).pop()
         return encoded
+
+    def _told(self, kind: str) -> list[Any]:
+        return [event["body"] for event in self._traced or () if event["body"]["type"] == kind]
 
     def body(self) -> bytes:
         """Raises the Problem the turn ended with, if it did."""
