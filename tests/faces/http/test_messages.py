@@ -89,6 +89,17 @@ async def test_a_call_that_is_not_whole_keeps_nothing_back_when_the_step_ends():
     assert seen == [("read", "Paris"), ("later", '{"b": 2}'), ("text", "x")]
 
 
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000 + "}", "[1]"], ids=["open", "closed", "list"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_arguments_that_are_no_input_are_told_all_the_same(stream, arguments):
+    async with face(Bench([call("read", arguments, id="a"), *B])) as http:
+        if stream:
+            assert blocks_of(await events(http, tools=[READ, LATER])) == [("read", arguments), ("later", '{"b": 2}')]
+        else:
+            content = (await ask(http, tools=[READ, LATER])).json["content"]
+            assert [block["input"] for block in content] == [{}, {"b": 2}]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empty_lines(stream):
     bench = Bench([call("t__x")], tools=Tools().add("t__x"))

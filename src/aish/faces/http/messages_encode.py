@@ -76,8 +76,9 @@ def mcp_use(event: Event, name: str, arguments: str) -> dict[str, Any]:
     server, _, tool = name.partition("__")
     try:
         given = msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         given = {}
+    given = given if isinstance(given, dict) else {}  # anything else is no input to Anthropic's clients
     return {"type": "mcp_tool_use", "id": event.call, "name": tool or name, "server_name": server, "input": given}
 
 
@@ -138,7 +139,7 @@ class MessagesStream:
             if text.endswith("}"):
                 msgspec.json.decode(text)
                 self._unfinished = ""
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             pass
         return not self._unfinished
 
