@@ -284,6 +284,16 @@ async def test_a_second_opinion_that_cannot_be_had_halts() -> None:
     assert bench.tools.calls == []
 
 
+@pytest.mark.parametrize("said", ["", "no", '{"so": ' + "[" * 100_000])
+async def test_a_second_opinion_that_cannot_be_read_halts(said: str) -> None:
+    judge = ScriptedProvider("second", {"judge": from_steps([text(said)])})
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools(), others=[judge])
+    person = Person(SKIP)
+    await work(bench, person, second_opinion="second:judge")
+    assert "none could be had" in person.halts[0].reason
+    assert bench.tools.calls == []
+
+
 async def test_a_second_opinion_is_not_asked_about_reads() -> None:
     judge = opinion(halt=True)
     bench = Bench([call("files__read")], text("GOAL: complete"), tools=tools(), others=[judge])

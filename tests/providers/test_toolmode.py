@@ -492,6 +492,14 @@ async def test_a_schema_that_is_not_taken_strictly_is_sent_less_so(http: HttpCli
     assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
 
 
+@pytest.mark.parametrize("mode", ["native", "constrained", "prompted"])
+async def test_a_call_that_opens_brackets_without_end_is_a_call_that_cannot_be_read(mode):
+    said = '<tool_call>{"name": "get_weather", "arguments": {"city": ' + "[" * 100_000
+    [(name, arguments)] = calls_of(await say(ToolModeProvider(Model([TextDelta(said)])), asked(tool_mode=mode)))
+    assert name == "get_weather"
+    assert arguments.endswith("[" * 1000)  # dispatch answers it as what it is
+
+
 async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():
     call = AssistantMessage("", (ToolCall("c1", "get_weather", '{"city": "Rome"}'),))
     result = ToolMessage("c1", "get_weather", (TextPart("sunny"),))

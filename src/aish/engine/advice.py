@@ -55,6 +55,6 @@ async def objection_to(engine: Engine, model: str, goal: str, question: Question
             sampling=Sampling(temperature=0.0, json_schema=_SCHEMA),
         )
         opinion = msgspec.json.decode(said, type=_Opinion)
-    except (AishError, msgspec.MsgspecError) as exc:
+    except (AishError, ValueError, RecursionError) as exc:
         return f"none could be had ({exc})"
     return (opinion.why or "halt") if opinion.halt else ""
