@@ -27,7 +27,7 @@ from aish.types.events import (
     TurnEnd,
     TurnFinished,
 )
-from aish.types.messages import text_of
+from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
 
@@ -83,7 +83,7 @@ def mcp_use(event: Event, name: str, arguments: str) -> dict[str, Any]:
 
 
 def mcp_result(event: Event, result: ToolResult) -> dict[str, Any]:
-    content = [{"type": "text", "text": text_of(result.parts)}]
+    content = [{"type": "text", "text": marked_text(result.parts)}]
     is_error = result.status is not ResultStatus.OK
     return {"type": "mcp_tool_result", "tool_use_id": event.call, "is_error": is_error, "content": content}
 
