@@ -89,7 +89,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§10 untrusted text cannot steer the terminal": ("e2e/test_command_line.py::test_a_reply_with_escape_codes*",),
     "§10 files stay below the workspace": ("tools/test_workspace.py::*",),
-    "§17 sessions are listed, shown, searched, exported, deleted, continued": (
+    "§17 sessions are listed, shown, searched, exported, deleted, resumed, continued": (
+        "e2e/test_shell.py::test_a_session_is_resumed*",
         "e2e/test_command_line.py::test_sessions*",
         "e2e/test_command_line.py::test_a_session_is_continued*",
     ),

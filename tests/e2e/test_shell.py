@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -509,6 +510,29 @@ async def test_sessions_are_listed_and_resumed(home):
         await did(term, ":resume", "going on with")
         recap = term.text.rpartition("going on with")[2]
         assert "> remember the word zebra\n" in recap  # and not what went along with it
+
+
+async def test_a_session_is_resumed_from_the_command_line(home):
+    config(home, 'model = "scripted:fake-tool"\n')
+    async with shell(home) as term:
+        await did(term, "? remember the word zebra", "zebra")
+        await did(term, ":reset", "a new conversation")
+        await did(term, "? and the word quagga", "quagga")
+        await did(term, ":sessions", "1 turn ")
+        session = next(line.split()[0] for line in term.text.splitlines() if re.search(r"sess_.* zebra", line))
+    async with shell(home, "sessions", "resume", session) as term:
+        assert f"going on with {session}" in term.text and "> remember the word zebra" in term.text
+        await did(term, "? once more", "once more")
+        await did(term, ":sessions", f"* {session}")
+    async with shell(home, "sessions", "resume", "latest") as term:
+        assert f"going on with {session}" in term.text
+
+
+@pytest.mark.parametrize("words", [("--session", "sess_none"), ("sessions", "resume", "sess_none")])
+async def test_no_prompt_is_drawn_for_a_session_that_is_not_there(home, words):
+    async with shell(home, *words, ready=False) as term:
+        assert await term.ends() == 2
+        assert "no session sess_none" in term.text
 
 
 async def test_going_on_after_a_crash_shows_where_it_stopped(home):

@@ -25,10 +25,19 @@ def _models(arguments: argparse.Namespace) -> int:
 
 
 def _sessions(arguments: argparse.Namespace) -> int:
+    if arguments.action == "resume":
+        return _resume(arguments.id)
     from aish import wiring
     from aish.faces.admin import sessions
 
     return sessions.run(arguments, wiring.runtime([]))
+
+
+def _resume(session: str) -> int:
+    """The shell, in that session."""
+    from aish.cli import parse
+
+    return _ask(parse(["--continue" if session == "latest" else f"--session={session}"]))
 
 
 def _cost(arguments: argparse.Namespace) -> int:

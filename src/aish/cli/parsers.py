@@ -22,7 +22,7 @@ commands (see `aish COMMAND --help`):
   aish init bash|zsh|fish  lines for your start-up file: Ctrl-X Ctrl-A suggests
   aish keys                make, list and revoke keys for the server
   aish models              list, pull and remove models
-  aish sessions            list, show, replay, search, export and delete conversations
+  aish sessions            list, show, resume, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
   aish cost                what calls came to, by day, model and category
@@ -97,13 +97,14 @@ def _memory_parser(prog: str) -> argparse.ArgumentParser:
 def _sessions_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Conversations kept in the store.")
     parser.set_defaults(limit=20, query="")
-    actions = parser.add_subparsers(dest="action", metavar="list|show|replay|search|export|delete")
+    actions = parser.add_subparsers(dest="action", metavar="list|show|resume|replay|search|export|delete")
     actions.add_parser("list", help="newest first (the default)").add_argument("--limit", type=int, default=20)
     search = actions.add_parser("search", help="sessions whose text holds these words")
     search.add_argument("query")
     search.add_argument("--limit", type=int, default=20)
     for name, help_text in (
         ("show", "a session as text"),
+        ("resume", "go on with a session, at a prompt"),
         ("replay", "a turn's events, byte for byte as they were recorded (a session's id: its latest turn)"),
         ("export", "a session's events as JSONL"),
         ("delete", "remove a session for good"),
