@@ -217,6 +217,9 @@ def test_an_unusable_store_is_one_plain_sentence(aish):
     done = aish.run("-m", "fake-tool", "hello")
     assert done.code == 1
     assert done.err.startswith("aish: ") and "Traceback" not in done.err
+    assert "AISH_STORE__ENABLED=false" in done.err
+    aish.env["AISH_STORE__ENABLED"] = "false"
+    assert aish.run("-m", "fake-tool", "hello").code == 0
 
 
 def test_a_damaged_store_is_one_plain_sentence(aish):
