@@ -241,6 +241,14 @@ def test_bad_usage_is_exit_code_2(aish, words):
     assert "Traceback" not in done.err
 
 
+def test_help_is_shown_as_people_type_it_and_begins_a_question_otherwise(aish):
+    assert aish.run("help").out == aish.run("--help").out
+    assert aish.run("help", "sessions").out == aish.run("sessions", "--help").out
+    assert aish.run("-m", "fake-tool", "help me plan").out == "The result of runtime__echo is help me plan.\n"
+    asked = aish.run("help", "explain", "this", "-m", "fake-tool")
+    assert asked.out == "The result of runtime__echo is help explain this.\n"
+
+
 def test_keys_are_in_no_output(aish):
     aish.write_config('[providers.up]\nurl = "http://127.0.0.1:9"\nkey = "sk-very-secret-1"\n')
     shown = [aish.run("config", "show"), aish.run("doctor"), aish.run("-m", "up:m", "hello")]

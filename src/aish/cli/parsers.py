@@ -10,7 +10,7 @@ _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
   5 a limit was reached   6 work halted, a person has to decide   130 interrupted   1 anything else
 
-commands (see `aish COMMAND --help`):
+commands (see `aish help COMMAND`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
