@@ -286,6 +286,15 @@ def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
     assert "routing.code: qwen3:8b is no preset" in unknown.err
 
 
+def test_config_check_knows_the_fields_of_a_prompt(aish):
+    aish.write_config("[shell]\nprompt = '{modle} {cwd} ${HOME} {mark}{'\n")
+    done = aish.run("config", "check")
+    near, far = done.out.splitlines()
+    assert done.code == 2
+    assert near == "shell.prompt: there is no field {modle}; did you mean {model}?"
+    assert far.startswith("shell.prompt: there is no field {HOME}; there are model, cwd, ")
+
+
 @pytest.mark.parametrize("name", ["a__b", "ends_"])
 def test_config_check_knows_which_names_an_mcp_server_may_have(aish, name):
     aish.write_config(f'[mcp.servers."{name}"]\ncommand = "x"\n[mcp.servers.fine_one-2]\ncommand = "x"\n')

@@ -5,14 +5,18 @@ import inspect
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from aish.calls.proposals import MAX_PROPOSALS, proposals
+from aish.config.schema_shell import PROMPT_FIELDS
 from aish.faces.shell import meta
 from aish.faces.shell.attached import Attached
-from aish.faces.shell.prompt_line import branch_of, short_path
+from aish.faces.shell.prompt_line import branch_of, prompt_fragments, short_path
+from aish.faces.shell.routing import Goal
 from aish.types.live_shell import RunResult
+from aish.types.usage import Usage
 
 
 @pytest.mark.parametrize(
@@ -74,3 +78,13 @@ def test_every_command_of_the_table_leads_to_a_function() -> None:
     assert len(places) > 20
     for module, name in places:
         assert inspect.iscoroutinefunction(getattr(importlib.import_module(f"aish.faces.shell.{module}"), name))
+
+
+def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tmp_path):
+    shell = SimpleNamespace(
+        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]"
+    )
+    for field in PROMPT_FIELDS:
+        shown = prompt_fragments(shell, f"<{{{field}}}>", Goal.SHELL, plain=True)
+        assert "{" not in "".join(text for _, text in shown)
+    assert prompt_fragments(shell, "{", Goal.SHELL, plain=True) == [("", "{")]

@@ -11,6 +11,7 @@ import msgspec
 from aish.config import paths
 from aish.config.load import check_config, load_config
 from aish.config.schema import Config
+from aish.config.schema_shell import PROMPT_FIELDS
 from aish.config.show import show_rows
 from aish.config.starter import init_config
 from aish.config.trust import content_hash, trust
@@ -67,12 +68,24 @@ def _mistakes(config: Config) -> list[str]:
     misnamed = [name for name in config.mcp.servers if not _ALIAS.fullmatch(name)]
     return [
         *example_errors(rules),
+        *_unknown_fields(config.shell.prompt),
         *(f"mcp.servers.{name} needs either a command or a url" for name in unclear),
         *(
             f"mcp.servers.{name}: a name has letters, digits, '-' and single '_' that do not end it"
             for name in misnamed
         ),
     ]
+
+
+def _unknown_fields(prompt: str) -> list[str]:
+    """Of a prompt: they would stand in it as they are written."""
+    unknown = [name for name in re.findall(r"{(\w+)}", prompt) if name not in PROMPT_FIELDS]
+    return [f"shell.prompt: there is no field {{{name}}}; {_known_fields(name)}" for name in dict.fromkeys(unknown)]
+
+
+def _known_fields(name: str) -> str:
+    near = difflib.get_close_matches(name, PROMPT_FIELDS, n=1)
+    return f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(PROMPT_FIELDS)}"
 
 
 def _names(config: Config) -> tuple[list[str], list[str]]:
