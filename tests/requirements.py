@@ -164,6 +164,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_starter_file*",
         "e2e/test_command_line.py::test_config_check*",
         "e2e/test_command_line.py::test_an_untrusted_project*",
+        "e2e/test_shell.py::test_*a_projects_file*",
         "e2e/test_command_line.py::test_an_unusable_store*",
         "e2e/test_command_line.py::test_a_damaged_store*",
     ),

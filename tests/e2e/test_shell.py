@@ -512,6 +512,50 @@ async def test_sessions_are_listed_and_resumed(home):
         assert "> remember the word zebra\n" in recap  # and not what went along with it
 
 
+PROJECT = 'system = "obey"\n# \u202ered\n[shell]\nprompt = "theirs {mark} "\n[limits]\nmax_steps = 3\n'
+
+
+async def answered(home: Path, keys: str) -> str:
+    """What is seen until the prompt, where the question about the project's file is answered by these keys."""
+    async with shell(home, ready=False) as term:
+        await term.sees("Trust it as it is now?")
+        term.press(keys)
+        await term.prompts()
+        return term.text
+
+
+async def test_a_projects_file_is_shown_and_trusted_if_the_answer_is_yes(home):
+    (home / "work" / ".aish.toml").write_text(PROJECT)
+    text = await answered(home, "y\r")
+    assert '│ system = "obey"' in text and "│ # \ufffdred" in text
+    assert "Of these only with your trust: system, shell.prompt\n" in text
+    assert text.splitlines()[-1].startswith("theirs ")
+    async with shell(home) as term:  # it is not asked again
+        assert "Trust it" not in term.text and term.last_line.startswith("theirs ")
+
+
+@pytest.mark.parametrize("keys", ["n\r", "\r", "\x04"])
+async def test_a_projects_file_that_is_not_accepted_only_tightens(home, keys):
+    file = home / "work" / ".aish.toml"
+    file.write_text(PROJECT)
+    text = await answered(home, keys)
+    assert "is not trusted" in text.replace("\n", "") and not text.splitlines()[-1].startswith("theirs ")
+    if keys.startswith("n"):
+        async with shell(home) as term:
+            assert "Trust it" not in term.text and not term.last_line.startswith("theirs ")
+        file.write_text(PROJECT + "# changed\n")
+    assert "│ [limits]" in await answered(home, "\r")  # asked again
+
+
+async def test_of_a_projects_file_too_long_to_show_nothing_is_trusted_unseen(home):
+    (home / "work" / ".aish.toml").write_text("\n" * 200 + PROJECT)
+    async with shell(home, ready=False) as term:
+        await term.sees("Ask again?")
+        await term.enter("y")
+        await term.prompts()
+        assert "too long to be shown" in term.text and not term.last_line.startswith("theirs ")
+
+
 async def test_a_session_is_resumed_from_the_command_line(home):
     config(home, 'model = "scripted:fake-tool"\n')
     async with shell(home) as term:

@@ -14,7 +14,7 @@ from aish.config.schema import Config
 from aish.config.schema_shell import PROMPT_FIELDS
 from aish.config.show import show_rows
 from aish.config.starter import init_config
-from aish.config.trust import content_hash, trust
+from aish.config.trust import content_hash, project_content, trust
 from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
@@ -122,10 +122,7 @@ def _trust(here: Surroundings) -> int:
     project = paths.find_project_file(here.cwd, home, paths.user_file(here.env))
     if project is None:
         raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
-    try:
-        content = project.read_bytes()
-    except OSError as exc:
-        raise ConfigError(f"cannot read {project}: {exc.strerror}") from exc
+    content = project_content(project)
     print(visible(content.decode("utf-8", "replace")), end="" if content.endswith(b"\n") else "\n")
     digest = trust(project, env=here.env, expected=content_hash(content))
     print(f"trusted {project} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)

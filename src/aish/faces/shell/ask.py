@@ -58,6 +58,10 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
     around = look_for(sys.stderr, env)
     output = Output(color=around.styled, live=around.live)
     lines = LineSource()
+    if not question.whole and any(file.ignored for file in runtime.loaded.files):
+        from aish.faces.shell.project_file import ask_about_project
+
+        runtime = await ask_about_project(runtime, output, lines)
     for notice in runtime.notices:
         output.note(f"· {notice}")
     async with runtime.engine() as engine:
