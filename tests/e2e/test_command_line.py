@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,20 @@ def test_a_session_is_continued_by_continue_and_by_its_id(aish):
         "> add 2 and 2",
         "> add 3 and 3",
     ]
+
+
+def test_sessions_that_nobody_uses_are_kept_as_long_as_is_wanted(aish):
+    for number in range(3):
+        aish.run("-m", "fake-tool", f"echo old {number}")
+    with sqlite3.connect(aish.home / ".local/share/aish/aish.db") as db:
+        db.execute("UPDATE sessions SET updated_ms = updated_ms - 86400000 * 9 WHERE title LIKE '% old %'")
+    db.close()
+    for keep_days, left in (("99999999999999999999", 4), ("10", 5), ("8", 3)):
+        aish.env["AISH_STORE__KEEP_DAYS"] = keep_days
+        assert aish.run("-m", "fake-tool", "echo new").code == 0
+        assert len(aish.run("sessions", "list").out.splitlines()) == left
+    assert "old" not in aish.run("sessions", "list").out
+    assert json.loads(aish.run("cost", "--by", "model", "--json").out)["calls"] == 12
 
 
 def test_sessions_are_listed_searched_exported_and_deleted(aish):

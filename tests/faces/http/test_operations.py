@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
+from aish.config.schema import Config, StoreConfig
 from aish.errors import UsageError
 from aish.faces.http.app import App
 from aish.faces.http.keys import create_key, revoke_key
@@ -12,6 +14,7 @@ from aish.faces.mcp.http import mcp_mount
 from aish.safety.redact import Redactor
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
+from aish.types.records import SessionRecord
 from aish.types.tools import Effect
 from aish.types.usage import Category, Usage, UsageRecord
 from support.engines import Bench, Tools, call, said
@@ -36,6 +39,22 @@ async def test_what_calls_cost_long_ago_is_kept_as_sums():
         await eventually(lambda: len(bench.store._usage) == 1)
     spent = await bench.store.spent()
     assert (spent.calls, spent.prompt_tokens) == (20, 140)
+
+
+async def test_sessions_that_nobody_uses_are_forgotten_where_that_is_wanted():
+    bench = Bench()
+    now_ms = time.time_ns() // 1_000_000
+    for number in range(250):
+        await bench.store.create_session(SessionRecord(f"sess_{number}", created_ms=0, updated_ms=number))
+    await bench.store.create_session(SessionRecord("sess_used", created_ms=0, updated_ms=now_ms))
+    async with face(bench):
+        pass
+    assert len(await bench.store.list_sessions(limit=1000)) == 251
+    runtime = FakeRuntime(bench)
+    runtime.config = Config(store=StoreConfig(keep_days=10_000))  # from 1997 on
+    async with face(bench, runtime=runtime):
+        await eventually(lambda: len(bench.store._sessions) == 1)
+    assert [session.id for session in await bench.store.list_sessions(limit=9)] == ["sess_used"]
 
 
 ORIGIN = "https://chat.example.org"

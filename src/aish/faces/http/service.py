@@ -18,6 +18,7 @@ from contextlib import (
 )
 
 from aish.config.schema_serve import ServeConfig
+from aish.engine.retention import forget_old_sessions
 from aish.engine.session import Engine
 from aish.errors import AishError, UsageError
 from aish.faces.http.approvals import Approvals
@@ -178,4 +179,12 @@ class Service:
                 await self.store.delete_turns("", before_ms=before_ms)
                 while await self.store.sum_up_usage(before_ms=before_ms):
                     pass  # a quarter of an hour at a time: others write between
+                await self._forget_old_sessions()
             await asyncio.sleep(_SWEEP_S)
+
+    async def _forget_old_sessions(self) -> None:
+        keep_days = self.runtime.config.store.keep_days
+        while keep_days and await forget_old_sessions(
+            self.store, keep_days=keep_days, now_ms=time.time_ns() // 1_000_000
+        ):
+            pass
