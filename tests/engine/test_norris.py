@@ -14,6 +14,7 @@ from aish.engine.cost import Caps, Prices
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.errors import RunBusy
+from aish.ports import CallContext
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta, ToolResult, TurnEnd
@@ -21,7 +22,7 @@ from aish.types.messages import SystemMessage, user
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepRecord, StepState
-from aish.types.tools import Effect
+from aish.types.tools import Arguments, Effect, ToolOutput
 from aish.types.usage import Price, Usage
 from support.engines import Bench, Tools, call, said
 
@@ -165,6 +166,35 @@ async def test_an_edited_command_runs_as_the_person_wrote_it() -> None:
     person = Person(HaltAnswer(HaltChoice.EDIT, arguments={"command": "rm -rf build"}))
     await work(bench, person)
     assert bench.tools.calls == [("shell__run", {"command": "rm -rf build"})]
+
+
+async def test_a_goal_is_not_reached_by_a_step_of_which_something_was_skipped() -> None:
+    bench = Bench(text("CMD: rm -r a\nCMD: make\nGOAL: complete"), text("GOAL: complete"), tools=tools())
+    person = Person(SKIP)
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert person.steps == [1, 2] and bench.tools.calls == [("shell__run", {"command": "make"})]
+    assert "Not all of that was done" in bench.scripted.requests[-1].messages[-1].text
+
+
+async def test_a_goal_is_not_reached_by_a_step_of_which_something_failed() -> None:
+    async def fail(arguments: Arguments, context: CallContext) -> ToolOutput:
+        return said("2 tests failed", is_error=True)
+
+    failing = Tools().add("shell__run", fail, effect=Effect.EXEC, schema=COMMAND)
+    bench = Bench(text("CMD: make test\nGOAL: complete"), text("It cannot be mended.\nGOAL: complete"), tools=failing)
+    person = Person()
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert person.steps == [1, 2]
+    run = await work(bench, Person(), max_steps=1)
+    assert (run.state, run.reason) == (RunState.STOPPED, "the limit of 1 steps is reached")
+
+
+async def test_a_goal_is_not_reached_where_the_last_command_was_skipped_on_resuming() -> None:
+    bench = Bench(text("CMD: rm -r a\nGOAL: complete"), text("GOAL: complete"), tools=tools())
+    run = await work(bench, Person())
+    person = Person()
+    assert (await resume(bench, run, person, SKIP)).state is RunState.FINISHED
+    assert person.steps == [2]
 
 
 async def test_abort_ends_it_at_once_and_nothing_after_it_runs() -> None:
