@@ -102,13 +102,30 @@ async def test_what_is_remembered_goes_along_and_is_kept_between_shells(home):
         assert term.text.count("[") >= 2
 
 
+async def test_what_is_remembered_and_the_projects_files_go_along_by_themselves(home):
+    name = models(home, [[{"text": "yes"}]], extra="[memory]\ninject = false\n[context]\nproject_tree = true\n")
+    (home / "work" / "some-file").touch()
+    async with shell(home, "--model", name) as term:
+        await did(term, ":remember the deploy server is heron", "remembered")
+        await did(term, ":context deploy", "project  ")
+        assert "background" not in term.text
+        await did(term, ":memory inject on", "with questions: yes")
+        await did(term, ":context deploy", "background  ")
+        await did(term, ":clear", "›")
+        await did(term, ":memory inject off", "with questions: no")
+        await did(term, ":context deploy", "project  ")
+        assert "background" not in "\n".join(term.screen.display)
+
+
 async def test_a_summary_for_memory_proposes_and_the_person_picks(home):
-    name = models(home, [[{"text": "- Rides a green bike\n- Hates mondays\n"}]])
+    said = "- Rides a green bike\n- Hates mondays\n- The key is ghp_" + "a1B2" * 9
+    name = models(home, [[{"text": said}]])
     async with shell(home, "--model", name) as term:
         await did(term, "? I ride a green bike and hate mondays", "Hates")
         await term.enter(":memory summarize")
         await term.sees("remember which?")
-        await did(term, "1", "1 remembered")
+        await did(term, "1, 1 3", "2 remembered")
+        await did(term, ":memory key", "] The key is [redacted]")
         await did(term, ":memory list", "] Rides a green bike")
         assert "] Hates mondays" not in term.text
 

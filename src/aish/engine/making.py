@@ -137,7 +137,7 @@ class TurnMaker:
 
     async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
         base = compose_system(self._system, route.system, request.system, conversation.system)
-        background = await self._background(request) if request.background else Background()
+        background = await self._background(request) if request.memory or request.project else Background()
         return SystemParts(base, background.memory, background.project, conversation.summary.text)
 
     def tools(self, guests: str) -> Toolset:

@@ -167,7 +167,8 @@ async def _request(arguments: argparse.Namespace, runtime: Runtime, question: st
         system=arguments.system,
         tools=_tools(arguments, runtime),
         limits=_limits(arguments, runtime),
-        background=runtime.config.memory.inject or runtime.config.context.project_tree,
+        memory=runtime.config.memory.inject,
+        project=runtime.config.context.project_tree,
     )
 
 

@@ -106,8 +106,8 @@ def _inject(shell: Shell, switch: str) -> None:
     if switch not in ("", "on", "off"):
         raise unknown("memory inject", switch, "on or off")
     if switch:
-        shell.change(background=switch == "on")
-    shell.output.note(f"what is remembered goes along with questions: {'yes' if shell.request.background else 'no'}")
+        shell.change(memory=switch == "on")
+    shell.output.note(f"what is remembered goes along with questions: {'yes' if shell.request.memory else 'no'}")
 
 
 async def _clear(shell: Shell) -> None:
@@ -193,9 +193,9 @@ async def _offer(shell: Shell, candidates: Sequence[str]) -> None:
     wanted = range(1, len(candidates) + 1) if typed == "all" else _numbers(typed)
     kept = [candidates[number - 1] for number in wanted if 1 <= number <= len(candidates)]
     for text in kept:
-        await _book(shell).add(text, source=shell.request.session or "user")
+        await _book(shell).add(shell.engine.redacted(text), source=shell.request.session or "user")
     shell.output.note(f"{len(kept)} remembered")
 
 
 def _numbers(typed: str) -> list[int]:
-    return [int(word) for word in typed.replace(",", " ").split() if word.isdecimal()]
+    return list(dict.fromkeys(int(word) for word in typed.replace(",", " ").split() if word.isdecimal()))
