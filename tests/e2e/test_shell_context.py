@@ -139,6 +139,34 @@ async def test_the_kind_of_a_question_is_explained_and_decides_where_it_goes(hom
         assert "wise: reasoning" in term.text
 
 
+async def test_routing_is_switched_off_to_the_model_that_was_chosen(home):
+    name = models(home, [[{"text": "- Likes tea\n"}]], sage=[[{"text": "because"}]])
+    async with shell(home, "--model", "sage:sage") as term:
+        await did(term, "? I like tea", "because")
+        await did(term, ":route on", "kind of question: on")
+        await did(term, ":model", f"model: {name}")
+        await term.enter(":memory summarize")
+        await term.sees("1. Likes tea")
+        await did(term, "", "0 remembered")
+        await did(term, ":route off", "kind of question: off")
+        await did(term, ":model", "model: sage:sage")
+
+
+async def test_automatic_routing_is_switched_off_where_no_model_was_named(home):
+    models(
+        home,
+        [[{"text": "plain"}]],
+        sage=[[{"text": "because"}]],
+        extra=EXTRA.replace("[routing]", "[routing]\nauto = true"),
+    )
+    async with shell(home, "--tools", "*") as term:
+        await did(term, ":route off", "kind of question: off")
+        await did(term, ":route", "kind of question: off\n")
+        await did(term, "? why is the sky blue", "plain")
+        await did(term, ":route on", "kind of question: on")
+        await did(term, "? why is the sky blue", "because")
+
+
 async def test_another_model_is_asked_and_its_answer_goes_along(home):
     name = models(home, [[{"text": "thanks"}]], sage=[[{"text": "forty-two"}]])
     async with shell(home, "--model", name) as term:

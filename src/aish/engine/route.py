@@ -20,6 +20,7 @@ from aish.types.requests import Sampling, ToolMode
 
 # Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
 LIST_TIMEOUT_S = 3.0
+AUTO = "auto"  # the model for the kind of question, see `choose`; where there is no question, the default
 _MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
 
 # Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
@@ -75,7 +76,7 @@ class Router:
             await self._providers.aclose()
 
     async def resolve(self, name: str) -> Route:
-        name = name or self._default
+        name = self._default if name in ("", AUTO) else name
         preset = self._presets.get(name)
         if preset is None:
             return await self._plain(name)
