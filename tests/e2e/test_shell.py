@@ -484,6 +484,7 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
         (":cost everything", "it takes detail or reset"),
         (":reasoning loud", "it takes fold, show or hide"),
         (":highlight red", "it takes on or off"),
+        (":config check", "it takes show, show all or path"),
         (":route away", "it takes check TEXT, on or off"),
         (":route check why is the sky blue", "it would go to no preset for it; the default, scripted:fake-tool"),
         (":mcp log", "of which MCP server?"),
@@ -494,6 +495,28 @@ async def test_a_wrong_word_after_a_command_is_said_and_the_shell_goes_on(home, 
     async with shell(home) as term:
         await did(term, line, said)
         await did(term, "echo still-here", "\nstill-here")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ":norris list what is open",
+        ":norris resume the work on it",
+        ":plan list what is open",
+        ":plan run the tests that don't pass",
+        ":plan save the day for me",
+    ],
+)
+async def test_a_goal_may_begin_with_a_word_that_means_something_alone(home, line):
+    name = model(home, [[{"text": "GOAL: complete"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, line, "GOAL: complete")
+
+
+async def test_the_settings_are_shown_with_the_model_that_answers(home):
+    config(home, 'model = "scripted:fake-tool"\n')
+    async with shell(home, "--tools", "none") as term:
+        await did(term, ":config show", "here and now: model scripted:fake-tool; tools none")
 
 
 async def test_aish_need_not_be_on_the_path(home):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from aish.config.show import show_rows
+from aish.faces.shell.arguments import unknown
 from aish.faces.shell.state import Shell
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
@@ -97,13 +98,15 @@ async def config(shell: Shell, rest: str) -> None:
         for place in shell.runtime.loaded.files:
             shell.output.note(str(place.path))
         return
+    if rest not in ("", "show", "show all"):
+        raise unknown("config", rest, "show, show all or path")
     rows = [row for row in show_rows(shell.runtime.loaded) if rest == "show all" or row.origin != "default"]
     for row in rows:
         shell.output.note(f"{row.key} = {row.value}  ({row.origin})")
     if rest != "show all":
         shell.output.note("the rest is as it comes; :config show all shows every setting")
-    tools = ", ".join(shell.request.tools) or "none"
-    shell.output.note(f"here and now: model {shell.request.model or '(what is found)'}; tools {tools}")
+    model = shell.model or shell.request.model or shell.runtime.config.model or "(what is found)"
+    shell.output.note(f"here and now: model {model}; tools {', '.join(shell.request.tools) or 'none'}")
 
 
 async def trust(shell: Shell, rest: str) -> None:
