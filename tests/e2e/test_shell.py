@@ -634,6 +634,15 @@ async def test_completion_comes_from_the_live_bash_and_from_aish(home):
         await term.sees(":sessions")
 
 
+async def test_completion_of_what_cannot_be_looked_up_offers_nothing(home):
+    async with shell(home, AISH_STORE__PATH=str(home / "work")) as term:
+        for keys in ("? @~nobody-here/\t", ":tree ~nobody-here/\t", ":resume \t"):
+            term.press(f"\x15{keys}")
+            await term.sees(keys.strip())
+        await did(term, "\x15echo still-here", "\nstill-here")
+        assert "exception" not in term.text and "Traceback" not in term.text
+
+
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
 async def test_it_works_without_colours(home, env):
     async with shell(home, ready=False, **env) as term:

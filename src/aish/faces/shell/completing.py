@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from aish.errors import AishError, UsageError
+from aish.faces.shell.arguments import is_folder, path_of
 from aish.faces.shell.routing import Goal, route
 from aish.faces.shell.state import Shell
 
@@ -28,7 +29,10 @@ class ShellCompleter(Completer):
 
     async def get_completions_async(self, document: Document, event: CompleteEvent) -> AsyncGenerator[Completion, None]:
         text = document.text_before_cursor
-        found = await self._find(text, document)
+        try:
+            found = await self._find(text, document)
+        except AishError:  # what cannot be looked up is not offered; what uses it will say why
+            found = []
         for completion in found[:_MOST]:
             yield completion
 
@@ -102,10 +106,10 @@ def _ending(value: str, typed: str) -> Completion:
 
 def _paths(cwd: str, typed: str) -> list[str]:
     folder, slash, start = typed.rpartition("/")
-    place = Path(folder + slash if slash else ".").expanduser()
     try:
-        entries = sorted((Path(cwd) / place).iterdir())
-    except OSError:
+        place = path_of(cwd, folder + slash if slash else ".")
+        entries = sorted(place.iterdir())
+    except (OSError, UsageError):
         return []
     shown = [entry for entry in entries if entry.name.startswith(start) and (start or not entry.name.startswith("."))]
-    return [f"{folder}{slash}{entry.name}{'/' if entry.is_dir() else ''}" for entry in shown[:_MOST]]
+    return [f"{folder}{slash}{entry.name}{'/' if is_folder(entry) else ''}" for entry in shown[:_MOST]]
