@@ -60,6 +60,19 @@ async def test_the_context_is_shown_with_its_parts_before_anything_is_sent(home)
             assert part in term.text
 
 
+async def test_what_is_asked_for_goes_along_where_what_is_run_does_not(home):
+    (home / "work" / "heron.txt").touch()
+    config(home, "[shell]\nattach_output = false\n")
+    async with shell(home) as term:
+        await did(term, "echo some-output", "\nsome-output")
+        await did(term, ":exec echo more-output", "\nmore-output")
+        await did(term, "? repeat this", "The result of runtime__echo is repeat this.")
+        await did(term, ":tree", "1 entry goes along")
+        await did(term, "? repeat all", "The result of runtime__echo is repeat all\n")
+        told = term.text.rpartition("The result of")[2]
+        assert "heron.txt" in told and "output" not in told
+
+
 async def test_what_a_session_cost_is_told_by_model_and_category(home):
     name = models(home, [[{"text": "one"}, USAGE], [{"text": "two"}, USAGE]])
     async with shell(home, "--model", name) as term:

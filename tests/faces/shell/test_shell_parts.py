@@ -57,6 +57,9 @@ def test_what_was_run_is_told_once_the_newest_with_the_most_room():
     assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
     assert len(told) < 300 and "left out" in told
     assert attached.peek() == ""
+    nothing = Attached(0)
+    nothing.add(ran("new", "n"))
+    assert nothing.peek() == ""
 
 
 def test_a_long_path_is_cut_at_its_start_and_home_is_a_tilde():
