@@ -216,6 +216,8 @@ def test_the_cost_of_everything_is_told_as_a_table_a_chart_and_json(home):
     rows = [json.loads(line) for line in aish(home, "cost", "--json", "--by", "model").stdout.splitlines()]
     assert [(row["model"], row["calls"], row["cost"]) for row in rows] == [("play:play", 1, 0.012)]
     assert aish(home, "cost", "--since", "tomorrow").returncode == 2
+    assert "is no time" in aish(home, "cost", "--since", "0001-01-01").stderr
+    assert "play:play" in aish(home, "cost", "--since", "today").stdout
     assert "no calls" in aish(home, "cost", "--since", "2999-01-01").stderr
 
 
