@@ -234,6 +234,14 @@ def test_memory_is_imported_all_or_nothing(home):
     assert "plain words" in aish(home, "memory", "list", "plain").stdout
 
 
+def test_secrets_are_not_remembered(home):
+    secret = "ghp_" + "a1B2" * 9
+    assert "[redacted]" in aish(home, "memory", "add", f"the key is {secret}").stdout
+    aish(home, "memory", "import", "-", given=json.dumps({"text": f"the other is {secret}"}))
+    kept = aish(home, "memory", "export").stdout
+    assert len(kept.splitlines()) == 2 and secret not in kept
+
+
 def test_a_range_of_commits_is_mentioned_in_a_single_question(home):
     work = home / "work"
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "one"]):

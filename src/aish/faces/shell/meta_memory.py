@@ -62,11 +62,11 @@ async def memory(shell: Shell, rest: str) -> None:
 
 
 def _book(shell: Shell) -> FactsBook:
-    return FactsBook(shell.runtime.store, time.time_ns() // 1_000_000)
+    return FactsBook(shell.runtime.store, time.time_ns() // 1_000_000, shell.engine.redacted)
 
 
 async def _add(shell: Shell, text: str, kind: FactKind) -> None:
-    fact = await _book(shell).add(shell.engine.redacted(text), kind)
+    fact = await _book(shell).add(text, kind)
     shell.output.note(f"remembered [{short_id(fact)}]: {fact.text}")
 
 
@@ -83,8 +83,8 @@ async def _edit(shell: Shell, argument: str) -> None:
     fact = await book.get(id)
     text = text.strip() or (await shell.read("› ", fact.text) or "").strip()
     if text:
-        await book.edit(fact.id, shell.engine.redacted(text))
-        shell.output.note(f"[{short_id(fact)}] {text}")
+        changed = await book.edit(fact.id, text)
+        shell.output.note(f"[{short_id(fact)}] {changed.text}")
 
 
 async def _list(shell: Shell, words: str) -> None:
@@ -193,7 +193,7 @@ async def _offer(shell: Shell, candidates: Sequence[str]) -> None:
     wanted = range(1, len(candidates) + 1) if typed == "all" else _numbers(typed)
     kept = [candidates[number - 1] for number in wanted if 1 <= number <= len(candidates)]
     for text in kept:
-        await _book(shell).add(shell.engine.redacted(text), source=shell.request.session or "user")
+        await _book(shell).add(text, source=shell.request.session or "user")
     shell.output.note(f"{len(kept)} remembered")
 
 
