@@ -264,6 +264,17 @@ def test_help_is_shown_as_people_type_it_and_begins_a_question_otherwise(aish):
     assert asked.out == "The result of runtime__echo is help explain this.\n"
 
 
+@pytest.mark.parametrize(
+    "kept", ['[{"verdict": "perhaps", "tools": ["x"]}]', '[{"verdict": "allow", "tool": ["x"]}]', "[5]", "{", ""]
+)
+def test_what_was_approved_is_not_guessed_from_a_damaged_file(aish, kept):
+    file = aish.home / ".local/share/aish/approved.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(kept)
+    done = aish.run("-m", "fake-tool", "hello")
+    assert done.code == 2 and "approved.json is damaged" in done.err and "delete it" in done.err
+
+
 def test_keys_are_in_no_output(aish):
     aish.write_config('[providers.up]\nurl = "http://127.0.0.1:9"\nkey = "sk-very-secret-1"\n')
     shown = [aish.run("config", "show"), aish.run("doctor"), aish.run("-m", "up:m", "hello")]
