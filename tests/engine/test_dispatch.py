@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.errors import ToolError
+from aish.errors import ConfigError, ToolError
 from aish.safety.redact import Redactor
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
-from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage
+from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage, text_of
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, Repair, RepairKind, ResultStatus, ToolOutput
 from support.engines import Bench, Tools, bodies, call, finish, policy_gate, results, said
@@ -357,6 +357,15 @@ async def test_a_gate_that_fails_or_does_not_plainly_allow_is_a_refusal(behaviou
     (result,) = results(await bench.run())
     assert result.status is ResultStatus.REFUSED
     assert tools.calls == []
+
+
+async def test_a_gate_that_fails_says_what_a_person_can_mend():
+    def unkept():
+        raise ConfigError("approved.json cannot be written: Read-only file system")
+
+    bench = Bench([call("t__x")], DONE, tools=Tools().add("t__x"), gate=BrokenGate(unkept))
+    (result,) = results(await bench.run())
+    assert "the gate failed (approved.json cannot be written: Read-only file system)" in text_of(result.parts)
 
 
 async def test_a_person_who_cannot_be_asked_has_not_said_yes():

@@ -14,6 +14,7 @@ from aish.engine.journal import Journal
 from aish.engine.meter import Meter
 from aish.engine.offer import matches
 from aish.engine.pump import Pump
+from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked
@@ -56,7 +57,8 @@ class Consent:
             if decision.verdict is Verdict.ASK:
                 return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
         except Exception as exc:
-            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
+            why = exc.message if isinstance(exc, AishError) else type(exc).__name__
+            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({why}), so nothing was run")
         return decision
 
     async def _doubted(self, effect: EffectRequest, decision: Decision) -> Decision:
