@@ -579,6 +579,18 @@ async def test_of_a_projects_file_too_long_to_show_nothing_is_trusted_unseen(hom
         assert "too long to be shown" in term.text and not term.last_line.startswith("theirs ")
 
 
+async def test_a_session_is_resumed_by_the_beginning_of_its_id_if_no_other_has_it(home):
+    async with shell(home) as term:
+        await did(term, "? remember the word zebra", "zebra")
+        await did(term, ":sessions", "1 turn ")
+        session = next(line.split()[1] for line in term.text.splitlines() if line.startswith("* sess_"))
+        await did(term, ":reset", "a new conversation")
+        await did(term, "? and the word quagga", "quagga")
+        await did(term, ":resume sess_", "several sessions begin with sess_")
+        await did(term, ":resume sess_nothing", "there is no such session")
+        await did(term, f":resume {session[:-3]}", f"going on with {session}")
+
+
 async def test_a_session_is_resumed_from_the_command_line(home):
     config(home, 'model = "scripted:fake-tool"\n')
     async with shell(home) as term:

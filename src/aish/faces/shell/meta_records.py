@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from aish.config.show import show_rows
+from aish.errors import SessionNotFound
 from aish.faces.shell.arguments import unknown
 from aish.faces.shell.state import Shell
 from aish.types.events import TurnEnd
@@ -31,13 +32,17 @@ async def sessions(shell: Shell, rest: str) -> None:
 
 
 async def resume(shell: Shell, rest: str) -> None:
-    listed = await shell.runtime.store.list_sessions(limit=200)
-    others = [session for session in listed if session.id != shell.request.session]
-    chosen = next((s for s in listed if rest and s.id.startswith(rest)), None if rest else next(iter(others), None))
-    if chosen is None:
-        shell.output.note("there is no such session; :sessions lists them")
-        return
-    await _go_on_with(shell, chosen)
+    """By its id, or by a beginning that only it has; without one, the latest but this."""
+    store = shell.runtime.store
+    if rest:
+        whole = await store.find_session(rest)
+        found = [whole] if whole else await store.list_sessions(limit=2, under=rest)
+    else:
+        found = [one for one in await store.list_sessions(limit=2) if one.id != shell.request.session][:1]
+    if len(found) != 1:
+        why = f"several sessions begin with {rest}" if found else "there is no such session"
+        raise SessionNotFound(why, hint=":sessions lists them")
+    await _go_on_with(shell, found[0])
 
 
 async def resumed(shell: Shell) -> None:
