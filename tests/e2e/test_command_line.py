@@ -312,6 +312,14 @@ def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
     assert "routing.code: qwen3:8b is no preset" in unknown.err
 
 
+def test_config_check_says_what_is_ignored(aish, tmp_path):
+    (tmp_path / ".aish.toml").write_text('model = "theirs"\n')
+    aish.env["AISH_MODLE_NAME"] = "x"
+    done = aish.run("config", "check", cwd=tmp_path)
+    assert (done.code, done.out) == (0, "the configuration is fine\n")
+    assert "AISH_MODLE_NAME names no setting" in done.err and "ignored in it: model" in done.err
+
+
 def test_config_check_knows_the_fields_of_a_prompt(aish):
     aish.write_config("[shell]\nprompt = '{modle} {cwd} ${HOME} {mark}{'\n")
     done = aish.run("config", "check")

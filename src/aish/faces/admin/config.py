@@ -49,9 +49,9 @@ def _check(here: Surroundings) -> int:
     problems = [str(problem) for problem in check_config(cwd=here.cwd, env=here.env)]
     doubts: list[str] = []
     if not problems:
-        config = load_config(cwd=here.cwd, env=here.env).config
-        misspelt, doubts = _names(config)
-        problems = [*_mistakes(config), *misspelt]
+        loaded = load_config(cwd=here.cwd, env=here.env)
+        misspelt, unsure = _names(loaded.config)
+        problems, doubts = [*_mistakes(loaded.config), *misspelt], [*loaded.notices, *unsure]
     for problem in problems:
         print(visible(problem))
     if not problems:
