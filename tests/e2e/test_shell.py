@@ -644,6 +644,12 @@ async def test_completion_comes_from_the_live_bash_and_from_aish(home):
         await term.sees("cat unmistakable-name.txt")
         term.press("\x15:sess\t")
         await term.sees(":sessions")
+        (home / "work" / "some folder").mkdir()
+        (home / "work" / "some folder" / "a note").touch()
+        term.press("\x15? read @some\t")
+        await term.sees('@"some folder/')
+        term.press("a\t")
+        await term.sees('@"some folder/a note"')
 
 
 async def test_completion_of_what_cannot_be_looked_up_offers_nothing(home):

@@ -19,6 +19,7 @@ async def asked(text: str, folder: Path) -> UserMessage:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "my notes.txt").write_text("four\nfive\n")
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "app.py").write_text("print('hello')\n")
     return tmp_path
@@ -33,6 +34,8 @@ def folder(tmp_path: Path) -> Path:
         ("line @notes.txt:2", "2: two"),
         ("see @src", "app.py"),
         ("see @src/app.py.", "hello"),
+        ('see @"my notes.txt", please', "four\nfive"),
+        ('see (@"my notes.txt:2")', "2: five"),
     ],
 )
 async def test_what_is_named_goes_along(folder, text, found):
@@ -49,7 +52,16 @@ async def test_other_uses_of_the_sign_are_left_alone(folder, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["@missing.txt", "see @src/none.py", "@notes.txt:9-12", "@notes.txt:3-2", "@notes.txt:0-2", "hey @nobody"]
+    "text",
+    [
+        "@missing.txt",
+        "see @src/none.py",
+        "@notes.txt:9-12",
+        "@notes.txt:3-2",
+        "@notes.txt:0-2",
+        "hey @nobody",
+        '@"my note"',
+    ],
 )
 async def test_what_is_not_there_is_an_error(folder, text):
     with pytest.raises(UsageError, match=r"names no file|there are lines"):

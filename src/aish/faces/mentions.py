@@ -1,4 +1,5 @@
-"""Mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` bring along what they name.
+"""Mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` bring along what they name; `@"…"` where
+there are blanks in it.
 
 One that names nothing is an error before anything is sent. `\\@` is a plain @, and so is one in code, or before a word
 that starts one of several lines and names no file: a decorator.
@@ -27,7 +28,7 @@ _TREE_ENTRIES = 400
 _GIT_S = 10.0
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_MENTION = re.compile(r"(?<![\w@\\`])@([^\s@`]+)")
+_MENTION = re.compile(r"(?<![\w@\\`])@(?:\"([^\"\n]+)\"|([^\s@`]+))")
 _LINES = re.compile(r"(.+):(\d+)(?:-(\d+))?$")
 _RANGE = re.compile(r"[\w./~^@{}-]*[\w~^}]\.{2,3}[\w./~^@{}-]*")
 _PUNCTUATION = ".,;:!?)]}'\""
@@ -60,8 +61,8 @@ def _mentioned(text: str, places: Places) -> list[str]:
     for match in _MENTION.finditer(text):
         if any(start <= match.start() < end for start, end in code):
             continue
-        name = match[1]
-        if not _exists(_file(name, places.cwd)):
+        name = match[1] or match[2]
+        if not match[1] and not _exists(_file(name, places.cwd)):
             name = name.rstrip(_PUNCTUATION) or name
         if not _is_decorator(text, match.start(), name, places):
             found[name] = None

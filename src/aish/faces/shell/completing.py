@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _MOST = 200
 _BASH_S = 1.0
+_MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
+_NEEDS_MARKS = re.compile(r"[\s@`]")
 
 
 class ShellCompleter(Completer):
@@ -40,9 +43,9 @@ class ShellCompleter(Completer):
         stripped = text.lstrip()
         if stripped.startswith(":"):
             return await self._meta(stripped[1:])
-        word = text.rpartition(" ")[2]
-        if word.startswith("@"):
-            return [_ending(path, word[1:]) for path in _paths(self._shell.cwd, word[1:])]
+        if mention := _MENTION.search(text):
+            paths = _paths(self._shell.cwd, mention[1].lstrip('"'))
+            return [_ending(_mentioned(path), mention[1]) for path in paths]
         live = self._shell.live
         resolve = live.resolve if live else lambda word: None
         goal = route(text, resolve).goal if stripped else Goal.SHELL
@@ -102,6 +105,13 @@ class ShellCompleter(Completer):
 
 def _ending(value: str, typed: str) -> Completion:
     return Completion(value, -len(typed))
+
+
+def _mentioned(path: str) -> str:
+    """In quotation marks where a mention would end too early; those of a folder are left open."""
+    if not _NEEDS_MARKS.search(path):
+        return path
+    return f'"{path}' if path.endswith("/") else f'"{path}"'
 
 
 def _paths(cwd: str, typed: str) -> list[str]:
