@@ -709,6 +709,22 @@ async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
         await did(term, ":norris list", "finished")
 
 
+async def test_control_c_halts_work_and_pressed_again_stops_what_runs(home):
+    goal = model(home, [[{"text": "CMD: touch made; sleep 600"}], [{"text": "GOAL: complete"}]])
+    async with shell(home, "--model", goal) as term:
+        await term.enter(":norris wait")
+        await eventually((home / "work" / "made").exists)
+        term.press("\x03")
+        await term.sees("it halts before the next action")
+        term.press("\x03")
+        await term.sees("go on with: aish runs resume")
+        await did(term, "echo still-here", "\nstill-here")
+        await term.enter(":norris resume")
+        await term.sees("it may have been done already")
+        await term.sees("eave it halted:")
+        await did(term, "s", "finished: the goal is reached")
+
+
 async def test_an_entry_of_several_lines_is_marked_as_one(home):
     async with shell(home) as term:
         term.press("for n in 1 2; do\r")

@@ -72,6 +72,11 @@ class Norris:
         """Halt before the next action."""
         self._pausing = why
 
+    @property
+    def is_pausing(self) -> bool:
+        """It was told to halt, and has not come to the next action yet."""
+        return bool(self._pausing)
+
     async def work(self, answer: HaltAnswer | None = None) -> RunState:
         """`answer` is what a person said to the halt it was left at. The run's record says why it ended."""
         try:
