@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import io
 import re
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from aish.faces.shell import meta
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.prompt_line import branch_of, prompt_fragments, short_path
 from aish.faces.shell.routing import Goal
+from aish.faces.terminal import Output
 from aish.types.live_shell import RunResult
 from aish.types.usage import Usage
 
@@ -91,3 +93,10 @@ def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tm
         shown = prompt_fragments(shell, f"<{{{field}}}>", Goal.SHELL, plain=True)
         assert "{" not in "".join(text for _, text in shown)
     assert prompt_fragments(shell, "{", Goal.SHELL, plain=True) == [("", "{")]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_the_screen_is_cleared_where_there_is_one_with_colours_or_without(live):
+    screen = io.StringIO()
+    Output(screen, screen, color=False, live=live).clear_screen()
+    assert bool(screen.getvalue()) is live
