@@ -198,13 +198,18 @@ class Asking:
         """And what the user should know of it."""
         notes = [note] if (note := self._means.ledger.is_capless(self.route.name)) else []
         composed = await self._composer.compose(self._transcript.messages())
-        if composed.left_out and self._means.rules.summarize and self._scribe.session and self._asked.context is None:
+        if composed.left_out and self._summarizes:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())
         self._left_out = len(composed.left_out)
         if composed.cut:
             notes.append(f"cut what was too large for the window of {self.route.name}")
         return composed, notes
+
+    @property
+    def _summarizes(self) -> bool:
+        own = bool(self._scribe.session) and self._asked.context is None
+        return self._means.rules.summarize and own and not self._asked.is_autonomous
 
     async def _fold(self, composed: Composed) -> list[str]:
         """What has just fallen out of the window goes into the summary. If that fails the turn goes on without."""

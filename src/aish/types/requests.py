@@ -86,6 +86,11 @@ class TurnRequest(msgspec.Struct, frozen=True):
     stream: bool = True
     traceparent: str = ""
 
+    @property
+    def is_autonomous(self) -> bool:
+        """A step of work towards a goal: it is told of that, and of nothing from earlier."""
+        return self.category is Category.NORRIS
+
 
 class Tuning(msgspec.Struct, frozen=True):
     """How a backend with an adapter is to use it: how much of it, in which slot, and with what bias of tokens."""
