@@ -115,12 +115,13 @@ def _sessions_parser(prog: str) -> argparse.ArgumentParser:
 
 def _config_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Configuration.")
-    actions = parser.add_subparsers(dest="action", metavar="init|show|check|path|trust")
+    actions = parser.add_subparsers(dest="action", metavar="init|show|check|path|trust|distrust")
     actions.add_parser("init", help="write a commented starter file")
     actions.add_parser("show", help="every setting in force and where it comes from (the default)")
     actions.add_parser("check", help="say all that is wrong")
     actions.add_parser("path", help="where the files are looked for")
     actions.add_parser("trust", help="accept the project's .aish.toml as it is now")
+    actions.add_parser("distrust", help="take that back; the shell asks again")
     return parser
 
 

@@ -62,7 +62,7 @@ def was_refused(path: Path, content: bytes, *, env: Mapping[str, str], home: Pat
 
 
 def distrust(path: Path, *, env: Mapping[str, str], home: Path | None = None) -> bool:
-    """Take the acceptance back. False if there was none."""
+    """Take back what was said of it. False if nothing was."""
     known = _name(path) in read_pins(trust_file(env, home))
     if known:
         _write_pins(trust_file(env, home), {_name(path): None})

@@ -1,10 +1,11 @@
-"""`aish config init|show|check|path|trust`."""
+"""`aish config init|show|check|path|trust|distrust`."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import sys
+from pathlib import Path
 
 import msgspec
 
@@ -14,7 +15,7 @@ from aish.config.schema import Config
 from aish.config.schema_shell import PROMPT_FIELDS
 from aish.config.show import show_rows
 from aish.config.starter import init_config
-from aish.config.trust import content_hash, project_content, trust
+from aish.config.trust import content_hash, distrust, project_content, trust
 from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
@@ -24,7 +25,8 @@ _ALIAS = re.compile(r"_?[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # tools are named alia
 
 
 def run(action: str, here: Surroundings) -> int:
-    return {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust}[action](here)
+    actions = {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust, "distrust": _distrust}
+    return actions[action](here)
 
 
 def _init(here: Surroundings) -> int:
@@ -118,12 +120,24 @@ def _path(here: Surroundings) -> int:
 
 def _trust(here: Surroundings) -> int:
     """Shows the file that is accepted; a change after this look makes it untrusted again."""
-    home = paths.home_dir(here.env)
-    project = paths.find_project_file(here.cwd, home, paths.user_file(here.env))
-    if project is None:
-        raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
+    project = _project_file(here)
     content = project_content(project)
     print(visible(content.decode("utf-8", "replace")), end="" if content.endswith(b"\n") else "\n")
     digest = trust(project, env=here.env, expected=content_hash(content))
     print(f"trusted {project} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)
     return 0
+
+
+def _distrust(here: Surroundings) -> int:
+    """Also takes back a no: the shell asks again."""
+    project = _project_file(here)
+    known = distrust(project, env=here.env)
+    print(f"no longer trusted: {project}" if known else f"nothing was said of {project}", file=sys.stderr)
+    return 0
+
+
+def _project_file(here: Surroundings) -> Path:
+    project = paths.find_project_file(here.cwd, paths.home_dir(here.env), paths.user_file(here.env))
+    if project is None:
+        raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
+    return project
