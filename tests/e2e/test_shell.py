@@ -603,7 +603,7 @@ async def test_a_session_is_resumed_from_the_command_line(home):
         assert f"going on with {session}" in term.text and "> remember the word zebra" in term.text
         await did(term, "? once more", "once more")
         await did(term, ":sessions", f"* {session}")
-    async with shell(home, "sessions", "resume", "latest") as term:
+    async with shell(home, "sessions", "resume", "latest", "-m", "fake-tool") as term:
         assert f"going on with {session}" in term.text
 
 

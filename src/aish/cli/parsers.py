@@ -104,12 +104,14 @@ def _sessions_parser(prog: str) -> argparse.ArgumentParser:
     search.add_argument("--limit", type=int, default=20)
     for name, help_text in (
         ("show", "a session as text"),
-        ("resume", "go on with a session, at a prompt"),
         ("replay", "a turn's events, byte for byte as they were recorded (a session's id: its latest turn)"),
         ("export", "a session's events as JSONL"),
         ("delete", "remove a session for good"),
     ):
         actions.add_parser(name, help=help_text).add_argument("id", help="an id, or `latest`")
+    resume = actions.add_parser("resume", help="go on with a session, at a prompt")
+    resume.add_argument("id", help="an id, or `latest`")
+    resume.add_argument("--model", "-m", default="", help="provider:model, a preset, or a bare model name")
     return parser
 
 
