@@ -314,6 +314,17 @@ async def test_a_second_opinion_that_cannot_be_had_halts() -> None:
     assert bench.tools.calls == []
 
 
+async def test_a_second_opinion_is_had_on_the_whole_of_a_call_or_it_halts() -> None:
+    judge, person = opinion(halt=False), Person()
+    bench = Bench(text(f"CMD: echo {'x' * 9000}; make install"), tools=tools(), others=[judge])
+    assert (await work(bench, person, second_opinion="second:judge")).state is RunState.HALTED
+    assert "too many to be looked at" in person.halts[0].reason and not bench.tools.calls
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools(), others=[judge])
+    await work(bench, person, goal="tidy up " * 2000, second_opinion="second:judge")
+    (asked,) = judge.requests
+    assert asked.messages[-1].text.endswith('It wants: shell__run {"command":"make"}')
+
+
 async def test_a_second_opinion_is_not_asked_about_reads() -> None:
     judge = opinion(halt=True)
     bench = Bench([call("files__read")], text("GOAL: complete"), tools=tools(), others=[judge])
