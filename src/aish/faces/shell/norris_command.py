@@ -47,7 +47,9 @@ def norris_parser(prog: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("goal", nargs="+")
     parser.add_argument("--model", "-m", default="", help="the model that works")
-    parser.add_argument("--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable)")
+    parser.add_argument(
+        "--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable; 'none' offers none)"
+    )
     parser.add_argument("--max-steps", type=int, metavar="N", help="at most so many steps (norris.max_steps)")
     parser.add_argument("--budget", type=float, metavar="DOLLARS", help="at most so much money (norris.max_cost)")
     parser.add_argument("--minutes", type=float, metavar="M", help="at most so long (norris.max_minutes)")
@@ -96,7 +98,7 @@ async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
     body = first_state(
         runtime.config,
         model=arguments.model,
-        tools=tuple(glob for glob in arguments.tools or () if glob != "none"),
+        tools=None if arguments.tools is None else tuple(glob for glob in arguments.tools if glob != "none"),
         max_steps=arguments.max_steps,
         max_cost=arguments.budget,
         max_minutes=arguments.minutes,
