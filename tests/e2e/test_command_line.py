@@ -313,6 +313,8 @@ def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
     unknown = aish.run("config", "check")
     assert unknown.code == 0
     assert "routing.code: qwen3:8b is no preset" in unknown.err
+    aish.write_config(presets + '[safety]\nsecond_opinion = "codr"\n[norris]\npreplanner = "coder"\n')
+    assert aish.run("config", "check").out == "safety.second_opinion: there is no preset codr: did you mean coder?\n"
 
 
 def test_config_check_says_what_is_ignored(aish, tmp_path):

@@ -91,10 +91,17 @@ def _known_fields(name: str) -> str:
 
 
 def _names(config: Config) -> tuple[list[str], list[str]]:
-    """What [routing] sends questions to: names that are surely misspelt, and those that nothing here knows. Only a
-    provider could say whether it has such a model, and it is not asked."""
+    """Models that are asked for something in particular: names that are surely misspelt, and those that nothing here
+    knows. Only a provider could say whether it has such a model, and it is not asked."""
     routing, presets = config.routing, config.presets
     meant = {f"routing.{kind}": name for kind, name in (*routing.classes().items(), ("fallback", routing.fallback))}
+    meant |= {
+        "context.summary_model": config.context.summary_model,
+        "norris.preplanner": config.norris.preplanner,
+        "norris.executor": config.norris.executor,
+        "planner.model": config.planner.model,
+        "safety.second_opinion": config.safety.second_opinion,
+    }
     providers = {*config.providers, *(server.name for server in config.discovery.servers), "embedded", "scripted"}
     misspelt, doubts = [], []
     for key, name in meant.items():
