@@ -513,6 +513,24 @@ async def test_a_goal_may_begin_with_a_word_that_means_something_alone(home, lin
         await did(term, line, "GOAL: complete")
 
 
+async def test_a_proposal_may_need_what_the_one_before_it_brings(home):
+    made = "printf '#!/bin/sh\\necho new-tool-ran\\n' > ~/newtool; chmod +x ~/newtool"
+    reply = f"CMD: frobnicate first\nCMD: {made}\nCMD: newtool now\nCMD: frobnicate now\n"
+    name = model(home, [[{"text": reply}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, "PATH=$PATH:$HOME", "PATH")
+        await term.enter("? go")
+        await term.sees("proposal 1 of 3")
+        await term.sees("[q]uit ›")
+        await term.enter("r")
+        await term.sees("proposal 2 of 3")
+        await eventually(lambda: term.last_line.endswith("[q]uit ›"))
+        await term.enter("r")
+        await term.sees("\nnew-tool-ran")
+        await term.sees("tell the model")
+        assert term.text.count("frobnicate is not on this machine") == 2
+
+
 async def test_the_settings_are_shown_with_the_model_that_answers(home):
     config(home, 'model = "scripted:fake-tool"\n')
     async with shell(home, "--tools", "none") as term:
