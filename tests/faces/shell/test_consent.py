@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 
 from aish.faces.shell.consent import TerminalConsent, always_yes
@@ -63,6 +64,18 @@ async def test_turn_and_always_are_offered_only_where_they_mean_something():
     given, prompts, _ = await answer(question(like="make", always="always make"), "t")
     assert given.choice is Choice.TURN
     assert "[t]urn" in prompts[0] and "[a]lways for make" in prompts[0]
+
+
+async def test_always_may_be_changed_but_not_to_nearly_everything():
+    asked = question(always="always make all")
+    assert (await answer(asked, "a", ""))[0].rule == "make all"
+    assert (await answer(asked, "a", "pytest"))[0].rule == "pytest"
+    given, prompts, shown = await answer(asked, "a", "bash", "a", "*", "n")
+    assert given.choice is Choice.NO and len(prompts) == 5
+    assert shown.count("that would allow nearly everything") == 2
+    tool = msgspec.structs.replace(asked, tool="files__write", always="always files__write")
+    assert (await answer(tool, "a", "files__*"))[0].rule == "files__*"
+    assert (await answer(tool, "a", "?*", "n"))[0].choice is Choice.NO
 
 
 async def test_an_edited_command_is_the_answer():

@@ -12,7 +12,8 @@ from aish.errors import ProcessError
 from aish.faces.runtime import LiveShell
 from aish.faces.shell.hints import sorted_out
 from aish.faces.shell.state import Shell
-from aish.faces.shell.verdicts import HARMLESS
+from aish.faces.shell.verdicts import HARMLESS, TOO_WIDE
+from aish.safety.always import is_too_wide
 from aish.safety.policy import Judgement
 from aish.types.decisions import Answer, Choice, Question, Verdict
 from aish.types.live_shell import RunResult
@@ -86,7 +87,13 @@ async def _always(shell: Shell, judged: Judgement) -> Answer | None:
         return None
     covers = judged.always.title.removeprefix("always ")
     changed = await shell.read("always allow: ", covers)
-    return Answer(Choice.ALWAYS, rule=changed.strip() or covers) if changed is not None else None
+    if changed is None:
+        return None
+    wanted = changed.strip() or covers
+    if wanted != covers and is_too_wide(wanted, command=True):
+        shell.output.note(f"  {TOO_WIDE}")
+        return None
+    return Answer(Choice.ALWAYS, rule=wanted)
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:
