@@ -114,6 +114,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_provider_that_is_down*",
         "e2e/test_command_line.py::test_bad_usage*",
         "e2e/test_command_line.py::test_help_is_shown*",
+        "e2e/test_command_line.py::test_a_suggestion_of_the_fallback*",
         "e2e/test_command_line.py::test_a_reader_that_goes_away*",
         "e2e/test_command_line.py::test_closed_and_full_streams*",
     ),

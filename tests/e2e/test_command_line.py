@@ -275,6 +275,14 @@ def test_what_was_approved_is_not_guessed_from_a_damaged_file(aish, kept):
     assert done.code == 2 and "approved.json is damaged" in done.err and "delete it" in done.err
 
 
+def test_a_suggestion_of_the_fallback_says_so(aish):
+    name = aish.write_script("spare", [[{"text": "ls -S"}]])
+    with (aish.home / ".config/aish/config.toml").open("a") as config:
+        config.write(f'[providers.up]\nurl = "http://127.0.0.1:9"\nmodels = ["m"]\n[routing]\nfallback = "{name}"\n')
+    done = aish.run("suggest", "-m", "up:m", "sort by size")
+    assert (done.code, done.out) == (0, "ls -S\n") and f"asking {name} instead" in done.err
+
+
 def test_keys_are_in_no_output(aish):
     aish.write_config('[providers.up]\nurl = "http://127.0.0.1:9"\nkey = "sk-very-secret-1"\n')
     shown = [aish.run("config", "show"), aish.run("doctor"), aish.run("-m", "up:m", "hello")]
