@@ -23,6 +23,7 @@ from aish.faces.http.problems import anthropic_shape, bad_field, refuse_model
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
+from aish.faces.http.watch import while_there
 from aish.types.ids import new_id
 from aish.types.requests import TurnRequest
 
@@ -63,7 +64,8 @@ class Messages:
         functions, servers = read_tools(given)
         guests = await bring_servers(self._service, caller, servers)
         tools = choose_tools(self._service, caller, functions, servers, guests)
-        count = await count_request(self._service, given.model, read_conversation(given), tools)
+        counting = count_request(self._service, given.model, read_conversation(given), tools)
+        count = await while_there(exchange, counting)
         await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))
 
     async def _read(self, exchange: Exchange, caller: Caller) -> tuple[MessagesBody, bytes]:

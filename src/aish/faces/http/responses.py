@@ -23,7 +23,7 @@ from aish.faces.http.responses_store import Shelf, list_page
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.turns import name_turn
-from aish.faces.http.watch import Watch
+from aish.faces.http.watch import Watch, while_there
 
 
 class EngineOwners:
@@ -99,7 +99,7 @@ class Responses:
         asked = decode_response_body(await read_body(exchange, service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
             plan = await self._plan(exchange, caller, asked, stack)
-            count = await count_input(service, plan)
+            count = await while_there(exchange, count_input(service, plan))
         answer = {"object": "response.input_tokens", "input_tokens": count}
         await exchange.reply(200, msgspec.json.encode(answer))
 
