@@ -457,3 +457,8 @@ def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish):
 
 def test_keys_have_a_name(aish):
     assert aish.run("keys", "create", " ").code == 2
+
+
+def test_a_key_for_metrics_uses_no_model_and_no_tool(aish):
+    assert aish.run("keys", "create", "prometheus", "--metrics").out.startswith("aish-")
+    assert "prometheus  metrics  models none; tools none" in aish.run("keys", "list").out

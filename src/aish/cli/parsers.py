@@ -243,6 +243,11 @@ def _keys_parser(prog: str) -> argparse.ArgumentParser:
     create.add_argument("--models", action="append", metavar="GLOB", help="only these models (repeatable)")
     create.add_argument("--tools", action="append", metavar="GLOB", help="only these tools of the server (repeatable)")
     create.add_argument("--admin", action="store_true", help="may see and answer what belongs to others")
+    create.add_argument(
+        "--metrics",
+        action="store_true",
+        help="for Prometheus: may read /metrics, and uses no models or tools but those named",
+    )
     create.add_argument("--per-minute", type=int, metavar="N", help="requests a minute")
     create.add_argument("--tokens-per-day", type=int, metavar="N")
     create.add_argument("--dollars-per-day", type=float, metavar="D")

@@ -285,6 +285,20 @@ async def test_what_is_counted():
         assert line in page, page
 
 
+async def test_what_is_counted_of_everybody_is_not_for_every_key():
+    bench = Bench([])
+    ann, _ = await create_key(bench.store, "ann")
+    boss, _ = await create_key(bench.store, "boss", admin=True)
+    scraper, _ = await create_key(bench.store, "prometheus", metrics=True, models=(), tools=())
+    async with face(bench) as http:
+        asked = {key: await http.ask("GET", "/metrics", authorization=f"Bearer {key}") for key in (ann, boss, scraper)}
+        said = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+        refused = await http.ask("POST", "/v1/chat/completions", said, authorization=f"Bearer {scraper}")
+    assert [reply.status for reply in asked.values()] == [403, 200, 200]
+    assert "--metrics" in asked[ann].json["error"]["message"]
+    assert (refused.status, refused.json["error"]["code"]) == (403, "model_not_allowed")
+
+
 async def test_a_reload_serves_new_requests_anew_and_lets_old_ones_end():
     old, new = Bench([0.2, TextDelta("old")]), Bench([TextDelta("new")])
     runtime = FakeRuntime(old)

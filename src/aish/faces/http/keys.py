@@ -38,12 +38,13 @@ class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     models: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
     admin: bool = False
+    metrics: bool = False
     per_minute: int | None = None
     tokens_per_day: int | None = None
     dollars_per_day: float | None = None
 
     def caller(self) -> Caller:
-        return Caller(self.id, self.models, self.tools, self.admin)
+        return Caller(self.id, self.models, self.tools, self.admin, self.metrics)
 
 
 class _Known(msgspec.Struct):

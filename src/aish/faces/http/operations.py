@@ -24,6 +24,8 @@ class Operations:
         self._service = service
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:
+        if not (caller.admin or caller.metrics):
+            raise Problem(403, "this is for keys made with --metrics, or --admin", code="forbidden")
         metrics = self._service.metrics
         metrics.under_way.set(self._service.under_way)
         states = Counter(server.state for server in self._service.runtime.mcp_servers.values())
