@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -274,7 +275,7 @@ async def test_a_person_is_asked_and_their_word_counts(choice, status):
     assert results(events)[0].status is status
     (question,) = ask.asked
     assert (question.kind, question.tool, question.arguments) == (QuestionKind.EFFECT, "t__w", {"path": "x"})
-    assert bodies(events, DecisionAsked)[0].question == question
+    assert bodies(events, DecisionAsked)[0].question == msgspec.structs.replace(question, schema={})
     assert bodies(events, DecisionMade)[0].decision.rule == "the user"
     assert status is ResultStatus.OK or "a note" in results(events)[0].parts[0].text
 
@@ -463,6 +464,21 @@ async def test_arguments_changed_to_something_that_does_not_fit_are_not_run():
     bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
     (result,) = results(await bench.run(ask=ask))
     assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])
+
+
+async def test_arguments_are_changed_also_where_the_asker_wanted_to_be_asked():
+    asked = []
+
+    async def ask(question):
+        asked.append(question)
+        return Answer(Choice.EDIT, arguments={"n": 7})
+
+    tools = Tools().add("t__r", schema=NUMBER)
+    bench = Bench([call("t__r", '{"n": 1}')], DONE, tools=tools)
+    events = await bench.run(ask=ask, ask_about=("t__r",))
+    assert tools.calls == [("t__r", {"n": 7})]
+    assert [question.schema for question in asked] == [NUMBER]
+    assert [event.body.question.schema for event in events if isinstance(event.body, DecisionAsked)] == [{}]
 
 
 UNFINISHED = '{"text": "half"'

@@ -247,6 +247,37 @@ async def test_a_question_nobody_answers_is_a_no():
     assert bench.tools.calls == []
 
 
+async def test_an_edit_that_does_not_fit_leaves_the_question_open():
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tools = Tools().add("t__w", effect=Effect.WRITE, schema=number)
+    bench = Bench([call("t__w", '{"n": 1}')], [TextDelta("done")], tools=tools)
+    async with face(bench) as http:
+        asking = asyncio.create_task(http.chat(tools=[function("t__w")]))
+        approval = await waiting_approval(http)
+        assert approval["question"]["schema"] == number
+        path = f"/v1/approvals/{approval['id']}"
+        refused = await http.ask("POST", path, {"choice": "edit", "arguments": {"n": "seven"}})
+        assert (refused.status, refused.json["error"]["param"]) == (400, "arguments")
+        assert "t__w: n: " in refused.json["error"]["message"]
+        assert (await http.ask("POST", path, {"choice": "edit", "arguments": {"n": 7}})).status == 200
+        assert (await asking).status == 200
+    assert tools.calls == [("t__w", {"n": 7})]
+
+
+async def test_there_is_nothing_to_edit_where_it_is_asked_whether_to_go_on():
+    step = [call("t__r", "{}")]
+    bench = Bench(step, step, step, [TextDelta("done")], tools=Tools().add("t__r"))
+    async with face(bench) as http:
+        asking = asyncio.create_task(http.chat(tools=[function("t__r")]))
+        approval = await waiting_approval(http)
+        path = f"/v1/approvals/{approval['id']}"
+        refused = await http.ask("POST", path, {"choice": "edit", "arguments": {}})
+        assert (refused.status, refused.json["error"]["param"]) == (400, "choice")
+        assert (await http.ask("POST", path, {"choice": "yes"})).status == 200
+        assert (await asking).status == 200
+    assert len(bench.tools.calls) == 3
+
+
 async def test_an_answer_another_process_took_is_noticed(monkeypatch):
     monkeypatch.setattr("aish.faces.http.approvals._LOOK_S", 0.02)
     bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", effect=Effect.WRITE))

@@ -70,6 +70,9 @@ async def test_a_halt_waits_for_an_answer_and_goes_on_with_it() -> None:
         refused = await face.ask("POST", f"/v1/runs/{run['id']}/resume", {})
         assert refused.status == 400
         assert b"needs one" in refused.body
+        worse = {"answer": {"choice": "edit", "arguments": {"command": ["make"]}}}
+        refused = await face.ask("POST", f"/v1/runs/{run['id']}/resume", worse)
+        assert (refused.status, refused.json["error"]["param"]) == (400, "answer.arguments")
         reply = await face.ask("POST", f"/v1/runs/{run['id']}/resume", {"answer": {"choice": "proceed"}})
         assert reply.status == 202
         assert (await ended(face, run["id"]))["state"] == "finished"

@@ -71,6 +71,14 @@ async def test_an_edited_command_is_the_answer():
     assert prompts[-1] == "new command: make"  # it begins with what it was
 
 
+async def test_edited_arguments_that_do_not_fit_are_asked_for_again():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    asked = Question("c", QuestionKind.EFFECT, "t__w", "write", {"n": 1}, "why", schema=schema)
+    given, _, shown = await answer(asked, "e", '{"n": "seven"}', "e", '{"n": 7}')
+    assert given.arguments == {"n": 7}
+    assert "that does not fit t__w: n: " in shown
+
+
 async def test_explaining_asks_again():
     given, prompts, shown = await answer(question(reasons=("because",)), "x", "y")
     assert (given.choice, len(prompts)) == (Choice.YES, 2)

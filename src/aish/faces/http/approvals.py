@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aish.calls.validate import schema_errors
 from aish.faces.asgi import Exchange
 from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.ports import Ask, Store
-from aish.types.decisions import Answer, Choice, Question
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.ids import new_id
 from aish.types.records import Document
+from aish.types.tools import Arguments
 
 if TYPE_CHECKING:
     from aish.faces.http.service import Service
@@ -146,8 +148,18 @@ def _check(question: Question, given: Given) -> None:
         raise bad_field("choice", "no rule would be narrow enough to allow this always")
     if given.choice is Choice.TURN and not question.like:
         raise bad_field("choice", "this is asked about each time")
-    if given.choice is Choice.EDIT and given.arguments is None:
+    if given.choice is Choice.EDIT:
+        _check_edit(question, given.arguments)
+
+
+def _check_edit(question: Question, arguments: Arguments | None) -> None:
+    """What does not fit leaves the question open: they can be written better."""
+    if question.kind is not QuestionKind.EFFECT:
+        raise bad_field("choice", "must be yes or no: this asks whether to go on")
+    if arguments is None:
         raise bad_field("arguments", "an edit says the arguments to use instead")
+    if errors := schema_errors(question.schema, arguments):
+        raise bad_field("arguments", f"do not fit {question.tool}: {'; '.join(errors)}")
 
 
 async def _within(work: Any, seconds: float) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aish.calls.validate import schema_errors
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.engine.planning.kept import PlanBody, resumed
@@ -301,6 +302,9 @@ def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
     halt = msgspec.json.decode(run.body, type=NorrisBody).halt
     if halt is not None and answer is None:
         raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
+    asked, arguments = halt and halt.question, answer and answer.arguments
+    if asked and arguments is not None and (errors := schema_errors(asked.schema, arguments)):
+        raise bad_field("answer.arguments", f"do not fit {asked.tool}: {'; '.join(errors)}")
 
 
 def _least(asked: Any, most: Any) -> Any:

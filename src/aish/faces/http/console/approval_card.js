@@ -60,7 +60,7 @@ class Card {
       this.#choice("no", "No"),
       question.like ? this.#choice("turn", "Yes, for this turn", "", `Covers ${question.like}`) : null,
       question.always ? this.#choice("always", "Always") : null,
-      button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
+      question.kind === "repeat" ? null : button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
       this.note,
     );
   }
