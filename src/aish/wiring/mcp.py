@@ -13,7 +13,7 @@ from aish.config.schema_serve import ServeConfig
 from aish.config.schema_tools import McpConfig, McpServerConfig
 from aish.errors import UsageError
 from aish.tools.registry import Registry
-from aish.types.guests import GuestServer
+from aish.types.guests import GuestServer, GuestView
 
 if TYPE_CHECKING:
     from aish.tools.mcp.guests import Guests, GuestServers
@@ -92,6 +92,10 @@ class McpLinks:
     async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each can be used or is known not to be; those still connecting."""
         return await self._opened.settled(timeout_s, names) if self._opened else ()
+
+    @property
+    def guests(self) -> Sequence[GuestView]:
+        return self._guests.views() if self._guests else ()
 
     async def bring(self, wanted: Sequence[GuestServer]) -> Guests:
         from aish.tools.mcp.guests import Guests, GuestServers

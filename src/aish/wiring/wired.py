@@ -28,7 +28,7 @@ from aish.safety.redact import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
 from aish.types.command_hints import CommandHint
-from aish.types.guests import GuestServer
+from aish.types.guests import GuestServer, GuestView
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
@@ -197,6 +197,10 @@ class Wired:
 
     def _links(self) -> McpLinks:
         return McpLinks(self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.surroundings.env)
+
+    @property
+    def mcp_guests(self) -> Sequence[GuestView]:
+        return self._mcp.guests
 
     async def bring_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
         return await self._mcp.bring(wanted)

@@ -86,6 +86,12 @@ class Metrics:
             "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
         )
         # Their labels and URLs are the clients' own words: as many as they like.
+        self.mcp_brought_open = Gauge(
+            "aish_mcp_brought_open",
+            "MCP servers that requests brought, connected now.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
         self.series = Series()
         self.waiting = Waiting(self._hand_on_soon)

@@ -27,7 +27,7 @@ class Operations:
         if not (caller.admin or caller.metrics):
             raise Problem(403, "this is for keys made with --metrics, or --admin", code="forbidden")
         metrics = self._service.metrics
-        metrics.under_way.set(self._service.under_way)
+        self._service.note_now()
         states = Counter(server.state for server in self._service.runtime.mcp_servers.values())
         for state in ("connecting", "ready", "failed", "closed"):
             metrics.mcp_servers.labels(state).set(states[state])

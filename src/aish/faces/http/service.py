@@ -164,10 +164,15 @@ class Service:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
+    def note_now(self) -> None:
+        """What is so at this moment, for whoever reads what is counted."""
+        self.metrics.under_way.set(self.under_way)
+        self.metrics.mcp_brought_open.set(len(self.runtime.mcp_guests))
+
     async def _tell_others(self) -> None:
-        """What is under way here, for the worker that is asked for all of them."""
+        """For the worker that is asked for all of them."""
         while self.metrics.together:
-            self.metrics.under_way.set(self.under_way)
+            self.note_now()
             await asyncio.sleep(_TELL_S)
 
     async def _sweep(self) -> None:
