@@ -52,12 +52,13 @@ class Messages:
         request = self._request(exchange, caller, given, tools, body)
         ask = consenting(service.ask(caller), tools.agreed)
         id, clients = (exchange.id or new_id("req")).replace("req_", "msg_"), [spec.name for spec in tools.clients]
+        trace = bool(given.trace)
         if given.stream:
             streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
-            await stream_turn(service, exchange, caller, streamer, request, ask)
+            await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
         whole = MessagesWhole(id=id, model=given.model, clients=clients, show_ours=bool(servers))
-        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask))
+        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
 
     async def count(self, exchange: Exchange, caller: Caller) -> None:
         given, _ = await self._read(exchange, caller)

@@ -132,10 +132,13 @@ class Responses:
             async with aclosing(making.pieces(watch.until_shut_down())) as pieces:
                 async for _ in pieces:
                     pass
+        if making.summary is not None:
+            exchange.extra.append(making.summary.header())
         await exchange.reply(200, making.stream.whole)
 
     def _making(self, exchange: Exchange, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
-        begun, link = partial(name_turn, exchange), self.conversations.link
+        trace = bool(plan.asked.stream and plan.asked.trace)
+        begun, link = partial(name_turn, exchange, trace=trace), self.conversations.link
         return Making(self._service, self.shelf, caller, plan, link, has_begun=has_begun, begun=begun)
 
 
