@@ -179,6 +179,17 @@ async def test_what_clients_send_is_read():
     assert request.sampling.max_tokens == 100
 
 
+async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    bench = Bench(*[[TextDelta("{}")]] * 3)
+    async with face(bench) as http:
+        for effort in ("low", "max", None):
+            config = {"format": {"type": "json_schema", "schema": schema}, "effort": effort}
+            assert (await ask(http, output_config=config)).status == 200
+    said = [(request.sampling.json_schema, request.sampling.reasoning_effort) for request in bench.scripted.requests]
+    assert said == [(schema, "low"), (schema, "high"), (schema, "")]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -188,6 +199,8 @@ async def test_what_clients_send_is_read():
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0]"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
+        ({"output_config": {"effort": 3}}, "output_config.effort"),
         ({"tools": [{"name": 3}]}, "tools[0].name"),
     ],
 )
