@@ -462,3 +462,8 @@ def test_keys_have_a_name(aish):
 def test_a_key_for_metrics_uses_no_model_and_no_tool(aish):
     assert aish.run("keys", "create", "prometheus", "--metrics").out.startswith("aish-")
     assert "prometheus  metrics  models none; tools none" in aish.run("keys", "list").out
+
+
+def test_presets_are_listed_with_the_models(aish):
+    aish.write_config('[presets.fast]\nmodel = "scripted:fake-tool"\n')
+    assert aish.run("models").out.splitlines()[0] == "fast → scripted:fake-tool"

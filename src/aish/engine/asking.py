@@ -285,7 +285,7 @@ class Asking:
         if self._may_render_strictly(error):
             self._means.router.remember_strict(self.route)
             return error, f"{self.route.name} rejects tool messages; sending results as text instead"
-        if self._fell_back:
+        if self._fell_back or not self._asked.may_fall_back:
             return error, ""
         self._fell_back = True
         try:

@@ -68,6 +68,8 @@ class Chooser:
                 raise
             raise ModelNotFound(f"{exc.message}, where [routing] sends this kind of question", hint=exc.hint) from exc
         except ProviderError as exc:
+            if not request.may_fall_back:
+                raise
             return await self._after(exc, notes)
 
     async def fall_back(self, error: AishError, tried: str) -> Chosen | None:

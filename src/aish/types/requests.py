@@ -53,7 +53,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     on calls that an earlier turn left open, by call id.
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
     with, and they are not run again. `charged_to` is the session that pays, if not its own. `background`: what is known
-    of the user and the project goes along. `planner`: plan first, then work; `run` is the run of a plan to go on with.
+    of the user and the project goes along. `may_fall_back`: another model may answer where this one cannot be reached.
+    `planner`: plan first, then work; `run` is the run of a plan to go on with.
     `traceparent` is the asker's own trace, in the form of W3C Trace Context; "" if it has none.
     """
 
@@ -78,6 +79,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     category: Category = Category.MAIN
     charged_to: str = ""
     background: bool = False
+    may_fall_back: bool = True
     planner: Planning | None = None
     run: str = ""
     sampling: Sampling = Sampling()

@@ -3,12 +3,17 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 
-from aish.errors import UsageError
+from aish.config.schema import PresetConfig
+from aish.config.schema_context import RoutingConfig
+from aish.engine.choose import Routing
+from aish.errors import ProviderUnavailable, UsageError
 from aish.faces.http.app import App
 from aish.faces.http.keys import create_key, revoke_key
 from aish.faces.mcp.http import mcp_mount
+from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.safety.redact import Redactor
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
@@ -194,6 +199,41 @@ async def test_sessions_of_one_key_are_nobody_elses():
         assert listed[0][0]["id"] == "s"
         assert (await http.ask("DELETE", "/v1/sessions/s", x_api_key=bob)).status == 404
         assert (await http.ask("DELETE", "/v1/sessions/s", x_api_key=ann)).json["deleted"] is True
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("models", "status"), [(("scripted:*",), 502), (("*",), 200), (("scripted:*", "spare:*"), 200)]
+)
+async def test_a_key_falls_back_only_on_a_model_that_it_covers(path, models, status):
+    down = ScriptedProvider("scripted", {"model": from_steps([[ProviderUnavailable("gone")]])})
+    spare = ScriptedProvider("spare", {"model": from_steps([[TextDelta("here")]])})
+    fallback = "spare:model"
+    bench = Bench(provider=down, others=[spare], settings={"routing": Routing(fallback=fallback)})
+    runtime = FakeRuntime(bench)
+    runtime.config = msgspec.structs.replace(runtime.config, routing=RoutingConfig(fallback=fallback))
+    key, _ = await create_key(bench.store, "a", models=models)
+    body = {**BODY, "input": "x", "max_tokens": 5}
+    async with face(bench, runtime=runtime) as http:
+        assert (await http.ask("POST", path, body, authorization=f"Bearer {key}")).status == status
+    assert len(spare.requests) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("models", "names"), [(("*",), ["deep", "fast", "scripted:model"]), (("fast",), ["fast"]), (("deep",), ["deep"])]
+)
+async def test_presets_are_among_the_models_and_a_key_sees_those_that_it_covers(models, names):
+    bench = Bench([TextDelta("x")])
+    runtime = FakeRuntime(bench)
+    presets = {"deep": PresetConfig(model="cloud:big"), "fast": PresetConfig(model="scripted:model", context_size=99)}
+    runtime.config = msgspec.structs.replace(runtime.config, presets=presets)
+    key, _ = await create_key(bench.store, "a", models=models)
+    async with face(bench, runtime=runtime) as http:
+        listed = (await http.ask("GET", "/v1/models", x_api_key=key)).json["data"]
+    assert [model["id"] for model in listed] == names
+    said = {model["id"]: (model["owned_by"], model["context_length"]) for model in listed}
+    assert said.get("fast", ("scripted", 99)) == ("scripted", 99)
+    assert said.get("deep", ("cloud", None)) == ("cloud", None)
 
 
 async def waiting_approval(http):

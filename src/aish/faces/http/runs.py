@@ -98,7 +98,7 @@ class Runs:
         tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
         if not tools:
             raise bad_field("tools", "none of them is there, or none is allowed to this key")
-        refuse_model(caller, given.model or config.model)
+        refuse_model(caller, given.model or config.norris.executor or config.model)
         await engine.router.resolve(given.model or config.norris.executor)  # or it is said now that there is none
         body = first_state(
             config,
