@@ -125,6 +125,14 @@ async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(m
     assert key not in str(bench.store._documents)
 
 
+async def test_the_oldest_of_very_many_keys_can_be_revoked():
+    bench = Bench()
+    for number in range(1001):
+        await create_key(bench.store, f"n{number}")
+    assert await revoke_key(bench.store, "n0")
+    assert not await revoke_key(bench.store, "n0")
+
+
 async def test_a_server_that_others_reach_does_not_start_without_keys():
     with pytest.raises(UsageError, match="needs a key"):
         async with face(Bench(), must_have_keys=True):

@@ -174,6 +174,26 @@ async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() 
         assert refused.status == 402
 
 
+async def test_a_run_whose_key_is_revoked_halts() -> None:
+    from aish.faces.http.keys import create_key, revoke_key
+
+    under = Bench([0.3, TextDelta("CMD: make")], tools=tools())
+    key, record = await create_key(under.store, "d")
+    admin, _ = await create_key(under.store, "a", admin=True)
+    async with opened(under) as face:
+        goal = {"goal": "tidy up", "model": "scripted:model"}
+        run = (await face.ask("POST", "/v1/runs", goal, authorization=f"Bearer {key}")).json
+        assert await revoke_key(under.store, record.id)
+
+        async def is_over() -> bool:
+            run.update((await face.ask("GET", f"/v1/runs/{run['id']}", authorization=f"Bearer {admin}")).json)
+            return bool(run["state"] != "running")
+
+        await eventually(is_over)
+        assert (run["state"], "has been revoked" in run["reason"]) == ("halted", True)
+    assert under.tools.calls == []
+
+
 async def test_what_a_run_had_used_when_it_was_given_up_is_its_keys_too() -> None:
     from aish.faces.http.keys import create_key
 
