@@ -62,6 +62,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "engine/test_route.py::*",
         "e2e/test_command_line.py::test_an_unknown_model*",
         "e2e/test_command_line.py::test_models_lists*",
+        "e2e/test_command_line.py::test_presets_are_listed*",
     ),
     "§6 keys are never shown": (
         "e2e/test_command_line.py::test_keys*",
@@ -181,6 +182,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "store/test_postgres_chaos.py::*",
         "wire/test_presence.py::*",
     ),
+    "§25 examples start what there is, and point where it is": ("test_examples.py::*",),
     "§25 what must work on Windows imports without POSIX": ("test_house.py::test_nothing_that_must_work_on_windows*",),
     "§18 real clients work through the server": ("e2e/test_clients_*.py::*",),
     "§11 requests are counted as the model counts and kept within its window": (
@@ -229,7 +231,11 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "safety/test_urls.py::*",
     ),
     "§18 a retried request does not run twice": ("faces/http/test_idempotent.py::*",),
-    "§18 keys, limits, approvals, sessions, reload": ("faces/http/test_operations.py::*",),
+    "§18 keys, limits, approvals, sessions, reload": (
+        "faces/http/test_operations.py::*",
+        "e2e/test_command_line.py::test_a_key_for_metrics*",
+    ),
+    "§18 conversations, and their items": ("faces/http/test_conversations.py::*",),
     "§18 approvals are seen everywhere, and the first answer counts": ("faces/http/test_feed.py::test_*approval*",),
     "§21 metrics, OpenTelemetry and logs with all ids": (
         "faces/http/test_metrics.py::*",
