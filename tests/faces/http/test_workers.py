@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 from types import SimpleNamespace
 
@@ -130,3 +131,13 @@ async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):
         finally:
             ended(server, signal.SIGKILL)  # returns when nobody has its pipes any more, which the workers have, too
         await eventually(lambda: not is_ready(port), timeout_s=30)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_that_cannot_start_says_so_with_its_code(tmp_path, workers):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = Command(tmp_path).run("serve", "--workers", workers, "--listen", place)
+    assert (refused.code, f"the server could not start at {place}" in refused.err) == (2, True)
+    keyless = Command(tmp_path).run("serve", "--workers", workers, "--listen", f"0.0.0.0:{free_port()}")
+    assert (keyless.code, "needs a key" in keyless.err) == (2, True)

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from aish.engine.session import Engine
@@ -50,7 +51,10 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
-    server.run()
+    try:
+        server.run()
+    except SystemExit as exc:  # uvicorn's word for what it has logged
+        raise _not_started(arguments, runtime) from exc
     return 0 if server.started else 1
 
 
@@ -65,10 +69,21 @@ def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[
     with tempfile.TemporaryDirectory(prefix="aish-metrics-") as folder:
         os.environ[MANY_WORKERS] = folder
         config = _config(worker, arguments, runtime, factory=True, workers=arguments.workers)
-        place = config.bind_socket()
+        try:
+            place = config.bind_socket()
+        except SystemExit as exc:
+            raise _not_started(arguments, runtime) from exc
         _announce([place])
-        _Workers(config, sockets=[place]).run()
+        workers = _Workers(config, sockets=[place])
+        workers.run()
+    if any(one.exitcode == STARTUP_FAILURE for one in workers.processes):
+        raise _not_started(arguments, runtime)
     return 0
+
+
+def _not_started(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
+    listen = arguments.listen or runtime.config.serve.listen
+    return UsageError(f"the server could not start at {listen}", hint="why is said above")
 
 
 def _config(
