@@ -60,7 +60,7 @@ class Card {
       this.#choice("no", "No"),
       question.like ? this.#choice("turn", "Yes, for this turn", "", `Covers ${question.like}`) : null,
       question.always ? this.#choice("always", "Always") : null,
-      question.kind === "repeat" ? null : button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
+      button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
       this.note,
     );
   }
@@ -91,7 +91,8 @@ class Card {
       this.id ||= await pending.locate(this.question.call);
       this.#show(await pending.answer(this.id, given));
     } catch (error) {
-      this.answers.append(line(error.message, "bad"));
+      this.answers.querySelector(".refused")?.remove(); // the last word counts
+      this.answers.append(line(clean(error.message), "bad refused"));
     }
   }
 
