@@ -1,6 +1,7 @@
 """Several processes answer at one port: whichever is asked for the figures answers for all of them."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from aish.config.schema import Config
 from aish.faces.http.reloading import Reloading
 from support.command import Command, ended
 from support.eventually import eventually
@@ -103,7 +105,8 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
         begun.set()
         await go_on.wait()
 
-    kept = iter(["old", "new"])
+    old, new = [SimpleNamespace(config=Config(), redacted=str) for _ in range(2)]
+    kept = iter([old, new])
     service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reloaded=lambda: next(kept)))
     async with Reloading(service) as reloading:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -111,7 +114,29 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
         reloading.reload()
         reloading.reload()
         go_on.set()
-        await eventually(lambda: taken == ["old", "new"])
+        await eventually(lambda: taken == [old, new])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
+async def test_the_names_and_the_log_of_a_server_are_read_anew_too(tmp_path):
+    home, port = Command(tmp_path), free_port()
+    home.write_config('[serve]\nhosts = ["old.example"]\n')
+    server = home.start("serve", "--listen", f"127.0.0.1:{port}")
+
+    def status(host):
+        return request(port, "GET", "/healthz", host=host)[0]
+
+    try:
+        await eventually(lambda: is_ready(port), timeout_s=60)
+        assert (status("old.example"), status("new.example")) == (200, 403)
+        home.write_config('[serve]\nhosts = ["new.example"]\n[log]\nlevel = "info"\nformat = "json"\n')
+        server.send_signal(signal.SIGHUP)
+        await eventually(lambda: status("new.example") == 200, timeout_s=30)
+        assert status("old.example") == 403
+    finally:
+        log = ended(server, signal.SIGTERM).err
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert "/healthz" in [line.get("route") for line in lines]
 
 
 @pytest.mark.parametrize("workers", ["0", "-1", "65"])

@@ -111,8 +111,12 @@ def _config(
         date_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(runtime.config.serve.drain_s)),
+        timeout_graceful_shutdown=_drain_s(runtime),
     )
+
+
+def _drain_s(runtime: Runtime) -> int:
+    return max(1, round(runtime.config.serve.drain_s))
 
 
 class _Server(uvicorn.Server):
@@ -127,6 +131,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.draining = True
+        self.config.timeout_graceful_shutdown = _drain_s(self._service.runtime)  # it may have been read anew
         await super().shutdown(sockets)
 
 

@@ -20,6 +20,7 @@ from contextlib import (
 from aish.config.schema_serve import ServeConfig
 from aish.engine.session import Engine
 from aish.errors import AishError, UsageError
+from aish.faces.guard import Guard
 from aish.faces.http.approvals import Approvals
 from aish.faces.http.callers import Caller as Caller
 from aish.faces.http.console_session import ConsoleSessions
@@ -92,6 +93,7 @@ class Service:
         self.runtime = generation.runtime
         self.config: ServeConfig = generation.runtime.config.serve
         self.limits: Limits = generation.runtime.config.limits.limits()
+        self.guard = Guard(hosts=self.config.hosts, origins=self.config.origins)
 
     def redacted(self, body: bytes) -> bytes:
         """JSON without known secrets, for whatever is kept."""
