@@ -103,6 +103,14 @@ async def test_what_became_of_servers_that_were_brought_is_counted(private_home)
     ]
 
 
+async def test_the_names_of_brought_tools_are_no_labels(private_home):
+    async with http_mcp() as server, here(private_home) as face:
+        assert (await chat(face, far(server))).status == 200
+        page = face.service.metrics.page().decode()
+    assert 'aish_tool_calls_total{status="ok",tool="brought"} 1.0' in page
+    assert "far__" not in page
+
+
 async def test_those_that_are_connected_are_shown_to_who_brought_them_and_counted(private_home):
     async with http_mcp() as server, here(private_home) as face:
         ann, bob, boss = [(await create_key(face.service.store, name, admin=name == "boss"))[0] for name in KEYS]

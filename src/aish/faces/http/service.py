@@ -72,7 +72,7 @@ class Service:
         self._closing: set[asyncio.Task[None]] = set()
         self.draining = False
         self.under_way = 0
-        self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env)
+        self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env, is_ours=self._has_tool)
         self.approvals = Approvals(self)
         self.console = ConsoleSessions(self)
         self.live = LiveTurns()
@@ -98,6 +98,9 @@ class Service:
     def redacted(self, body: bytes) -> bytes:
         """JSON without known secrets, for whatever is kept."""
         return self.engine.redacted_json(body)
+
+    def _has_tool(self, name: str) -> bool:
+        return any(spec.name == name for spec in self.engine.tools.specs())
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
