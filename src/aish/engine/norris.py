@@ -215,6 +215,7 @@ class Norris:
             system=system,
             tools=body.tools,
             ask_about=self._asked_about(),
+            may_fall_back=body.may_fall_back,
             category=Category.NORRIS,
             limits=limits,
         )

@@ -21,6 +21,7 @@ def first_state(
     max_cost: float | None = None,
     max_minutes: float | None = None,
     where: str = "",
+    may_fall_back: bool = True,
 ) -> bytes:
     norris = config.norris
     body = NorrisBody(
@@ -34,6 +35,7 @@ def first_state(
         max_s=60 * (norris.max_minutes if max_minutes is None else max_minutes),
         turn=config.limits.limits(),
         where=where,
+        may_fall_back=may_fall_back,
     )
     return msgspec.json.encode(body)
 

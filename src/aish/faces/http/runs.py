@@ -109,6 +109,7 @@ class Runs:
             max_cost=_least(given.max_cost, config.norris.max_cost),
             max_minutes=_least(given.max_minutes, config.norris.max_minutes),
             where=SERVER,
+            may_fall_back=caller.may_use_model(config.routing.fallback),
         )
         session = caller.session(new_id("sess"))
         owning = engine.runs.begun(RunKind.NORRIS, checked_goal(given.goal), body, session=session)
