@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import msgspec
 import pytest
@@ -11,16 +12,20 @@ from aish.config.schema_context import RoutingConfig
 from aish.engine.choose import Routing
 from aish.errors import ProviderUnavailable, UsageError
 from aish.faces.http.app import App
+from aish.faces.http.approvals import Approval
 from aish.faces.http.keys import create_key, revoke_key
 from aish.faces.mcp.http import mcp_mount
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.safety.redact import Redactor
 from aish.types.chunks import UsageChunk
+from aish.types.decisions import Question, QuestionKind
 from aish.types.events import TextDelta
+from aish.types.records import Document
 from aish.types.tools import Effect
 from aish.types.usage import Category, Usage, UsageRecord
 from support.engines import Bench, Tools, call, said
 from support.eventually import eventually
+from support.feed_client import listening
 from support.http_face import FakeRuntime, face, function
 
 JSON = "application/json"
@@ -324,6 +329,24 @@ async def test_there_is_nothing_to_edit_where_it_is_asked_whether_to_go_on():
         assert (await http.ask("POST", path, {"choice": "yes"})).status == 200
         assert (await asking).status == 200
     assert len(bench.tools.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("asker", "left_ms", "status"),
+    [("host/alive/1", 60_000, 200), ("host/dead/1", 60_000, 404), ("host/alive/1", -1, 404)],
+)
+async def test_a_question_whose_asker_has_died_or_given_up_is_not_asked_any_more(asker, left_ms, status):
+    bench, now_ms = Bench(), time.time_ns() // 1_000_000
+    question = Question("c", QuestionKind.EFFECT, "t__w", "write", {}, "why")
+    approval = Approval("appr_1", question, now_ms, now_ms + left_ms, asker)
+    await bench.store.put(Document("approval", approval.id, msgspec.json.encode(approval)))
+    async with face(bench) as http:
+        assert len((await http.ask("GET", "/v1/approvals")).json["data"]) == (status == 200)
+        async with listening(http) as feed:
+            await http.chat(session_id="s", stream=True)
+            await eventually(lambda: feed.finished() and (feed.approvals or status == 404))
+            assert bool(feed.approvals) == (status == 200)
+        assert (await http.ask("POST", "/v1/approvals/appr_1", {"choice": "yes"})).status == status
 
 
 async def test_an_answer_another_process_took_is_noticed(monkeypatch):
