@@ -48,6 +48,21 @@ def test_a_command_is_edited_before_it_runs(page, server):
     assert not (server.workspace / "made-by-model").exists()
 
 
+def test_arguments_that_do_not_fit_are_complained_of_and_can_be_written_anew(page, server):
+    turn, card = waiting(page, server, "edit")
+    card.get_by_role("button", name="Edit").click()
+    box = card.get_by_label("New arguments (JSON)")
+    right = box.input_value()
+    box.fill('{"edits": 3}')
+    for _ in range(2):
+        card.get_by_role("button", name="Run this").click()
+        expect(card.locator(".refused")).to_contain_text("arguments: do not fit ide__edit: edits: ")
+    box.fill(right.replace("good morning", "good evening"))
+    card.get_by_role("button", name="Run this").click()
+    expect(finished(turn)).to_contain_text("The greeting is changed.")
+    assert "good evening" in (server.workspace / "greeting.py").read_text()
+
+
 def test_keys_answer_the_card_that_has_the_focus(page, server):
     turn, card = waiting(page, server, "shell")
     card.focus()

@@ -183,6 +183,18 @@ def test_mcp_servers_show_their_state_and_can_be_helped(page, server):
     expect(gone).to_contain_text("/nowhere/at-all was not found")
 
 
+def test_a_server_that_a_request_brought_is_shown_and_left_alone(page, server):
+    tool = {"name": "echo", "description": "Says it again.", "effect": "read", "server": "far", "schema": {}}
+    brought = {"by": "key_1", "origin": "https://mcp.example.com"}
+    far = {"alias": "far", "state": "ready", "error": "", "tools": [tool], "transport": "http", "brought": brought}
+    page.route("**/v1/mcp", lambda route: route.fulfill(json={"object": "list", "data": [far]}))
+    page.goto(f"{server.url}#/mcp")
+    card = page.locator("article.card", has_text="far")
+    expect(card).to_contain_text("Brought by a request of key_1, at https://mcp.example.com")
+    expect(card.locator("summary")).to_have_text(["1 tool"])
+    expect(card.get_by_role("button")).to_have_count(0)
+
+
 def test_a_plan_is_drawn_with_its_needs_and_said_in_a_table(page, server):
     with_runs(page)
     page.goto(f"{server.url}#/runs")

@@ -198,6 +198,33 @@ def test_the_other_variables_of_the_reference_runtime_are_honoured_below_ours(wo
     assert world.load().config.provider == "mine"
 
 
+@pytest.mark.parametrize(
+    ("lines", "token"),
+    [
+        ('auth_token = "own"\nauth_env = "WIKI_TOKEN"', "own"),
+        ('auth_env = "WIKI_TOKEN"', "from-outside"),
+        ('auth_env = "NOT_SET"', None),
+        ("", None),
+    ],
+)
+def test_a_token_for_an_mcp_server_is_its_own_or_that_of_its_variable(world, lines: str, token: str | None) -> None:
+    world.env["WIKI_TOKEN"] = "from-outside"
+    world.user(f'[mcp.servers.wiki]\nurl = "https://wiki.example/mcp"\n{lines}\n')
+    found = world.load().config.mcp.servers["wiki"].auth_token
+    assert (found.reveal() if found else None) == token
+
+
+def test_mcp_hosts_without_an_alias_get_numbers_that_nobody_else_has(world) -> None:
+    world.env |= {"MCP_HOST": "http://a.example/mcp?k=v", "MCP_HOSTS": "mcp1=http://b.example/mcp, c:9000, wiki = d ,"}
+    servers = world.load().config.mcp.servers
+    assert {name: server.url for name, server in servers.items()} == {
+        "mcp2": "http://a.example/mcp?k=v",
+        "mcp1": "http://b.example/mcp",
+        "mcp3": "http://c:9000",
+        "wiki": "http://d:80",
+    }
+
+
 def test_proxy_variables_hold_in_both_cases_unless_a_file_says_otherwise(world) -> None:
     world.env |= {"http_proxy": "http://low", "HTTP_PROXY": "http://up", "ALL_PROXY": "http://all", "NO_PROXY": "a, .b"}
     network = world.load().config.network

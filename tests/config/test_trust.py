@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aish.config.schema import Config
 from aish.config.show import show_value
 from aish.config.tighten import covers
-from aish.config.trust import content_hash, distrust, is_trusted, trust, trust_file
+from aish.config.trust import content_hash, distrust, is_trusted, refuse, trust, trust_file, was_refused
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 
@@ -103,6 +103,25 @@ def test_trust_can_be_taken_back(world) -> None:
     assert distrust(world.project_file, env=world.env, home=world.home) is True
     assert distrust(world.project_file, env=world.env, home=world.home) is False
     assert world.load().config.model == ""
+
+
+def test_a_refusal_is_remembered_for_that_content_and_trusts_nothing(world) -> None:
+    world.project_says('model = "theirs"', trusted=True)
+    place = {"env": world.env, "home": world.home}
+    refuse(world.project_file, b'model = "theirs"', **place)
+    assert was_refused(world.project_file, b'model = "theirs"', **place)
+    assert not was_refused(world.project_file, b'model = "other"', **place)
+    assert world.load().config.model == ""
+    trust(world.project_file, **place)
+    assert not was_refused(world.project_file, b'model = "theirs"', **place)
+    assert world.load().config.model == "theirs"
+
+
+def test_a_notice_names_only_so_many_of_the_keys_that_are_ignored(world) -> None:
+    world.project_says("".join(f'[presets.p{n}]\nmodel = "m"\n' for n in range(50)), trusted=False)
+    loaded = world.load()
+    assert "presets.p19.model and 30 more. " in loaded.notices[0] and "presets.p20" not in loaded.notices[0]
+    assert len(loaded.files[-1].ignored) == 50
 
 
 def test_the_list_of_trusted_files_is_private_and_keeps_what_was_there(world) -> None:

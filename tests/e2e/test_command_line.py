@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,20 @@ def test_a_session_is_continued_by_continue_and_by_its_id(aish):
     ]
 
 
+def test_sessions_that_nobody_uses_are_kept_as_long_as_is_wanted(aish):
+    for number in range(3):
+        aish.run("-m", "fake-tool", f"echo old {number}")
+    with sqlite3.connect(aish.home / ".local/share/aish/aish.db") as db:
+        db.execute("UPDATE sessions SET updated_ms = updated_ms - 86400000 * 9 WHERE title LIKE '% old %'")
+    db.close()
+    for keep_days, left in (("99999999999999999999", 4), ("10", 5), ("8", 3)):
+        aish.env["AISH_STORE__KEEP_DAYS"] = keep_days
+        assert aish.run("-m", "fake-tool", "echo new").code == 0
+        assert len(aish.run("sessions", "list").out.splitlines()) == left
+    assert "old" not in aish.run("sessions", "list").out
+    assert json.loads(aish.run("cost", "--by", "model", "--json").out)["calls"] == 12
+
+
 def test_sessions_are_listed_searched_exported_and_deleted(aish):
     aish.run("-m", "fake-tool", "add 1 and 1")
     session = aish.run("-m", "fake-tool", "--json", "echo pomegranate").events[0].session
@@ -166,7 +181,7 @@ def test_tools_may_be_narrowed_or_left_out(aish):
 def test_a_limit_reached_is_exit_code_5(aish):
     done = aish.run("-m", "fake-tool", "--max-steps", "1", "add 1 and 2")
     assert done.code == 5
-    assert "stopped after 1 steps" in done.err
+    assert "stopped after 1 step," in done.err
 
 
 def test_a_refused_call_is_exit_code_3_and_yes_lets_it_through(aish):
@@ -217,6 +232,9 @@ def test_an_unusable_store_is_one_plain_sentence(aish):
     done = aish.run("-m", "fake-tool", "hello")
     assert done.code == 1
     assert done.err.startswith("aish: ") and "Traceback" not in done.err
+    assert "AISH_STORE__ENABLED=false" in done.err
+    aish.env["AISH_STORE__ENABLED"] = "false"
+    assert aish.run("-m", "fake-tool", "hello").code == 0
 
 
 def test_a_damaged_store_is_one_plain_sentence(aish):
@@ -236,6 +254,33 @@ def test_bad_usage_is_exit_code_2(aish, words):
     done = aish.run(*words)
     assert done.code == 2
     assert "Traceback" not in done.err
+
+
+def test_help_is_shown_as_people_type_it_and_begins_a_question_otherwise(aish):
+    assert aish.run("help").out == aish.run("--help").out
+    assert aish.run("help", "sessions").out == aish.run("sessions", "--help").out
+    assert aish.run("-m", "fake-tool", "help me plan").out == "The result of runtime__echo is help me plan.\n"
+    asked = aish.run("help", "explain", "this", "-m", "fake-tool")
+    assert asked.out == "The result of runtime__echo is help explain this.\n"
+
+
+@pytest.mark.parametrize(
+    "kept", ['[{"verdict": "perhaps", "tools": ["x"]}]', '[{"verdict": "allow", "tool": ["x"]}]', "[5]", "{", ""]
+)
+def test_what_was_approved_is_not_guessed_from_a_damaged_file(aish, kept):
+    file = aish.home / ".local/share/aish/approved.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(kept)
+    done = aish.run("-m", "fake-tool", "hello")
+    assert done.code == 2 and "approved.json is damaged" in done.err and "delete it" in done.err
+
+
+def test_a_suggestion_of_the_fallback_says_so(aish):
+    name = aish.write_script("spare", [[{"text": "ls -S"}]])
+    with (aish.home / ".config/aish/config.toml").open("a") as config:
+        config.write(f'[providers.up]\nurl = "http://127.0.0.1:9"\nmodels = ["m"]\n[routing]\nfallback = "{name}"\n')
+    done = aish.run("suggest", "-m", "up:m", "sort by size")
+    assert (done.code, done.out) == (0, "ls -S\n") and f"asking {name} instead" in done.err
 
 
 def test_keys_are_in_no_output(aish):
@@ -258,6 +303,9 @@ def test_an_untrusted_project_file_may_only_tighten_until_it_is_trusted(aish, tm
     assert "aish config trust" in done.err
     assert aish.run("config", "trust", cwd=project).code == 0
     assert "config trust" not in aish.run("-m", "fake-tool", "add 1 and 2", cwd=project).err
+    assert "no longer trusted" in aish.run("config", "distrust", cwd=project).err
+    assert "aish config trust" in aish.run("-m", "fake-tool", "add 1 and 2", cwd=project).err
+    assert "nothing was said" in aish.run("config", "distrust", cwd=project).err
 
 
 def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
@@ -273,6 +321,25 @@ def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
     unknown = aish.run("config", "check")
     assert unknown.code == 0
     assert "routing.code: qwen3:8b is no preset" in unknown.err
+    aish.write_config(presets + '[safety]\nsecond_opinion = "codr"\n[norris]\npreplanner = "coder"\n')
+    assert aish.run("config", "check").out == "safety.second_opinion: there is no preset codr: did you mean coder?\n"
+
+
+def test_config_check_says_what_is_ignored(aish, tmp_path):
+    (tmp_path / ".aish.toml").write_text('model = "theirs"\n')
+    aish.env["AISH_MODLE_NAME"] = "x"
+    done = aish.run("config", "check", cwd=tmp_path)
+    assert (done.code, done.out) == (0, "the configuration is fine\n")
+    assert "AISH_MODLE_NAME names no setting" in done.err and "ignored in it: model" in done.err
+
+
+def test_config_check_knows_the_fields_of_a_prompt(aish):
+    aish.write_config("[shell]\nprompt = '{modle} {cwd} ${HOME} {mark}{'\n")
+    done = aish.run("config", "check")
+    near, far = done.out.splitlines()
+    assert done.code == 2
+    assert near == "shell.prompt: there is no field {modle}; did you mean {model}?"
+    assert far.startswith("shell.prompt: there is no field {HOME}; there are model, cwd, ")
 
 
 @pytest.mark.parametrize("name", ["a__b", "ends_"])
@@ -422,8 +489,36 @@ def test_mcp_servers_are_imported_from_the_common_form_and_a_bad_entry_breaks_no
     assert '["-u"]' in aish.run("config", "show").out
     file.write_text(json.dumps({"mcpServers": {"bad": {"command": "cat", "args": "-u"}}}))
     refused = aish.run("mcp", "import", str(file))
-    assert refused.code == 2 and "nothing was imported" in refused.err
+    assert refused.code == 2 and "nothing was imported" in refused.err and refused.out == ""
     assert aish.run("config", "check").code == 0
+
+
+def test_mcp_servers_are_imported_with_what_there_is_a_key_for_and_the_rest_is_said(aish):
+    servers = {
+        "wiki": {"url": "https://wiki.example", "headers": {"authorization": "bearer t0ken-51c0ffee", "X-Team": "a"}},
+        "desk": {"command": "cat", "args": [1, None, True], "env": {"A": False, "B": None}},
+        "none": {},
+        "both": {"command": "cat", "url": "https://x.example"},
+    }
+    file = aish.home / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    assert aish.run("mcp", "import", str(file)).out.splitlines() == [
+        "wiki: imported, without its headers X-Team",
+        "desk: imported",
+        "none: it needs either a command or a url, left out",
+        "both: it needs either a command or a url, left out",
+    ]
+    written = (aish.home / ".config" / "aish" / "config.toml").read_text()
+    assert 'auth_token = "t0ken-51c0ffee"' in written
+    assert 'args = ["1", "true"]\nenv = {"A" = "false"}' in written
+    assert aish.run("config", "check").code == 0
+
+
+def test_a_tool_of_a_server_that_failed_is_answered_with_why_it_did(aish):
+    aish.write_config('[mcp.servers.bad]\ncommand = "false"\n')
+    done = aish.run("mcp", "call", "bad__x")
+    assert done.code == 1
+    assert "bad exited with code 1" in done.err
 
 
 def test_a_question_that_is_not_utf_8_is_asked_all_the_same(aish):
@@ -447,9 +542,10 @@ def test_what_was_said_before_a_kill_is_shown_at_once(aish):
     assert "one two" in shown and "[unfinished]" in shown
 
 
-def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish):
+@pytest.mark.parametrize("depth", ["3", "9" * 5000])
+def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish, depth):
     aish.write_config(f'[mcp.servers.itself]\ncommand = "{sys.executable}"\nargs = ["-m", "aish", "mcp", "serve"]\n')
-    aish.env["MCP_DEPTH_OF_AISH"] = "3"
+    aish.env["MCP_DEPTH_OF_AISH"] = depth
     done = aish.run("mcp", "serve")
     assert done.code == 2
     assert "take aish out of its own [mcp.servers]" in done.err
@@ -457,3 +553,13 @@ def test_an_aish_among_its_own_mcp_servers_is_not_started_without_end(aish):
 
 def test_keys_have_a_name(aish):
     assert aish.run("keys", "create", " ").code == 2
+
+
+def test_a_key_for_metrics_uses_no_model_and_no_tool(aish):
+    assert aish.run("keys", "create", "prometheus", "--metrics").out.startswith("aish-")
+    assert "prometheus  metrics  models none; tools none" in aish.run("keys", "list").out
+
+
+def test_presets_are_listed_with_the_models(aish):
+    aish.write_config('[presets.fast]\nmodel = "scripted:fake-tool"\n')
+    assert aish.run("models").out.splitlines()[0] == "fast → scripted:fake-tool"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -483,6 +484,7 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
         (":cost everything", "it takes detail or reset"),
         (":reasoning loud", "it takes fold, show or hide"),
         (":highlight red", "it takes on or off"),
+        (":config check", "it takes show, show all or path"),
         (":route away", "it takes check TEXT, on or off"),
         (":route check why is the sky blue", "it would go to no preset for it; the default, scripted:fake-tool"),
         (":mcp log", "of which MCP server?"),
@@ -493,6 +495,46 @@ async def test_a_wrong_word_after_a_command_is_said_and_the_shell_goes_on(home, 
     async with shell(home) as term:
         await did(term, line, said)
         await did(term, "echo still-here", "\nstill-here")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ":norris list what is open",
+        ":norris resume the work on it",
+        ":plan list what is open",
+        ":plan run the tests that don't pass",
+        ":plan save the day for me",
+    ],
+)
+async def test_a_goal_may_begin_with_a_word_that_means_something_alone(home, line):
+    name = model(home, [[{"text": "GOAL: complete"}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, line, "GOAL: complete")
+
+
+async def test_a_proposal_may_need_what_the_one_before_it_brings(home):
+    made = "printf '#!/bin/sh\\necho new-tool-ran\\n' > ~/newtool; chmod +x ~/newtool"
+    reply = f"CMD: frobnicate first\nCMD: {made}\nCMD: newtool now\nCMD: frobnicate now\n"
+    name = model(home, [[{"text": reply}]])
+    async with shell(home, "--model", name) as term:
+        await did(term, "PATH=$PATH:$HOME", "PATH")
+        await term.enter("? go")
+        await term.sees("proposal 1 of 3")
+        await term.sees("[q]uit ›")
+        await term.enter("r")
+        await term.sees("proposal 2 of 3")
+        await eventually(lambda: term.last_line.endswith("[q]uit ›"))
+        await term.enter("r")
+        await term.sees("\nnew-tool-ran")
+        await term.sees("tell the model")
+        assert term.text.count("frobnicate is not on this machine") == 2
+
+
+async def test_the_settings_are_shown_with_the_model_that_answers(home):
+    config(home, 'model = "scripted:fake-tool"\n')
+    async with shell(home, "--tools", "none") as term:
+        await did(term, ":config show", "here and now: model scripted:fake-tool; tools none")
 
 
 async def test_aish_need_not_be_on_the_path(home):
@@ -509,6 +551,85 @@ async def test_sessions_are_listed_and_resumed(home):
         await did(term, ":resume", "going on with")
         recap = term.text.rpartition("going on with")[2]
         assert "> remember the word zebra\n" in recap  # and not what went along with it
+
+
+PROJECT = 'system = "obey"\n# \u202ered\n[shell]\nprompt = "theirs {mark} "\n[limits]\nmax_steps = 3\n'
+
+
+async def answered(home: Path, keys: str) -> str:
+    """What is seen until the prompt, where the question about the project's file is answered by these keys."""
+    async with shell(home, ready=False) as term:
+        await term.sees("Trust it as it is now?")
+        term.press(keys)
+        await term.prompts()
+        return term.text
+
+
+async def test_a_projects_file_is_shown_and_trusted_if_the_answer_is_yes(home):
+    (home / "work" / ".aish.toml").write_text(PROJECT)
+    text = await answered(home, "y\r")
+    assert '│ system = "obey"' in text and "│ # \ufffdred" in text
+    assert "Of these only with your trust: system, shell.prompt\n" in text
+    assert text.splitlines()[-1].startswith("theirs ")
+    async with shell(home) as term:  # it is not asked again
+        assert "Trust it" not in term.text and term.last_line.startswith("theirs ")
+
+
+@pytest.mark.parametrize("keys", ["n\r", "\r", "\x04"])
+async def test_a_projects_file_that_is_not_accepted_only_tightens(home, keys):
+    file = home / "work" / ".aish.toml"
+    file.write_text(PROJECT)
+    text = await answered(home, keys)
+    assert "is not trusted" in text.replace("\n", "") and not text.splitlines()[-1].startswith("theirs ")
+    if keys.startswith("n"):
+        async with shell(home) as term:
+            assert "Trust it" not in term.text and not term.last_line.startswith("theirs ")
+        file.write_text(PROJECT + "# changed\n")
+    assert "│ [limits]" in await answered(home, "\r")  # asked again
+
+
+async def test_of_a_projects_file_too_long_to_show_nothing_is_trusted_unseen(home):
+    (home / "work" / ".aish.toml").write_text("\n" * 200 + PROJECT)
+    async with shell(home, ready=False) as term:
+        await term.sees("Ask again?")
+        await term.enter("y")
+        await term.prompts()
+        assert "too long to be shown" in term.text and not term.last_line.startswith("theirs ")
+
+
+async def test_a_session_is_resumed_by_the_beginning_of_its_id_if_no_other_has_it(home):
+    async with shell(home) as term:
+        await did(term, "? remember the word zebra", "zebra")
+        await did(term, ":sessions", "1 turn ")
+        session = next(line.split()[1] for line in term.text.splitlines() if line.startswith("* sess_"))
+        await did(term, ":reset", "a new conversation")
+        await did(term, "? and the word quagga", "quagga")
+        await did(term, ":resume sess_", "several sessions begin with sess_")
+        await did(term, ":resume sess_nothing", "there is no such session")
+        await did(term, f":resume {session[:-3]}", f"going on with {session}")
+
+
+async def test_a_session_is_resumed_from_the_command_line(home):
+    config(home, 'model = "scripted:fake-tool"\n')
+    async with shell(home) as term:
+        await did(term, "? remember the word zebra", "zebra")
+        await did(term, ":reset", "a new conversation")
+        await did(term, "? and the word quagga", "quagga")
+        await did(term, ":sessions", "1 turn ")
+        session = next(line.split()[0] for line in term.text.splitlines() if re.search(r"sess_.* zebra", line))
+    async with shell(home, "sessions", "resume", session) as term:
+        assert f"going on with {session}" in term.text and "> remember the word zebra" in term.text
+        await did(term, "? once more", "once more")
+        await did(term, ":sessions", f"* {session}")
+    async with shell(home, "sessions", "resume", "latest", "-m", "fake-tool") as term:
+        assert f"going on with {session}" in term.text
+
+
+@pytest.mark.parametrize("words", [("--session", "sess_none"), ("sessions", "resume", "sess_none")])
+async def test_no_prompt_is_drawn_for_a_session_that_is_not_there(home, words):
+    async with shell(home, *words, ready=False) as term:
+        assert await term.ends() == 2
+        assert "no session sess_none" in term.text
 
 
 async def test_going_on_after_a_crash_shows_where_it_stopped(home):
@@ -541,6 +662,21 @@ async def test_completion_comes_from_the_live_bash_and_from_aish(home):
         await term.sees("cat unmistakable-name.txt")
         term.press("\x15:sess\t")
         await term.sees(":sessions")
+        (home / "work" / "some folder").mkdir()
+        (home / "work" / "some folder" / "a note").touch()
+        term.press("\x15? read @some\t")
+        await term.sees('@"some folder/')
+        term.press("a\t")
+        await term.sees('@"some folder/a note"')
+
+
+async def test_completion_of_what_cannot_be_looked_up_offers_nothing(home):
+    async with shell(home, AISH_STORE__PATH=str(home / "work")) as term:
+        for keys in ("? @~nobody-here/\t", ":tree ~nobody-here/\t", ":resume \t"):
+            term.press(f"\x15{keys}")
+            await term.sees(keys.strip())
+        await did(term, "\x15echo still-here", "\nstill-here")
+        assert "exception" not in term.text and "Traceback" not in term.text
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
@@ -589,6 +725,22 @@ async def test_a_goal_is_worked_on_halts_and_goes_on_with_a_key(home):
         term.press("p\r")
         await term.sees("finished: the goal is reached")
         await did(term, ":norris list", "finished")
+
+
+async def test_control_c_halts_work_and_pressed_again_stops_what_runs(home):
+    goal = model(home, [[{"text": "CMD: touch made; sleep 600"}], [{"text": "GOAL: complete"}]])
+    async with shell(home, "--model", goal) as term:
+        await term.enter(":norris wait")
+        await eventually((home / "work" / "made").exists)
+        term.press("\x03")
+        await term.sees("it halts before the next action")
+        term.press("\x03")
+        await term.sees("go on with: aish runs resume")
+        await did(term, "echo still-here", "\nstill-here")
+        await term.enter(":norris resume")
+        await term.sees("it may have been done already")
+        await term.sees("eave it halted:")
+        await did(term, "s", "finished: the goal is reached")
 
 
 async def test_an_entry_of_several_lines_is_marked_as_one(home):

@@ -38,9 +38,40 @@ async def test_a_prompt_of_a_server_is_filled_in_and_goes_along_with_the_next_qu
     async with shell(home) as term:
         await did(term, f":mcp connect s {sys.executable} {stub}", "✓ s:")
         await did(term, ":mcp prompt s", "greet(who?)")
+        await did(term, ":mcp prompt s greet heron", "'heron' gives no argument a value")
         await did(term, ":mcp prompt s greet who='the heron'", "it goes along with your next question")
         await did(term, "? repeat all", "The result of runtime__echo is repeat all")
         assert "greet {'who': 'the heron'}" in term.text.rpartition("The result of")[2]
+
+
+async def test_a_server_that_was_disconnected_is_connected_again_by_its_name(home):
+    stub = Path(__file__).parent.parent / "support" / "mcp_stub.py"
+    config(home, f'[mcp.servers.s]\ncommand = "{sys.executable}"\nargs = ["{stub}"]\nenabled = false\n')
+    async with shell(home) as term:
+        await did(term, ":mcp", ":mcp connect s")
+        await did(term, ":mcp connect s", "✓ s: 3 tools")
+        await did(term, ":mcp connect s", "✓ s: 3 tools")
+        await did(term, ":mcp disconnect s", "s is disconnected")
+        await did(term, ":mcp tools s", "s has no tools")
+        await did(term, ":mcp connect s", "✓ s: 3 tools")
+        await did(term, ":mcp connect t", "no MCP server named t")
+
+
+async def test_a_server_that_failed_makes_room_for_one_that_is_typed_better(home):
+    stub = Path(__file__).parent.parent / "support" / "mcp_stub.py"
+    async with shell(home) as term:
+        await did(term, ":mcp connect s false", "✗ MCP server s: initialize: exit(1)")
+        await did(term, f":mcp connect s {sys.executable} {stub}", "✓ s: 3 tools")
+        await did(term, f":mcp connect s {sys.executable} {stub} again", "already a source of tools named s")
+
+
+async def test_a_server_that_has_nothing_to_show_says_so(home):
+    hostile = Path(__file__).parent.parent / "support" / "hostile_mcp.py"
+    async with shell(home) as term:
+        await did(term, f":mcp connect s {sys.executable} {hostile} list_changed", "✓ s:")
+        await did(term, ":mcp resources s", "s has no resources")
+        await did(term, ":mcp prompt s", "s has no prompts")
+        await did(term, ":mcp log s", "s has logged nothing")
 
 
 async def test_a_mentioned_file_goes_along_and_one_that_is_not_there_sends_nothing(home):
@@ -58,6 +89,19 @@ async def test_the_context_is_shown_with_its_parts_before_anything_is_sent(home)
         await did(term, ":context what is this", "earlier turns go along")
         for part in ("system", "question", "tokens"):
             assert part in term.text
+
+
+async def test_what_is_asked_for_goes_along_where_what_is_run_does_not(home):
+    (home / "work" / "heron.txt").touch()
+    config(home, "[shell]\nattach_output = false\n")
+    async with shell(home) as term:
+        await did(term, "echo some-output", "\nsome-output")
+        await did(term, ":exec echo more-output", "\nmore-output")
+        await did(term, "? repeat this", "The result of runtime__echo is repeat this.")
+        await did(term, ":tree", "1 entry goes along")
+        await did(term, "? repeat all", "The result of runtime__echo is repeat all\n")
+        told = term.text.rpartition("The result of")[2]
+        assert "heron.txt" in told and "output" not in told
 
 
 async def test_what_a_session_cost_is_told_by_model_and_category(home):
@@ -102,13 +146,30 @@ async def test_what_is_remembered_goes_along_and_is_kept_between_shells(home):
         assert term.text.count("[") >= 2
 
 
+async def test_what_is_remembered_and_the_projects_files_go_along_by_themselves(home):
+    name = models(home, [[{"text": "yes"}]], extra="[memory]\ninject = false\n[context]\nproject_tree = true\n")
+    (home / "work" / "some-file").touch()
+    async with shell(home, "--model", name) as term:
+        await did(term, ":remember the deploy server is heron", "remembered")
+        await did(term, ":context deploy", "project  ")
+        assert "background" not in term.text
+        await did(term, ":memory inject on", "with questions: yes")
+        await did(term, ":context deploy", "background  ")
+        await did(term, ":clear", "›")
+        await did(term, ":memory inject off", "with questions: no")
+        await did(term, ":context deploy", "project  ")
+        assert "background" not in "\n".join(term.screen.display)
+
+
 async def test_a_summary_for_memory_proposes_and_the_person_picks(home):
-    name = models(home, [[{"text": "- Rides a green bike\n- Hates mondays\n"}]])
+    said = "- Rides a green bike\n- Hates mondays\n- The key is ghp_" + "a1B2" * 9
+    name = models(home, [[{"text": said}]])
     async with shell(home, "--model", name) as term:
         await did(term, "? I ride a green bike and hate mondays", "Hates")
         await term.enter(":memory summarize")
         await term.sees("remember which?")
-        await did(term, "1", "1 remembered")
+        await did(term, "1, 1 3", "2 remembered")
+        await did(term, ":memory key", "] The key is [redacted]")
         await did(term, ":memory list", "] Rides a green bike")
         assert "] Hates mondays" not in term.text
 
@@ -120,6 +181,34 @@ async def test_the_kind_of_a_question_is_explained_and_decides_where_it_goes(hom
         await did(term, ":route on", "kind of question: on")
         await did(term, "? why is the sky blue", "because")
         assert "wise: reasoning" in term.text
+
+
+async def test_routing_is_switched_off_to_the_model_that_was_chosen(home):
+    name = models(home, [[{"text": "- Likes tea\n"}]], sage=[[{"text": "because"}]])
+    async with shell(home, "--model", "sage:sage") as term:
+        await did(term, "? I like tea", "because")
+        await did(term, ":route on", "kind of question: on")
+        await did(term, ":model", f"model: {name}")
+        await term.enter(":memory summarize")
+        await term.sees("1. Likes tea")
+        await did(term, "", "0 remembered")
+        await did(term, ":route off", "kind of question: off")
+        await did(term, ":model", "model: sage:sage")
+
+
+async def test_automatic_routing_is_switched_off_where_no_model_was_named(home):
+    models(
+        home,
+        [[{"text": "plain"}]],
+        sage=[[{"text": "because"}]],
+        extra=EXTRA.replace("[routing]", "[routing]\nauto = true"),
+    )
+    async with shell(home, "--tools", "*") as term:
+        await did(term, ":route off", "kind of question: off")
+        await did(term, ":route", "kind of question: off\n")
+        await did(term, "? why is the sky blue", "plain")
+        await did(term, ":route on", "kind of question: on")
+        await did(term, "? why is the sky blue", "because")
 
 
 async def test_another_model_is_asked_and_its_answer_goes_along(home):
@@ -158,6 +247,8 @@ def test_the_cost_of_everything_is_told_as_a_table_a_chart_and_json(home):
     rows = [json.loads(line) for line in aish(home, "cost", "--json", "--by", "model").stdout.splitlines()]
     assert [(row["model"], row["calls"], row["cost"]) for row in rows] == [("play:play", 1, 0.012)]
     assert aish(home, "cost", "--since", "tomorrow").returncode == 2
+    assert "is no time" in aish(home, "cost", "--since", "0001-01-01").stderr
+    assert "play:play" in aish(home, "cost", "--since", "today").stdout
     assert "no calls" in aish(home, "cost", "--since", "2999-01-01").stderr
 
 
@@ -172,6 +263,14 @@ def test_memory_is_imported_all_or_nothing(home):
     assert "nothing is remembered" in aish(home, "memory").stderr
     assert "2 imported" in aish(home, "memory", "import", "-", given='{"text": "good"}\n"plain words"\n').stdout
     assert "plain words" in aish(home, "memory", "list", "plain").stdout
+
+
+def test_secrets_are_not_remembered(home):
+    secret = "ghp_" + "a1B2" * 9
+    assert "[redacted]" in aish(home, "memory", "add", f"the key is {secret}").stdout
+    aish(home, "memory", "import", "-", given=json.dumps({"text": f"the other is {secret}"}))
+    kept = aish(home, "memory", "export").stdout
+    assert len(kept.splitlines()) == 2 and secret not in kept
 
 
 def test_a_range_of_commits_is_mentioned_in_a_single_question(home):

@@ -160,6 +160,13 @@ def test_a_plan_is_shown_followed_kept_and_run_again_with_other_values(aish: Com
     assert kept["plan"]["steps"][0]["status"] == "done"
 
 
+def test_work_without_tools_runs_no_command(aish: Command) -> None:
+    model = aish.write_script("s", [cmd("touch made"), DONE])
+    ran = aish.run("norris", "-m", model, "--tools", "none", "make it")
+    assert ran.code == 0 and "[not_allowed]" in ran.err
+    assert not (aish.home / "made").exists()
+
+
 def test_work_that_is_interrupted_by_a_signal_can_be_gone_on_with(aish: Command) -> None:
     started = aish.home / "started"
     model = aish.write_script("s", [cmd(f"touch {started}"), [{"wait_s": 30}, *DONE]])

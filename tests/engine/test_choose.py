@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -89,6 +90,20 @@ async def test_never_after_the_first_token():
     bench = Bench(provider=broken, others=[spare], settings={"routing": Routing(fallback="spare:model")})
     events = await bench.run("hello")
     assert finish(events).reason is TurnEnd.FAILED
+    assert spare.requests == []
+
+
+@pytest.mark.parametrize("away", ["when looked up", "when asked"])
+async def test_nor_where_the_asker_may_not_use_another(away):
+    class Away(ScriptedProvider):
+        async def describe(self, model: str) -> ModelInfo:
+            raise ProviderUnavailable("gone")
+
+    spare = model("spare", TextDelta("here"))
+    broken = failing("scripted", ProviderUnavailable("gone")) if away == "when asked" else Away("scripted", {})
+    bench = Bench(provider=broken, others=[spare], settings={"routing": Routing(fallback="spare:model")})
+    with contextlib.suppress(ProviderUnavailable):
+        assert finish(await bench.run("hello", may_fall_back=False)).reason is TurnEnd.FAILED
     assert spare.requests == []
 
 

@@ -231,6 +231,20 @@ async def test_what_falls_out_is_folded_into_a_rolling_summary():
     assert {row.category for row in spent} == {Category.MAIN, Category.SUMMARIZE}
 
 
+async def test_work_towards_a_goal_is_told_no_summary_and_makes_none():
+    rules = ContextRules(answer_room=40, summarize=True, summary_model="cheap:model", summary_tokens=20)
+    cheap = Small(window=4000, answer="notes", name="cheap")
+    bench = Bench(provider=Small(), others=[cheap], settings={"rules": rules})
+    session = await talk(bench, 12)
+    folded = len(cheap.requests)
+    for number in range(12):
+        await bench.run(f"step {number}", session=session, category=Category.NORRIS)
+        assert "[earlier summary]" not in requests(bench)[-1].messages[0].text
+    assert len(cheap.requests) == folded
+    await bench.run("and now", session=session)
+    assert "[earlier summary]" in requests(bench)[-1].messages[0].text and len(cheap.requests) > folded
+
+
 async def test_a_summary_that_grows_too_long_is_made_shorter():
     rules = ContextRules(answer_room=40, summarize=True, summary_model="cheap:model", summary_tokens=5)
     cheap = Small(window=4000, answer="far too long a summary for such a small room, and more of it", name="cheap")

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.errors import ToolError
+from aish.errors import ConfigError, ToolError
 from aish.safety.redact import Redactor
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
-from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage
+from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage, text_of
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, Repair, RepairKind, ResultStatus, ToolOutput
 from support.engines import Bench, Tools, bodies, call, finish, policy_gate, results, said
@@ -274,7 +275,7 @@ async def test_a_person_is_asked_and_their_word_counts(choice, status):
     assert results(events)[0].status is status
     (question,) = ask.asked
     assert (question.kind, question.tool, question.arguments) == (QuestionKind.EFFECT, "t__w", {"path": "x"})
-    assert bodies(events, DecisionAsked)[0].question == question
+    assert bodies(events, DecisionAsked)[0].question == msgspec.structs.replace(question, schema={})
     assert bodies(events, DecisionMade)[0].decision.rule == "the user"
     assert status is ResultStatus.OK or "a note" in results(events)[0].parts[0].text
 
@@ -357,6 +358,15 @@ async def test_a_gate_that_fails_or_does_not_plainly_allow_is_a_refusal(behaviou
     (result,) = results(await bench.run())
     assert result.status is ResultStatus.REFUSED
     assert tools.calls == []
+
+
+async def test_a_gate_that_fails_says_what_a_person_can_mend():
+    def unkept():
+        raise ConfigError("approved.json cannot be written: Read-only file system")
+
+    bench = Bench([call("t__x")], DONE, tools=Tools().add("t__x"), gate=BrokenGate(unkept))
+    (result,) = results(await bench.run())
+    assert "the gate failed (approved.json cannot be written: Read-only file system)" in text_of(result.parts)
 
 
 async def test_a_person_who_cannot_be_asked_has_not_said_yes():
@@ -463,6 +473,21 @@ async def test_arguments_changed_to_something_that_does_not_fit_are_not_run():
     bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
     (result,) = results(await bench.run(ask=ask))
     assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])
+
+
+async def test_arguments_are_changed_also_where_the_asker_wanted_to_be_asked():
+    asked = []
+
+    async def ask(question):
+        asked.append(question)
+        return Answer(Choice.EDIT, arguments={"n": 7})
+
+    tools = Tools().add("t__r", schema=NUMBER)
+    bench = Bench([call("t__r", '{"n": 1}')], DONE, tools=tools)
+    events = await bench.run(ask=ask, ask_about=("t__r",))
+    assert tools.calls == [("t__r", {"n": 7})]
+    assert [question.schema for question in asked] == [NUMBER]
+    assert [event.body.question.schema for event in events if isinstance(event.body, DecisionAsked)] == [{}]
 
 
 UNFINISHED = '{"text": "half"'

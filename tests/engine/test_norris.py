@@ -14,6 +14,7 @@ from aish.engine.cost import Caps, Prices
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.errors import RunBusy
+from aish.ports import CallContext
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta, ToolResult, TurnEnd
@@ -21,7 +22,7 @@ from aish.types.messages import SystemMessage, user
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepRecord, StepState
-from aish.types.tools import Effect
+from aish.types.tools import Arguments, Effect, ToolOutput
 from aish.types.usage import Price, Usage
 from support.engines import Bench, Tools, call, said
 
@@ -167,6 +168,35 @@ async def test_an_edited_command_runs_as_the_person_wrote_it() -> None:
     assert bench.tools.calls == [("shell__run", {"command": "rm -rf build"})]
 
 
+async def test_a_goal_is_not_reached_by_a_step_of_which_something_was_skipped() -> None:
+    bench = Bench(text("CMD: rm -r a\nCMD: make\nGOAL: complete"), text("GOAL: complete"), tools=tools())
+    person = Person(SKIP)
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert person.steps == [1, 2] and bench.tools.calls == [("shell__run", {"command": "make"})]
+    assert "Not all of that was done" in bench.scripted.requests[-1].messages[-1].text
+
+
+async def test_a_goal_is_not_reached_by_a_step_of_which_something_failed() -> None:
+    async def fail(arguments: Arguments, context: CallContext) -> ToolOutput:
+        return said("2 tests failed", is_error=True)
+
+    failing = Tools().add("shell__run", fail, effect=Effect.EXEC, schema=COMMAND)
+    bench = Bench(text("CMD: make test\nGOAL: complete"), text("It cannot be mended.\nGOAL: complete"), tools=failing)
+    person = Person()
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert person.steps == [1, 2]
+    run = await work(bench, Person(), max_steps=1)
+    assert (run.state, run.reason) == (RunState.STOPPED, "the limit of 1 steps is reached")
+
+
+async def test_a_goal_is_not_reached_where_the_last_command_was_skipped_on_resuming() -> None:
+    bench = Bench(text("CMD: rm -r a\nGOAL: complete"), text("GOAL: complete"), tools=tools())
+    run = await work(bench, Person())
+    person = Person()
+    assert (await resume(bench, run, person, SKIP)).state is RunState.FINISHED
+    assert person.steps == [2]
+
+
 async def test_abort_ends_it_at_once_and_nothing_after_it_runs() -> None:
     bench = Bench(text("CMD: rm -rf a\nCMD: make"), tools=tools())
     run = await work(bench, Person(ABORT))
@@ -280,6 +310,27 @@ async def test_a_second_opinion_that_cannot_be_had_halts() -> None:
     bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools())
     person = Person(SKIP)
     await work(bench, person, second_opinion="nobody:none")
+    assert "none could be had" in person.halts[0].reason
+    assert bench.tools.calls == []
+
+
+async def test_a_second_opinion_is_had_on_the_whole_of_a_call_or_it_halts() -> None:
+    judge, person = opinion(halt=False), Person()
+    bench = Bench(text(f"CMD: echo {'x' * 9000}; make install"), tools=tools(), others=[judge])
+    assert (await work(bench, person, second_opinion="second:judge")).state is RunState.HALTED
+    assert "too many to be looked at" in person.halts[0].reason and not bench.tools.calls
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools(), others=[judge])
+    await work(bench, person, goal="tidy up " * 2000, second_opinion="second:judge")
+    (asked,) = judge.requests
+    assert asked.messages[-1].text.endswith('It wants: shell__run {"command":"make"}')
+
+
+@pytest.mark.parametrize("said", ["", "no", '{"so": ' + "[" * 100_000])
+async def test_a_second_opinion_that_cannot_be_read_halts(said: str) -> None:
+    judge = ScriptedProvider("second", {"judge": from_steps([text(said)])})
+    bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools(), others=[judge])
+    person = Person(SKIP)
+    await work(bench, person, second_opinion="second:judge")
     assert "none could be had" in person.halts[0].reason
     assert bench.tools.calls == []
 

@@ -16,7 +16,7 @@ from aish.engine.planning.checking import Direct, plan_errors, read_plan
 from aish.engine.planning.kept import PlanBody, resumed
 from aish.engine.planning.references import BadReference, fill_in, references
 from aish.engine.session import flattened
-from aish.errors import ProviderUnavailable
+from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.types.events import (
     Event,
@@ -219,6 +219,22 @@ async def test_the_same_plan_again_is_not_run_again() -> None:
     assert finish(events).reason is TurnEnd.ANSWERED
 
 
+async def test_the_same_plan_under_other_ids_is_not_run_again() -> None:
+    first = written(step("b", "x__fail"), step("c", x="$b.name", y="of ${b}"))
+    again = written(step("d", "x__fail"), step("e", x="$d.name", y="of ${d}"))
+    under = bench(PlanningModel(first, again))
+    events = await run(under)
+    assert under.tools.calls == [("x__fail", {})]
+    assert any("same plan" in error for body in bodies(events, PlanRejected) for error in body.errors)
+
+
+async def test_a_plan_that_failed_before_the_last_is_not_run_again_either() -> None:
+    one, other = written(step("a", "x__fail", n=1)), written(step("b", "x__fail", n=2))
+    under = bench(PlanningModel(one, other, one))
+    await run(under, max_replans=2)
+    assert under.tools.calls == [("x__fail", {"n": 1}), ("x__fail", {"n": 2})]
+
+
 async def test_replanning_ends() -> None:
     plans = [written(step(f"s{n}", "x__fail", n=n)) for n in range(9)]
     model = PlanningModel(*plans)
@@ -244,6 +260,22 @@ async def test_a_planner_that_cannot_be_reached_is_said_and_done_without() -> No
     events = await run(bench(model))
     assert any("no plan could be had" in body.text for body in bodies(events, Status))
     assert finish(events).reason is TurnEnd.ANSWERED
+
+
+async def test_a_backend_that_takes_no_schema_plans_by_the_rules_alone() -> None:
+    def plan(request: StepRequest) -> Sequence[Item]:
+        asked.append(request)
+        if request.sampling.json_schema is not None:
+            return [ProviderRejected("response_format is not supported", status=400)]
+        return [TextDelta(f"```json\n{written(step('a'), step('b', 'x__nothing'))}\n```")]
+
+    asked: list[StepRequest] = []
+    model = PlanningModel()
+    model.provider = ScriptedProvider("planner", {"p": plan})
+    under = bench(model)
+    events = await run(under, max_rewrites=1)
+    assert [request.sampling.json_schema is None for request in asked] == [False, True, True]
+    assert len(bodies(events, PlanRejected)) == 2  # it is checked all the same
 
 
 async def test_the_gate_is_asked_about_each_step_of_a_plan() -> None:
@@ -333,6 +365,36 @@ def test_references_are_found_and_dollars_that_are_none_stay() -> None:
     assert filled == {"a": 1, "b": ['2 and {"z":3}', "$HOME", "costs $5", "$HOME/x"], "c": 7}
 
 
+def test_a_variable_of_the_shell_is_written_with_two_dollars_and_refers_to_nothing() -> None:
+    value = ["echo $${HOME}", "$${HOME}", "$$HOME/${a}", "$$${a}", "pid $$"]
+    assert list(references(value)) == ["a", "a"]
+    assert fill_in(value, {"a": "5"}) == ["echo ${HOME}", "${HOME}", "$HOME/5", "$5", "pid $$"]
+
+
+@pytest.mark.parametrize("text", ["$a.of[-1]", "$a['sum']", "$a.", "$a[]", "$a.of[*].x", "the last: ${a.of[-1]}"])
+async def test_a_reference_with_a_path_that_leads_nowhere_is_refused_before_anything_runs(text: str) -> None:
+    plan = written(step("a", "x__add", a=1, b=2), step("b", x=text))
+    under = bench(PlanningModel(plan))
+    events = await run(under, max_rewrites=0)
+    assert under.tools.calls == []
+    [rejected] = bodies(events, PlanRejected)
+    assert "leads nowhere" in rejected.errors[0]
+
+
+def test_what_only_looks_like_a_reference_is_text() -> None:
+    plan = Plan((PlanStep("a", "x__read", {"x": ["$HOME.x[-1]", "costs $a.", "$$a[-1]", "$${a[-1]}", "${b[@]}"]}),))
+    assert (
+        plan_errors(plan, {"x__read": ToolSpec("x__read", "", {"type": "object"}, Effect.READ, "x")}, max_steps=8) == []
+    )
+
+
+@pytest.mark.parametrize("path", [".²", f"[{'9' * 5000}]", f".{'9' * 5000}", "[1]"])
+@pytest.mark.parametrize("result", ["[1]", "[" * 100_000, "\udcff"])
+def test_a_reference_into_odd_results_by_odd_ways_leads_nowhere(path: str, result: str) -> None:
+    with pytest.raises(BadReference):
+        fill_in(f"$a{path}", {"a": result})
+
+
 @given(
     st.recursive(
         st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
@@ -343,6 +405,10 @@ def test_filling_in_never_fails_but_for_bad_references(value: Any) -> None:
         fill_in(value, {"a": "[1]"})
     except BadReference:
         assert any(references(value))
+
+
+def test_a_plan_nested_without_end_is_an_error() -> None:
+    assert "not a plan" in str(read_plan('{"steps": [{"id": "a", "tool": "x__read", "args": {"x": ' + "[" * 100_000))
 
 
 @given(st.text() | st.from_regex(r'\{"steps": \[.*\]\}', fullmatch=True))

@@ -80,6 +80,12 @@ async def test_a_misspelt_name_suggests_the_near_one():
     assert "a:llama3:8b" in caught.value.hint
 
 
+async def test_a_name_of_any_length_is_answered_with_a_short_one():
+    with pytest.raises(ModelNotFound) as caught:
+        await Router({"a": A}).resolve("x" * 100_000)
+    assert len(caught.value.message) < 300
+
+
 async def test_a_provider_that_is_down_does_not_hide_the_others():
     router = Router({"down": Down("down", {}), "a": A})
     assert (await router.resolve("m1")).name == "a:m1"
@@ -93,11 +99,29 @@ async def test_no_name_takes_the_default_else_the_first_candidate_that_has_a_mod
     assert (await Router({"a": A}, candidates=candidates).resolve("")).name == "b:m2"
 
 
-async def test_a_bare_name_may_be_one_that_only_discovery_knows():
+@pytest.mark.parametrize("name", ["m2", "b", "b:m2"])
+async def test_a_name_may_be_one_that_only_discovery_knows(name):
     async def candidates():
         return [B]
 
-    assert (await Router({"a": A}, candidates=candidates).resolve("m2")).name == "b:m2"
+    assert (await Router({"a": A}, candidates=candidates).resolve(name)).name == "b:m2"
+
+
+async def test_a_server_that_is_started_later_is_found_by_name_and_does_not_take_over(monkeypatch):
+    monkeypatch.setattr("aish.engine.route.LOOK_AGAIN_S", 0)
+    running = [A]
+
+    async def candidates():
+        return list(running)
+
+    router = Router({}, candidates=candidates)
+    assert (await router.resolve("")).name == "a:m1"
+    with pytest.raises(ModelNotFound):
+        await router.resolve("b:m2")
+    running.append(B)
+    assert (await router.resolve("b:m2")).name == "b:m2"
+    assert "b:m2" in [info.name for info in await router.list_models()]
+    assert (await router.resolve("")).name == "a:m1"
 
 
 async def test_nothing_anywhere_says_what_to_do():

@@ -15,6 +15,7 @@ from aish.errors import (
     ProviderUnavailable,
     SessionNotFound,
 )
+from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.store.sqlite import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.decisions import Answer, Choice
@@ -30,8 +31,9 @@ from aish.types.events import (
     decode_event,
     encode_event,
 )
-from aish.types.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage, user
-from aish.types.tools import Effect, ResultStatus
+from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage, user
+from aish.types.models import Capabilities, ModelInfo
+from aish.types.tools import Effect, ResultStatus, ToolOutput
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, bodies, call, finish, results, said
 
@@ -241,6 +243,41 @@ async def test_use_tool_role_false_renders_results_as_user_text_from_the_start()
     second = bench.scripted.requests[1].messages
     assert isinstance(second[-1], UserMessage) and second[-1].text == "[tool: t__x]\ndone"
     assert isinstance(second[-2], AssistantMessage) and second[-2].text == "[call: t__x] {}"
+
+
+async def test_what_a_backend_said_of_its_model_is_asked_for_again_once_it_has_failed():
+    class Restarted(ScriptedProvider):
+        window = 8192
+
+        def _info(self, model):
+            return ModelInfo("scripted", model, self.window)
+
+    model = Restarted("scripted", {"model": lambda request: said_now})
+    bench = Bench(provider=model)
+    said_now = [TextDelta("fine")]
+    await bench.run()
+    model.window = 4096
+    assert (await bench.engine.view_context(bench.request())).window == 8192
+    said_now = [ProviderRejected("the request exceeds the available context size", status=400)]
+    await bench.run()
+    assert (await bench.engine.view_context(bench.request())).window == 4096
+
+
+@pytest.mark.parametrize("strict", [(), ("scripted",)])
+@pytest.mark.parametrize("sees", [True, False])
+async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_told_to_any_other(sees, strict):
+    async def draw(arguments, context):
+        return ToolOutput((TextPart("drawn "), ImagePart(data="aGk=")))
+
+    class Model(ScriptedProvider):
+        def _info(self, model):
+            return ModelInfo("scripted", model, 8192, Capabilities(tokenize=True, vision=sees))
+
+    model = Model("scripted", {"model": from_steps([[call("t__draw", id="c1")], [TextDelta("ok")]])})
+    await Bench(tools=Tools().add("t__draw", draw), provider=model, strict=strict).run("go")
+    last = model.requests[1].messages[-1]
+    assert isinstance(last, UserMessage if strict else ToolMessage)
+    assert last.parts[-1] == (ImagePart(data="aGk=") if sees else TextPart("[image: image/png]"))
 
 
 async def test_leaving_in_the_middle_of_text_keeps_it_and_records_the_cancellation():

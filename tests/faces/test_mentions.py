@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from aish.errors import UsageError
+from aish.errors import ToolError, UsageError
 from aish.faces.mentions import MAX_CHARS, Places, expand
-from aish.types.messages import ImagePart, UserMessage
+from aish.types.messages import ImagePart, TextPart, UserMessage
+from aish.types.tools import ToolOutput
 
 
 async def asked(text: str, folder: Path) -> UserMessage:
@@ -19,6 +20,7 @@ async def asked(text: str, folder: Path) -> UserMessage:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "my notes.txt").write_text("four\nfive\n")
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "app.py").write_text("print('hello')\n")
     return tmp_path
@@ -33,6 +35,9 @@ def folder(tmp_path: Path) -> Path:
         ("line @notes.txt:2", "2: two"),
         ("see @src", "app.py"),
         ("see @src/app.py.", "hello"),
+        ('see @"my notes.txt", please', "four\nfive"),
+        ('see (@"my notes.txt:2")', "2: five"),
+        ("@notes.txt:2-3\nwhat is this?", "2: two\n3: three"),
     ],
 )
 async def test_what_is_named_goes_along(folder, text, found):
@@ -41,7 +46,14 @@ async def test_what_is_named_goes_along(folder, text, found):
 
 
 @pytest.mark.parametrize(
-    "text", ["mail me@example.com", r"a plain \@notes.txt", "run `@notes.txt` now", "@dataclass\nclass A: pass"]
+    "text",
+    [
+        "mail me@example.com",
+        r"a plain \@notes.txt",
+        "run `@notes.txt` now",
+        "@dataclass\nclass A: pass",
+        "@app.route('/x')\ndef x():",
+    ],
 )
 async def test_other_uses_of_the_sign_are_left_alone(folder, text):
     message = await asked(text, folder)
@@ -49,7 +61,17 @@ async def test_other_uses_of_the_sign_are_left_alone(folder, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["@missing.txt", "see @src/none.py", "@notes.txt:9-12", "@notes.txt:3-2", "@notes.txt:0-2", "hey @nobody"]
+    "text",
+    [
+        "@missing.txt",
+        "see @src/none.py",
+        "@notes.txt:9-12",
+        "@notes.txt:3-2",
+        "@notes.txt:0-2",
+        "hey @nobody",
+        '@"my note"',
+        f"@notes.txt:{'9' * 5000}",
+    ],
 )
 async def test_what_is_not_there_is_an_error(folder, text):
     with pytest.raises(UsageError, match=r"names no file|there are lines"):
@@ -76,6 +98,38 @@ async def test_an_image_goes_along_as_one(folder):
     (folder / "pic.png").write_bytes(b"\x89PNG")
     message = await asked("what is on @pic.png", folder)
     assert any(isinstance(part, ImagePart) and part.media_type == "image/png" for part in message.parts)
+
+
+class Server:
+    """Has one memo, and says so in as many words as it likes."""
+
+    def __init__(self, memo: str) -> None:
+        self.memo = memo
+
+    @property
+    def session(self) -> Server:
+        return self
+
+    async def read_resource(self, uri: str) -> ToolOutput:
+        if uri != "memo":
+            raise ToolError(f"there is no {uri}")
+        return ToolOutput((TextPart(self.memo), ImagePart(data="aGk=")))
+
+
+@pytest.mark.parametrize("text", ["what is @desk:memo?", "@desk:memo\nwhat is it?"])
+async def test_a_resource_of_a_server_goes_along(folder, text):
+    message = await expand(text, Places(folder, {"desk": Server("buy milk")}))
+    assert "[@desk:memo]\nbuy milk" in message.text
+    assert message.parts[-1] == ImagePart(data="aGk=")
+
+
+async def test_a_resource_that_is_not_there_sends_nothing_and_a_long_one_is_cut(folder):
+    places = Places(folder, {"desk": Server("x" * (MAX_CHARS + 7))})
+    with pytest.raises(UsageError, match="@desk:lost: there is no lost; nothing was sent"):
+        await expand("see @desk:lost", places)
+    with pytest.raises(UsageError, match="names no file, range or resource"):
+        await expand("see @shelf:memo", places)
+    assert (await expand("see @desk:memo", places)).text.endswith("[aish] … 7 characters left out …")
 
 
 async def test_a_hundred_mentions_are_too_many(folder):

@@ -44,6 +44,7 @@ async def test_a_plan_with_parameters_is_filled_in_again() -> None:
         ({}, "needs file, count"),
         ({"file": "x", "count": "1", "z": "2"}, "no parameter z"),
         ({"file": "x", "count": "y"}, "is a number"),
+        ({"file": "x", "count": "\udcff"}, "is a number"),
         ({"file": "$a", "count": "1"}, "reads as a reference"),
         ({"file": "${b}", "count": "1"}, "reads as a reference"),
     ],
@@ -77,9 +78,29 @@ async def test_a_value_that_looks_like_a_parameter_or_a_reference_is_only_text()
     assert plan.steps[0].args["path"] == "{{file}}"
 
 
+async def test_only_the_question_and_the_arguments_have_parameters() -> None:
+    steps = (
+        PlanStep("s2", "shell__run", {"command": "head -n 2 x"}),
+        PlanStep("s3", "runtime__echo", {"text": "$s2", "more": "2 of ${s2}"}, needs=("s2",), why="as s2 says"),
+    )
+    template = await save_template(MemoryStore(), "look", run(steps=steps), {"n": "2", "word": "is"})
+    question, plan = template.filled({"n": "7", "word": "was"})
+    assert question == "what was in src/main.py?"
+    assert [(step.id, step.tool, step.needs) for step in plan.steps] == [
+        ("s2", "shell__run", ()), ("s3", "runtime__echo", ("s2",))
+    ]  # fmt: skip
+    assert [step.args for step in plan.steps] == [{"command": "head -n 7 x"}, {"text": "$s2", "more": "7 of ${s2}"}]
+
+
+async def test_a_text_that_is_the_name_of_another_parameter_does_not_spoil_it() -> None:
+    template = await save_template(MemoryStore(), "look", run(), {"of": "src/main.py", "word": "of"})
+    _, plan = template.filled({"of": "x.c", "word": "in"})
+    assert plan.steps[1].args == {"text": "in x.c: ${a}"}
+
+
 def test_words_that_give_no_value_are_refused() -> None:
     assert parameters_of(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
-    for bad in (["a"], ["=1"], ["a b=1"]):
+    for bad in (["a"], ["=1"], ["a b=1"], ["_a=1"], ["é=1"]):
         with pytest.raises(UsageError):
             parameters_of(bad)
 

@@ -17,9 +17,11 @@ import pytest
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderUnavailable, UsageError
 from aish.providers.cache_folder import plain_errors
 from aish.providers.catalogue import Source, load_catalogue
+from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
 from aish.providers.gguf_f16 import convert_to_f16
-from aish.providers.model_cache import ModelCache, Progress
+from aish.providers.model_cache import ModelCache, Preferred, Progress
 from aish.providers.model_download import _redirected
+from aish.providers.scripted import ScriptedProvider
 from aish.wire.http import HttpClient
 from support.eventually import eventually
 from support.models import model_cache  # noqa: F401  a fixture
@@ -238,6 +240,14 @@ async def test_a_name_nobody_knows_is_answered_with_those_that_are(
 async def test_a_url_must_end_in_a_harmless_name(end: str, http: HttpClient, cache: ModelCache) -> None:
     with pytest.raises(UsageError):
         await cache.pull(f"https://example.org{end}", report=ignore, fetch=http)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "/" + "x" * 5000, "~nobody-here/x.gguf", "\0.gguf"])
+async def test_a_name_that_no_file_can_have_is_not_found(name: str, cache: ModelCache) -> None:
+    assert Preferred(cache, name).names() == []
+    provider = EmbeddedProvider(cache, lambda url, key: ScriptedProvider("inner", {}), EmbeddedSettings())
+    with pytest.raises(ModelNotFound):
+        await provider.describe(name)
 
 
 def test_finding_does_not_leave_the_folder(cache: ModelCache, tmp_path: Path) -> None:

@@ -97,6 +97,11 @@ async def test_the_window_is_what_the_model_file_sets_if_it_is_not_loaded(http):
         assert (await provider_at(server.url, http).describe(MODEL)).context_size == 16384
 
 
+async def test_a_window_of_thousands_of_digits_is_none(http):
+    async with running(Ollama(parameters=f"num_ctx {'9' * 5000}", default_window=4096)) as server:
+        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 4096
+
+
 async def test_a_model_of_unknown_window_is_loaded_and_asked(http):
     """The 40960 it was trained with are not what it runs with."""
     async with running(Ollama(default_window=4096)) as server:
@@ -182,13 +187,15 @@ async def test_the_request_holds_images_schema_and_sampling(http):
     messages = (
         UserMessage((TextPart("look"), shown, linked)),
         AssistantMessage("", (ToolCall("c1", "t", "not json"),)),
-        ToolMessage("c1", "t", (TextPart("r"),)),
+        ToolMessage("c1", "t", (TextPart("r"), shown)),
     )
     async with running(Ollama()) as server:
         await say(provider_at(server.url, http), *messages, sampling=sampling)
     sent = body_of(server.requests[0])
     assert sent["messages"][0] == {"role": "user", "content": "look[image: image/jpeg]", "images": ["QUJD"]}
     assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == {"invalid_arguments": "not json"}
+    assert [message["content"] for message in sent["messages"][2:]] == ["r[image: image/png]", "[images of t]"]
+    assert sent["messages"][3] == {"role": "user", "content": "[images of t]", "images": ["QUJD"]}
     options = {"temperature": 0.5, "top_p": 0.9, "num_predict": 7, "seed": 1, "stop": ["END"]}
     assert (sent["format"], sent["options"], sent["stream"]) == ({"type": "object"}, options, True)
 
@@ -214,6 +221,13 @@ async def test_several_calls_in_one_line_and_over_lines_are_numbered_on(http):
 async def test_the_reason_it_gives_is_the_end_of_the_step(reason, end, http):
     chunks = await say_raw(http, line(message={"content": "x"}), line(done=True, done_reason=reason))
     assert chunks[-1] == StepFinished(end)
+
+
+@pytest.mark.parametrize("count", [-1, 10**30])
+async def test_tokens_that_no_call_can_have_taken_are_not_counted(count, http):
+    done = line(done=True, done_reason="stop", prompt_eval_count=count, eval_count=2)
+    chunks = await say_raw(http, line(message={"content": "x"}), done)
+    assert UsageChunk(Usage(0, 2)) in chunks
 
 
 async def test_an_error_line_after_some_words_is_an_error(http):
@@ -265,7 +279,17 @@ async def test_a_model_without_tools_refuses_in_its_own_words(http):
         await say_raw(http, refused, whole=True)
 
 
-@pytest.mark.parametrize("odd", [{"embeddings": [[1.0]]}, {"embeddings": "x"}, {"embeddings": [["a"], ["b"]]}, [], {}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"embeddings": [[1.0]]},
+        {"embeddings": "x"},
+        {"embeddings": [["a"], ["b"]]},
+        {"embeddings": [[10**400], [1]]},
+        [],
+        {},
+    ],
+)
 async def test_embeddings_that_are_not_all_there_are_an_error(odd, http):
     class Odd(Ollama):
         def post_api_embed(self, request: Request) -> list[bytes]:

@@ -11,7 +11,7 @@ from aish.providers.endpoint import Endpoint
 from aish.providers.openai import OpenAIProvider
 from aish.providers.toolmode.provider import ToolModeProvider
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported
-from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage, UserMessage, user
+from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import ResultStatus
@@ -298,6 +298,18 @@ async def test_the_request_holds_the_whole_conversation_and_how_to_answer(http):
     assert sent["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert sent["messages"][0]["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
     assert sent["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "r[image: image/png]"}
+
+
+async def test_images_of_results_follow_them_as_the_users(http):
+    calls = AssistantMessage("", (ToolCall("c1", "t", "{}"), ToolCall("c2", "u", "{}")))
+    drawn = ToolMessage("c1", "t", (TextPart("drawn"), ImagePart(data="QUJD")))
+    messages = (user("draw"), calls, drawn, ToolMessage("c2", "u", (TextPart("no more"),)), AssistantMessage("a cat"))
+    async with running(Vllm()) as server:
+        await say(provider_at(f"{server.url}/v1", http), StepRequest(MODEL, (*messages, user("sure?"))))
+    sent = body_of(server.requests[0])["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user", "assistant", "user"]
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    assert sent[4]["content"] == [{"type": "text", "text": "[images of t]"}, image]
 
 
 async def test_bytes_of_a_terminal_that_are_no_text_do_not_stop_a_question(http):

@@ -266,6 +266,14 @@ def test_any_error_object_gives_an_error(value):
     assert stream_error("up", "m", value).message.startswith("up answered ")
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(429, ProviderBusy), ("429", ProviderBusy), ("rate_limit", ProviderUnavailable), (7, ProviderUnavailable)],
+)
+def test_an_error_in_a_stream_has_the_status_it_names_as_a_number_or_in_digits(code, kind):
+    assert type(stream_error("up", "m", {"message": "slow down", "code": code})) is kind
+
+
 @given(st.dictionaries(st.sampled_from(["choices", "usage", "error", "object", "message", "code"]), _json))
 def test_any_chunk_is_read_or_refused_as_no_json_of_ours(value):
     try:

@@ -116,6 +116,48 @@ async def test_one_that_failed_rests_and_comes_back():
     assert await say(pool) == "a"
 
 
+async def test_one_that_comes_back_is_tried_by_one_request_before_it_gets_more():
+    clock = Clock()
+    a, b = Member("a", TextDelta("a"), 60.0), Member("b", TextDelta("b"), 60.0)
+    pool = make(a, b, clock=clock)
+    async with AsyncExitStack() as stack:
+
+        async def begun() -> str:
+            return (await anext(await stack.enter_async_context(pool.stream(REQUEST))))[0].text
+
+        assert [await begun(), await begun()] == ["a", "b"]
+        a.items = [ProviderUnavailable("x")]
+        assert await begun() == "b"
+        clock.now_s += REST_S
+        a.items = [5.0, TextDelta("a")]
+        trying = asyncio.create_task(begun())
+        await asyncio.sleep(0)
+        assert await begun() == "b"  # although a has less to do
+        trying.cancel()
+        await asyncio.wait({trying})
+        a.items = [TextDelta("a"), 60.0]
+        assert [await begun(), await begun()] == ["a", "a"]
+
+
+async def test_embeddings_under_way_make_an_endpoint_busy():
+    going = asyncio.Event()
+
+    class Embedding(Member):
+        async def embed(self, model, texts):
+            going.set()
+            await asyncio.sleep(60)
+
+    a, b = Embedding("a"), Member("b")
+    pool = make(a, b)
+    embedding = asyncio.create_task(pool.embed("m", ["x"]))
+    async with asyncio.timeout(5):
+        await going.wait()
+    assert await say(pool) == "b"
+    embedding.cancel()
+    await asyncio.wait({embedding})
+    assert await say(pool) == "a"
+
+
 @pytest.mark.parametrize(("asked_s", "rest_s"), [(3.0, 3.0), (3600.0, 60.0), (None, REST_S)])
 async def test_a_busy_one_rests_as_long_as_it_asks_within_reason(asked_s, rest_s):
     clock = Clock()
@@ -175,6 +217,13 @@ async def test_the_window_is_the_smallest_and_the_capabilities_are_those_of_all(
     unknown = ModelInfo("c", "m", None, Capabilities(tokenize=True))
     pool = make(*(Member(info.provider, info=info) for info in (wide, narrow, unknown)))
     assert await pool.describe("m") == ModelInfo("pool", "m", 4096, Capabilities(tokenize=True))
+
+
+async def test_a_pool_of_weak_models_is_weak():
+    pool = make(
+        *(Member(name, info=ModelInfo(name, "m", parameters=size)) for name, size in (("a", 9**9), ("b", None)))
+    )
+    assert (await pool.describe("m")).is_weak
 
 
 async def test_one_that_is_away_when_all_are_described_is_left_out_and_rests():

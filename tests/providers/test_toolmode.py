@@ -475,7 +475,29 @@ async def test_the_schema_of_an_answer_goes_in_the_form_that_the_server_takes(ht
             chunks = await say(provider, msgspec.structs.replace(asked(), model="any"))
             assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
         bodies = [body_of(request) for request in server.requests if request.path.endswith("/chat/completions")]
-    assert ["guided_json" in body for body in bodies] == [False, False, False, True, True]
+    assert ["guided_json" in body for body in bodies] == [False, False, False, False, True, True]
+
+
+async def test_a_schema_that_is_not_taken_strictly_is_sent_less_so(http: HttpClient):
+    class OpenAI(NoFormats):
+        def post_v1_chat_completions(self, request: Any) -> list[bytes]:
+            if body_of(request)["response_format"]["json_schema"]["strict"]:
+                why = "Invalid schema for response_format 'answer': 'additionalProperties' is required to be false."
+                return [json_answer({"error": {"message": why}}, 400)]
+            return LlamaCpp.post_v1_chat_completions(self, request)
+
+    async with running(OpenAI()) as server:
+        provider = ToolModeProvider(OpenAIProvider("one", Endpoint(url=server.url), http))
+        chunks = await say(provider, msgspec.structs.replace(asked(), model="any"))
+    assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
+
+
+@pytest.mark.parametrize("mode", ["native", "constrained", "prompted"])
+async def test_a_call_that_opens_brackets_without_end_is_a_call_that_cannot_be_read(mode):
+    said = '<tool_call>{"name": "get_weather", "arguments": {"city": ' + "[" * 100_000
+    [(name, arguments)] = calls_of(await say(ToolModeProvider(Model([TextDelta(said)])), asked(tool_mode=mode)))
+    assert name == "get_weather"
+    assert arguments.endswith("[" * 1000)  # dispatch answers it as what it is
 
 
 async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():

@@ -153,9 +153,10 @@ def test_a_date_gets_the_form_that_the_description_asks_for_where_it_can_be_read
     assert kinds == ([RepairKind.DATE] if right != value else [])
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"city": "Ro'])
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"city": "Ro', '{"city": ' + "[" * 100_000])
 def test_what_is_no_object_stays_as_it_is(text):
     assert checked(tool(city=WORD), text, Asked([user("x")])) == (text, ())
+    assert find_made_up(tool(city=WORD), text, Asked([user("x")])) == ""
 
 
 JSON = st.recursive(

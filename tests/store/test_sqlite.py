@@ -325,7 +325,7 @@ def fault(action: str) -> sqlite3.Error:
 def test_a_full_disk_is_told_as_such() -> None:
     error = translate(fault("CREATE TABLE t AS SELECT zeroblob(100000)"), Path("/x.db"))
     assert error.message == "the store /x.db cannot grow: the disk is full"
-    assert error.hint == "free some space, or point store.path elsewhere"
+    assert error.hint == "free some space, or point store.path elsewhere, or keep nothing (AISH_STORE__ENABLED=false)"
 
 
 def test_an_error_of_ours_passes_unchanged() -> None:

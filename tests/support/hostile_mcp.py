@@ -334,6 +334,19 @@ def mode_progress(server: Server) -> None:
     on_call(server, "work", work)
 
 
+def mode_progress_beyond_measure(server: Server) -> None:
+    """In one write with the answer: where the one cannot be read, the other is lost with it."""
+
+    def act(message: dict[str, Any]) -> None:
+        token = message["params"]["_meta"]["progressToken"]
+        params = {"progressToken": token, "progress": 10**400, "total": 2, "message": "nearly"}
+        news = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": text("done")}
+        write(json.dumps(news).encode() + b"\n" + json.dumps(answer).encode() + b"\n")
+
+    on_call(server, "work", act)
+
+
 def mode_list_changed(server: Server) -> None:
     server.capabilities = {"tools": {"listChanged": True}}
 
@@ -343,6 +356,18 @@ def mode_list_changed(server: Server) -> None:
         send({"jsonrpc": "2.0", "id": message["id"], "result": text("grew")})
 
     on_call(server, "grow", grow)
+
+
+def mode_silent_relist(server: Server) -> None:
+    """Says that its list has changed, and does not give the new one."""
+    server.capabilities = {"tools": {"listChanged": True}}
+
+    def change(message: dict[str, Any]) -> None:
+        mode_silent_list(server)
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        send({"jsonrpc": "2.0", "id": message["id"], "result": text("changed")})
+
+    on_call(server, "change", change)
 
 
 # What it lists

@@ -27,6 +27,7 @@ class FakeRuntime:
         self.config = Config(serve=ServeConfig(**serve), limits=LimitsConfig(**(limits or {})))
         self.surroundings = Surroundings(Path("/work"), {})
         self.mcp_servers: dict[str, Any] = {}
+        self.mcp_guests: Sequence[Any] = ()
         self.notices: Sequence[str] = ()
         self.closed = False
         self.reloads_to: FakeRuntime | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ class _Runtime:
         self.surroundings = Surroundings(Path("/work"), {})
         self.notices: tuple[str, ...] = ()
         self.mcp_servers: Mapping[str, Any] = {}
+        self.mcp_guests: Sequence[Any] = ()
         self._bench = bench
 
     @asynccontextmanager

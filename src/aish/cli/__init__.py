@@ -28,7 +28,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
     from aish.cli.parsers import PARSERS, USUAL_ACTIONS
 
-    words = list(words)
+    words = _asked_for_help(words)
     command = words[0] if words and words[0] in PARSERS and not _is_question(words) else ""
     if not command:
         return PARSERS["ask"]("aish").parse_args(words, Namespace(command="ask"))
@@ -36,6 +36,19 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     arguments.action = getattr(arguments, "action", None) or USUAL_ACTIONS.get(command, "")
     arguments.words = words
     return arguments
+
+
+def _asked_for_help(words: Sequence[str]) -> list[str]:
+    """`help` alone or before a command is what --help is after it; before anything else it begins a question."""
+    from aish.cli.parsers import PARSERS
+
+    match list(words):
+        case ["help"]:
+            return ["--help"]
+        case ["help", command] if command in PARSERS:
+            return [command, "--help"]
+        case others:
+            return others
 
 
 # Words that also begin a question: they are commands only before one of these, or an option, or nothing.

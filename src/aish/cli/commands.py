@@ -25,10 +25,19 @@ def _models(arguments: argparse.Namespace) -> int:
 
 
 def _sessions(arguments: argparse.Namespace) -> int:
+    if arguments.action == "resume":
+        return _resume(arguments.id, arguments.model)
     from aish import wiring
     from aish.faces.admin import sessions
 
     return sessions.run(arguments, wiring.runtime([]))
+
+
+def _resume(session: str, model: str) -> int:
+    """The shell, in that session."""
+    from aish.cli import parse
+
+    return _ask(parse(["--continue" if session == "latest" else f"--session={session}", f"--model={model}"]))
 
 
 def _cost(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
   5 a limit was reached   6 work halted, a person has to decide   130 interrupted   1 anything else
 
-commands (see `aish COMMAND --help`):
+commands (see `aish help COMMAND`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
@@ -22,7 +22,7 @@ commands (see `aish COMMAND --help`):
   aish init bash|zsh|fish  lines for your start-up file: Ctrl-X Ctrl-A suggests
   aish keys                make, list and revoke keys for the server
   aish models              list, pull and remove models
-  aish sessions            list, show, replay, search, export and delete conversations
+  aish sessions            list, show, resume, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
   aish cost                what calls came to, by day, model and category
@@ -97,7 +97,7 @@ def _memory_parser(prog: str) -> argparse.ArgumentParser:
 def _sessions_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Conversations kept in the store.")
     parser.set_defaults(limit=20, query="")
-    actions = parser.add_subparsers(dest="action", metavar="list|show|replay|search|export|delete")
+    actions = parser.add_subparsers(dest="action", metavar="list|show|resume|replay|search|export|delete")
     actions.add_parser("list", help="newest first (the default)").add_argument("--limit", type=int, default=20)
     search = actions.add_parser("search", help="sessions whose text holds these words")
     search.add_argument("query")
@@ -109,17 +109,21 @@ def _sessions_parser(prog: str) -> argparse.ArgumentParser:
         ("delete", "remove a session for good"),
     ):
         actions.add_parser(name, help=help_text).add_argument("id", help="an id, or `latest`")
+    resume = actions.add_parser("resume", help="go on with a session, at a prompt")
+    resume.add_argument("id", help="an id, or `latest`")
+    resume.add_argument("--model", "-m", default="", help="provider:model, a preset, or a bare model name")
     return parser
 
 
 def _config_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Configuration.")
-    actions = parser.add_subparsers(dest="action", metavar="init|show|check|path|trust")
+    actions = parser.add_subparsers(dest="action", metavar="init|show|check|path|trust|distrust")
     actions.add_parser("init", help="write a commented starter file")
     actions.add_parser("show", help="every setting in force and where it comes from (the default)")
     actions.add_parser("check", help="say all that is wrong")
     actions.add_parser("path", help="where the files are looked for")
     actions.add_parser("trust", help="accept the project's .aish.toml as it is now")
+    actions.add_parser("distrust", help="take that back; the shell asks again")
     return parser
 
 
@@ -243,6 +247,11 @@ def _keys_parser(prog: str) -> argparse.ArgumentParser:
     create.add_argument("--models", action="append", metavar="GLOB", help="only these models (repeatable)")
     create.add_argument("--tools", action="append", metavar="GLOB", help="only these tools of the server (repeatable)")
     create.add_argument("--admin", action="store_true", help="may see and answer what belongs to others")
+    create.add_argument(
+        "--metrics",
+        action="store_true",
+        help="for Prometheus: may read /metrics, and uses no models or tools but those named",
+    )
     create.add_argument("--per-minute", type=int, metavar="N", help="requests a minute")
     create.add_argument("--tokens-per-day", type=int, metavar="N")
     create.add_argument("--dollars-per-day", type=float, metavar="D")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from aish.config.checking import Problem, suggestion
@@ -76,14 +77,23 @@ def _listen(env: Mapping[str, str]) -> str:
 
 def _mcp_hosts(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """`MCP_HOST` is one, `MCP_HOSTS` several, parted by commas: `alias=url`, or a url, which gets `mcp1`, `mcp2`, …"""
-    unnamed = 0
-    for variable in ("MCP_HOST", "MCP_HOSTS"):
-        for entry in filter(None, (part.strip() for part in env.get(variable, "").split(","))):
-            name, equals, url = entry.partition("=")
-            if not equals or "/" in name:
-                unnamed += 1
-                name, url = f"mcp{unnamed}", entry
-            yield name.strip(), url_of(url.strip(), 80), variable
+    entries = [
+        (*_mcp_host(part.strip()), variable)
+        for variable in ("MCP_HOST", "MCP_HOSTS")
+        for part in env.get(variable, "").split(",")
+        if part.strip()
+    ]
+    named = {name for name, _, _ in entries}
+    free = (name for number in count(1) if (name := f"mcp{number}") not in named)
+    for name, url, variable in entries:
+        yield name or next(free), url, variable
+
+
+def _mcp_host(entry: str) -> tuple[str, str]:
+    """Its alias, "" where it has none, and its url."""
+    name, equals, url = entry.partition("=")
+    is_named = equals and "/" not in name
+    return (name.strip(), url_of(url.strip(), 80)) if is_named else ("", url_of(entry, 80))
 
 
 def proxy_variables(env: Mapping[str, str]) -> Variables:

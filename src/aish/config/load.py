@@ -5,7 +5,7 @@ Each layer is checked on its own, so that every problem names its file and line;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,14 +33,17 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 DEFAULT = Origin("default")
+_MOST_NAMED = 20
 
 
 class ConfigFile(msgspec.Struct, frozen=True):
-    """A file that was looked for. `state` of a user's file is read or absent."""
+    """A file that was looked for. `state` of a user's file is read or absent; `ignored` are the keys of an untrusted
+    one that do not hold."""
 
     layer: LayerName
     path: Path
     state: Literal["read", "absent", "untrusted", "broken"]
+    ignored: tuple[str, ...] = ()
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -61,6 +64,12 @@ class Loaded(msgspec.Struct, frozen=True):
         except ConfigError as exc:
             where = self.origin(f"providers.{provider}.key_env").where
             raise ConfigError(f"{where}: {exc.message}", hint=exc.hint) from exc
+
+
+def some_of(names: Sequence[str]) -> str:
+    """As many as a line has room for."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def load_config(
@@ -186,16 +195,16 @@ class _Loading:
         return Checker(file.locate, file.path.parent, self.home)
 
     def _tighten(self, file: TomlFile) -> None:
-        self.files[-1] = msgspec.structs.replace(self.files[-1], state="untrusted")
         checker = self._checker(file)
         checked = checker.check(file.values)
         self.problems += checker.problems
         kept, ignored = tighten(self.config(), checked)
         self._merge_checked(checker, kept, "project")
-        if ignored:
-            names = ", ".join(".".join(path) for path in ignored)
+        names = tuple(".".join(path) for path in ignored)
+        self.files[-1] = msgspec.structs.replace(self.files[-1], state="untrusted", ignored=names)
+        if names:
             self.notices.append(
-                f"{file.path} is not trusted, so it can only make things stricter; ignored in it: {names}. "
+                f"{file.path} is not trusted, so it can only make things stricter; ignored in it: {some_of(names)}. "
                 "`aish config trust` accepts the file"
             )
 

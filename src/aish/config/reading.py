@@ -53,7 +53,7 @@ class TomlFile:
 def read_toml(path: Path) -> TomlFile | None:
     """None if there is no such file. Raises Unreadable."""
     try:
-        content = _read_bounded(path)
+        content = read_bounded(path)
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -61,7 +61,8 @@ def read_toml(path: Path) -> TomlFile | None:
     return TomlFile(path, content, _parse(content))
 
 
-def _read_bounded(path: Path) -> bytes:
+def read_bounded(path: Path) -> bytes:
+    """Raises OSError and Unreadable."""
     # Looked at before opening: opening a pipe would wait for its other end.
     if not stat.S_ISREG(path.stat().st_mode):
         raise Unreadable("is not a file")

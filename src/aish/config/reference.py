@@ -23,9 +23,10 @@ Settings are TOML. Later layers win, key by key (a list replaces a list):
    `LLAMA_CPP_MODEL` and `RUNTIME_PROVIDER` are understood too;
 5. flags.
 
-A project's file is not trusted until `aish config trust` pins it by its hash. Until then, and again after any change,
-it can only make things stricter: lower `[limits]`, stricter verdicts and more `deny` in `[gate]`, fewer tools in
-`tools.offer`. Everything else in it is ignored, and aish says so.
+A project's file is not trusted until you say so, and then as it is: it is pinned by its hash. The shell shows it and
+asks once; `aish config trust` accepts it without asking, `aish config distrust` takes that back. Until then,
+and again after any change, it can only make things stricter: lower `[limits]` and caps in `[cost]`, stricter
+verdicts and more `deny` in `[gate]`, fewer tools in `tools.offer`. Everything else in it is ignored, and aish says so.
 
 Relative paths start at the directory of the file they stand in, `~` is your home. `aish config init` writes a file to
 start from, `aish config check` finds mistakes, `aish config show` prints what holds and who set it.

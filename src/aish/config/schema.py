@@ -158,6 +158,13 @@ class StoreConfig(Section, frozen=True, forbid_unknown_fields=True):
             " `postgresql://user:password@host:5432/name`. Not shown. Needs the extra `postgres`."
         ),
     ] = None
+    keep_days: Annotated[
+        Count | None,
+        Meta(
+            description="Days that a session is kept after it was last used. Unset: until it is deleted. What it cost"
+            " is remembered either way."
+        ),
+    ] = None
 
 
 class EmbeddedConfig(Section, frozen=True, forbid_unknown_fields=True):

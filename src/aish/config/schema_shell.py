@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from aish.config.section import Section
 
+PROMPT_FIELDS = ("model", "cwd", "branch", "ctx_used", "ctx_max", "cost", "status", "mark")
+
 
 class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     """The prompt where your shell and a model meet."""

@@ -45,6 +45,7 @@ _EXAMPLES = {
     "ide.servers.NAME.command": '["/opt/llvm/bin/clangd", "--background-index"]',
     "norris.max_cost": "1.0",
     "store.url": '"postgresql://aish:…@db.example.org:5432/aish"',
+    "store.keep_days": "90",
     "telemetry.headers": '{"Authorization" = "…"}',
     "network.http_proxy": '"http://proxy:3128"',
     "network.https_proxy": '"http://proxy:3128"',

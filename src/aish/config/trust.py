@@ -1,4 +1,5 @@
-"""Which project files the user accepted: each is pinned by the hash of its content, so a changed file is a new one."""
+"""Which project files the user accepted, and which not: pinned by the hash of the content, so a changed file is a new
+one."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from pathlib import Path
 import msgspec
 
 from aish.config.paths import data_dir, real
-from aish.config.reading import MAX_FILE_BYTES
+from aish.config.reading import Unreadable, read_bounded
 from aish.errors import ConfigError
 
 _decoder = msgspec.json.Decoder(dict[str, str])
+_REFUSED = "refused "  # before the hash: such a pin is no content's
 
 
 def trust_file(env: Mapping[str, str], home: Path | None = None) -> Path:
@@ -26,6 +28,16 @@ def content_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def project_content(path: Path) -> bytes:
+    """What is to be shown before it is accepted. Raises ConfigError."""
+    try:
+        return read_bounded(path)
+    except Unreadable as exc:
+        raise ConfigError(f"{path} {exc.message}") from exc
+    except OSError as exc:
+        raise ConfigError(f"{path} cannot be read: {exc.strerror}", hint="name a project file that is there") from exc
+
+
 def is_trusted(path: Path, content: bytes, *, env: Mapping[str, str], home: Path | None = None) -> bool:
     """Whether exactly this content at this place was accepted."""
     return read_pins(trust_file(env, home)).get(_name(path)) == content_hash(content)
@@ -33,20 +45,24 @@ def is_trusted(path: Path, content: bytes, *, env: Mapping[str, str], home: Path
 
 def trust(path: Path, *, env: Mapping[str, str], home: Path | None = None, expected: str | None = None) -> str:
     """Accept the file as it is now; returns its hash. `expected` is the hash of what the user was shown."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as exc:
-        raise ConfigError(f"{path} cannot be read: {exc.strerror}", hint="name a project file that is there") from exc
-    found = content_hash(content)
+    found = content_hash(project_content(path))
     if expected is not None and found != expected:
         raise ConfigError(f"{path} has changed since it was shown", hint="look at it again")
     _write_pins(trust_file(env, home), {_name(path): found})
     return found
 
 
+def refuse(path: Path, content: bytes, *, env: Mapping[str, str], home: Path | None = None) -> None:
+    """Remember that this content was not accepted."""
+    _write_pins(trust_file(env, home), {_name(path): _REFUSED + content_hash(content)})
+
+
+def was_refused(path: Path, content: bytes, *, env: Mapping[str, str], home: Path | None = None) -> bool:
+    return read_pins(trust_file(env, home)).get(_name(path)) == _REFUSED + content_hash(content)
+
+
 def distrust(path: Path, *, env: Mapping[str, str], home: Path | None = None) -> bool:
-    """Take the acceptance back. False if there was none."""
+    """Take back what was said of it. False if nothing was."""
     known = _name(path) in read_pins(trust_file(env, home))
     if known:
         _write_pins(trust_file(env, home), {_name(path): None})

@@ -41,12 +41,15 @@ async def write_tasks(engine: Engine, model: str, goal: str, session: str) -> st
 
 
 async def objection_to(engine: Engine, model: str, goal: str, question: Question, session: str) -> str:
-    """What the model has against it, "" if nothing. Where it cannot be asked, that is an objection."""
-    wish = f"The goal: {goal}\nIt wants: {question.tool} {msgspec.json.encode(question.arguments).decode()}"
+    """What the model has against it, "" if nothing. Where it cannot be asked, that is an objection; so is what cannot
+    be shown whole."""
+    wanted = f"{question.tool} {msgspec.json.encode(question.arguments).decode()}"
+    if len(wanted) > _MAX_CHARS:
+        return f"none could be had ({len(wanted)} characters are too many to be looked at)"
     try:
         said = await engine.aside.ask(
             await engine.router.resolve(model),
-            wish[:_MAX_CHARS],
+            f"The goal: {goal[:_MAX_CHARS]}\nIt wants: {wanted}",
             system=OPINION,
             category=Category.NORRIS,
             session=session,
@@ -55,6 +58,6 @@ async def objection_to(engine: Engine, model: str, goal: str, question: Question
             sampling=Sampling(temperature=0.0, json_schema=_SCHEMA),
         )
         opinion = msgspec.json.decode(said, type=_Opinion)
-    except (AishError, msgspec.MsgspecError) as exc:
+    except (AishError, ValueError, RecursionError) as exc:
         return f"none could be had ({exc})"
     return (opinion.why or "halt") if opinion.halt else ""

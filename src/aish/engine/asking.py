@@ -26,7 +26,15 @@ from aish.engine.summary import Summaries
 from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens
 from aish.engine.transcript import Transcript
 from aish.engine.window import DEFAULT_ROOM
-from aish.errors import AishError, BudgetExceeded, ContextOverflow, ProviderError, ProviderRejected, ProviderTimeout
+from aish.errors import (
+    AishError,
+    BudgetExceeded,
+    ContextOverflow,
+    ProviderBusy,
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+)
 from aish.types.chunks import StepEnd
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Body, Event, Failed, Status, TurnEnd, UsageReported
@@ -198,13 +206,18 @@ class Asking:
         """And what the user should know of it."""
         notes = [note] if (note := self._means.ledger.is_capless(self.route.name)) else []
         composed = await self._composer.compose(self._transcript.messages())
-        if composed.left_out and self._means.rules.summarize and self._scribe.session and self._asked.context is None:
+        if composed.left_out and self._summarizes:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())
         self._left_out = len(composed.left_out)
         if composed.cut:
             notes.append(f"cut what was too large for the window of {self.route.name}")
         return composed, notes
+
+    @property
+    def _summarizes(self) -> bool:
+        own = bool(self._scribe.session) and self._asked.context is None
+        return self._means.rules.summarize and own and not self._asked.is_autonomous
 
     async def _fold(self, composed: Composed) -> list[str]:
         """What has just fallen out of the window goes into the summary. If that fails the turn goes on without."""
@@ -267,6 +280,8 @@ class Asking:
         if isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
             self.end = TurnEnd.WALL_TIME
             return
+        if not isinstance(error, ProviderBusy):
+            self._means.router.forget(self.route)
         note = ""
         if not assembler.said_anything:
             error, note = await self._another_way(error)
@@ -285,7 +300,7 @@ class Asking:
         if self._may_render_strictly(error):
             self._means.router.remember_strict(self.route)
             return error, f"{self.route.name} rejects tool messages; sending results as text instead"
-        if self._fell_back:
+        if self._fell_back or not self._asked.may_fall_back:
             return error, ""
         self._fell_back = True
         try:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.engine.route import Route, Router
+from aish.engine.route import AUTO, Route, Router
 from aish.errors import AishError, ModelNotFound, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.types.messages import Message, UserMessage
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
     from aish.engine.classify import Classified
-
-AUTO = "auto"
 
 
 class Routing(msgspec.Struct, frozen=True):
@@ -68,6 +66,8 @@ class Chooser:
                 raise
             raise ModelNotFound(f"{exc.message}, where [routing] sends this kind of question", hint=exc.hint) from exc
         except ProviderError as exc:
+            if not request.may_fall_back:
+                raise
             return await self._after(exc, notes)
 
     async def fall_back(self, error: AishError, tried: str) -> Chosen | None:

@@ -16,6 +16,7 @@ from aish.engine.route import Route
 from aish.engine.settle import settle
 from aish.engine.strict import render_strict
 from aish.engine.tokens import TokenCounter, byte_length, most_tokens
+from aish.engine.unseen import without_images
 from aish.engine.window import budget_for, cut_largest
 from aish.errors import ContextOverflow
 from aish.types.context import ContextPart, ContextRules, ContextView
@@ -124,7 +125,8 @@ class Composer:
         return with_system(self.system.text, self._plain(settle((*past, *current))))
 
     def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        return render_strict(messages) if self._strict() else messages
+        seen = messages if self._route.info.capabilities.vision else without_images(messages)
+        return render_strict(seen) if self._strict() else seen
 
     async def _fixed(self, current: tuple[Message, ...]) -> float:
         """System message and tools, wherever the tools are written; which they are may depend on what is asked."""

@@ -14,9 +14,11 @@ from aish.engine.journal import Journal
 from aish.engine.meter import Meter
 from aish.engine.offer import matches
 from aish.engine.pump import Pump
+from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked
+from aish.types.tools import Arguments
 
 ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
 
@@ -56,7 +58,8 @@ class Consent:
             if decision.verdict is Verdict.ASK:
                 return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
         except Exception as exc:
-            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({type(exc).__name__}), so nothing was run")
+            why = exc.message if isinstance(exc, AishError) else type(exc).__name__
+            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({why}), so nothing was run")
         return decision
 
     async def _doubted(self, effect: EffectRequest, decision: Decision) -> Decision:
@@ -68,11 +71,14 @@ class Consent:
         if not doubt:
             return decision
         question = Question(
-            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, arguments, doubt, insist=True
-        )
+            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, arguments, doubt, insist=True,
+            schema=effect.tool.schema,
+        )  # fmt: skip
         answer = await self.ask(question)
         if answer.choice in (Choice.YES, Choice.TURN):
             return decision
+        if answer.choice is Choice.EDIT and answer.arguments is not None:
+            return await self._edited(effect, answer.arguments)
         return Decision(Verdict.DENY, "the journal", f"{doubt}. {answer.note}".strip())
 
     async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
@@ -82,12 +88,21 @@ class Consent:
         reason = "it was asked for that every such call be approved"
         question = Question(
             effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason,
-            rule=ASKED_FOR,
+            rule=ASKED_FOR, schema=effect.tool.schema,
         )  # fmt: skip
         answer = await self.ask(question)
         if answer.choice in (Choice.YES, Choice.TURN):
             return allowed
+        if answer.choice is Choice.EDIT and answer.arguments is not None:
+            return await self._edited(effect, answer.arguments)
         return Decision(Verdict.DENY, "the asker", answer.note or "it was not approved")
+
+    async def _edited(self, effect: EffectRequest, arguments: Arguments) -> Decision:
+        """What the person wrote themselves they have also agreed to; only a denial stands above it."""
+        decision = await self._gate.authorise(msgspec.structs.replace(effect, arguments=arguments), _agreed)
+        if decision.verdict is not Verdict.ALLOW:
+            return decision
+        return Decision(Verdict.ALLOW, "the user", "edited", arguments)
 
     async def ask(self, question: Question) -> Answer:
         """Anything but a clear answer is a no; a decision that comes later is in `later`."""
@@ -97,7 +112,7 @@ class Consent:
         if question.like and question.like in self._for_turn and not question.insist:
             return Answer(Choice.YES)
         question = await self._with_preview(question)
-        await self._pump.say(DecisionAsked(question), question.call)
+        await self._pump.say(DecisionAsked(msgspec.structs.replace(question, schema={})), question.call)
         try:
             with self._meter.paused():  # a person's time to think is not the turn's
                 answer = await self._ask(question)
@@ -117,3 +132,7 @@ class Consent:
             question.tool, question.arguments, call=question.call, deadline_s=self._meter.remaining_s
         )
         return msgspec.structs.replace(question, preview=preview) if preview else question
+
+
+async def _agreed(question: Question) -> Answer:
+    return Answer(Choice.YES)

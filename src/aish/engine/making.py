@@ -137,8 +137,9 @@ class TurnMaker:
 
     async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
         base = compose_system(self._system, route.system, request.system, conversation.system)
-        background = await self._background(request) if request.background else Background()
-        return SystemParts(base, background.memory, background.project, conversation.summary.text)
+        background = await self._background(request) if request.memory or request.project else Background()
+        summary = "" if request.is_autonomous else conversation.summary.text
+        return SystemParts(base, background.memory, background.project, summary)
 
     def tools(self, guests: str) -> Toolset:
         """All there are, with those of the guests a request has brought."""

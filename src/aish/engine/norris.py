@@ -21,6 +21,7 @@ from aish.engine.norris_state import NorrisBody, Show, Watcher
 from aish.engine.norris_words import (
     LOST_ANSWER,
     LOST_SECRET,
+    NOT_ALL_DONE,
     is_complete,
     next_step,
     system_text,
@@ -36,7 +37,7 @@ from aish.types.events import ToolResult
 from aish.types.messages import text_of, user
 from aish.types.requests import TurnRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunState
-from aish.types.tools import Arguments, Effect
+from aish.types.tools import Arguments, Effect, ResultStatus
 from aish.types.usage import Category
 
 SHELL = "shell__run"
@@ -71,6 +72,11 @@ class Norris:
         """Halt before the next action."""
         self._pausing = why
 
+    @property
+    def is_pausing(self) -> bool:
+        """It was told to halt, and has not come to the next action yet."""
+        return bool(self._pausing)
+
     async def work(self, answer: HaltAnswer | None = None) -> RunState:
         """`answer` is what a person said to the halt it was left at. The run's record says why it ended."""
         try:
@@ -103,15 +109,17 @@ class Norris:
             self._change(commands=waiting[1:])
         if answer.choice is HaltChoice.SKIP:
             self._tell(f"The user skipped {question.tool} {msgspec.json.encode(question.arguments).decode()}.")
+            self._not_done()
             return
         arguments = question.arguments if answer.arguments is None else answer.arguments
         if answer.arguments is None and not self._is_whole(question.tool, arguments):
+            self._not_done()
             return
         self._change(allowed=digest_of(question.tool, arguments))
         await self._save()
         result = await self._call(question.tool, arguments)
         self._change(allowed="")
-        self._tell(told_of_call(question.tool, arguments, result.status.value, text_of(result.parts)))
+        self._tell_of(question.tool, arguments, result)
 
     def _recovered(self) -> str:
         for step in self._run.recovered:
@@ -215,6 +223,7 @@ class Norris:
             system=system,
             tools=body.tools,
             ask_about=self._asked_about(),
+            may_fall_back=body.may_fall_back,
             category=Category.NORRIS,
             limits=limits,
         )
@@ -235,9 +244,9 @@ class Norris:
             await self._decide(Halt(HaltKind.PAUSE, f"{why} before: {command}"))
         arguments: Arguments = {"command": command}
         if command in self._kept and not self._is_whole(SHELL, arguments):
+            self._not_done()
             return
-        result = await self._call(SHELL, arguments)
-        self._tell(told_of_call(SHELL, arguments, result.status.value, text_of(result.parts)))
+        self._tell_of(SHELL, arguments, await self._call(SHELL, arguments))
 
     def _is_whole(self, tool: str, arguments: Arguments) -> bool:
         """What was stored had its secrets taken out, and would now do something else than was meant."""
@@ -343,6 +352,17 @@ class Norris:
     async def _cost(self) -> float:
         record = self._run.record
         return (await self._engine.store.spent(since_ms=record.created_ms, session=record.session)).cost
+
+    def _tell_of(self, tool: str, arguments: Arguments, result: ToolResult) -> None:
+        self._tell(told_of_call(tool, arguments, result.status.value, text_of(result.parts)))
+        if result.status is not ResultStatus.OK:
+            self._not_done()
+
+    def _not_done(self) -> None:
+        """Something of the step: a word that the goal is complete was given before that was known."""
+        if self._body.complete:
+            self._change(complete=False)
+            self._tell(NOT_ALL_DONE)
 
     def _tell(self, text: str) -> None:
         self._change(told="\n\n".join(filter(None, (self._body.told, text))))

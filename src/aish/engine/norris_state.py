@@ -20,6 +20,7 @@ class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
     preplanner: str = ""
     second_opinion: str = ""
     tools: tuple[str, ...] = ("*",)
+    may_fall_back: bool = True
     system: str = ""
     max_steps: int = 16
     max_cost: float | None = None

@@ -19,6 +19,9 @@ LOST_ANSWER = (
     "aish was ended while you answered. No CMD: line of that answer was run, and a word that the goal is complete was "
     "not heard: write again what is still to be done."
 )
+NOT_ALL_DONE = (
+    "Not all of that was done, so the goal was not taken to be reached. Find another way, or write again that it is."
+)
 _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
 _MAX_TOLD = 10
 

@@ -20,6 +20,10 @@ from aish.types.requests import Sampling, ToolMode
 
 # Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
 LIST_TIMEOUT_S = 3.0
+AUTO = "auto"  # the model for the kind of question, see `choose`; where there is no question, the default
+# A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
+LOOK_AGAIN_S = 10.0
+_SHOWN_CHARS = 200  # of a name that anybody may have sent
 _MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
 
 # Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
@@ -55,6 +59,7 @@ class Router:
         self._default = default
         self._find_candidates = candidates
         self._candidates: list[Provider] | None = None
+        self._looked_s = 0.0
         self._known: dict[str, Route] = {}  # by `provider:model`, whose model has been described
         self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
@@ -75,7 +80,7 @@ class Router:
             await self._providers.aclose()
 
     async def resolve(self, name: str) -> Route:
-        name = name or self._default
+        name = self._default if name in ("", AUTO) else name
         preset = self._presets.get(name)
         if preset is None:
             return await self._plain(name)
@@ -91,20 +96,23 @@ class Router:
             return not route.use_tool_role
         return route.provider.name in self._strict_providers
 
+    def forget(self, route: Route) -> None:
+        """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
+        self._known.pop(route.name, None)
+
     def remember_strict(self, route: Route) -> None:
         self._strict.add(route.name)
 
     async def list_models(self) -> list[ModelInfo]:
         """Everything every provider offers; the ones that fail to say are left out."""
-        await self._candidates_once()
+        await self._look_again()
         return [info for infos in (await self._listings()).values() for info in infos]
 
     async def _plain(self, name: str) -> Route:
         if not name:
             return await self._default_route()
-        prefix, colon, rest = name.partition(":")
-        if colon and prefix in self._providers:
-            return await self._described(self._providers[prefix], rest)
+        if (route := await self._at_provider(name)) is not None:
+            return route
         if self._catch_all and name not in self._providers:
             return await self._described(self._providers[self._catch_all], name)
         return await self._listed(name)
@@ -118,11 +126,14 @@ class Router:
             hint="run `aish models pull smollm2`, start a local server such as Ollama, or see `aish doctor`",
         )
 
+    async def _at_provider(self, name: str) -> Route | None:
+        prefix, colon, model = name.partition(":")
+        return await self._described(self._providers[prefix], model) if colon and prefix in self._providers else None
+
     async def _listed(self, name: str) -> Route:
         route = await self._look_up(name, await self._listings())
-        if route is None and self._candidates is None:
-            await self._candidates_once()
-            route = await self._look_up(name, await self._listings())
+        if route is None and await self._look_again():
+            route = await self._at_provider(name) or await self._look_up(name, await self._listings())
         if route is None:
             raise self._not_found(name, await self._listings())
         return route
@@ -151,22 +162,36 @@ class Router:
         return dict(zip(names, found, strict=True))
 
     async def _candidates_once(self) -> Sequence[Provider]:
-        """Found once; those not known before become providers like any other."""
+        """Found once: who answers when nobody is named does not change in the midst of a conversation."""
         if self._candidates is None:
-            found = await self._find_candidates() if self._find_candidates else self._providers.values()
-            self._candidates = list(found)
-            for provider in self._candidates:
-                self._providers.add(provider.name, provider)
+            self._candidates = await self._look()
         return self._candidates
+
+    async def _look_again(self) -> bool:
+        """Whether there are providers that were not known before."""
+        now_s, known = asyncio.get_running_loop().time(), len(self._providers)
+        if self._candidates is None:
+            await self._candidates_once()
+        elif now_s >= self._looked_s + LOOK_AGAIN_S:
+            await self._look()
+        return len(self._providers) > known
+
+    async def _look(self) -> list[Provider]:
+        """Those not known before become providers like any other."""
+        self._looked_s = asyncio.get_running_loop().time()
+        found = list(await self._find_candidates() if self._find_candidates else self._providers.values())
+        for provider in found:
+            self._providers.add(provider.name, provider)
+        return found
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
         import difflib  # only for those who mistype
 
         known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
         bare = {info.id: info.name for infos in listings.values() for info in infos}
-        near = difflib.get_close_matches(name, [*known, *bare], n=3)
+        near = difflib.get_close_matches(name[:_SHOWN_CHARS], [*known, *bare], n=3)
         hint = f"did you mean {', '.join(dict.fromkeys(bare.get(n, n) for n in near))}?" if near else ""
-        return ModelNotFound(f"no model named {name}", hint=hint or "`aish models` lists what there is")
+        return ModelNotFound(f"no model named {name[:_SHOWN_CHARS]}", hint=hint or "`aish models` lists what there is")
 
 
 async def _list_safely(provider: Provider) -> Sequence[ModelInfo]:

@@ -32,6 +32,7 @@ from aish.types.events import (
     TurnFinished,
     TurnStarted,
 )
+from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall, ToolMessage
 from aish.types.records import TurnRecord
 from aish.types.requests import TurnRequest
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from aish.engine.planning.following import Floor, Planner
 
 _SAYINGS = {
-    TurnEnd.MAX_STEPS: "stopped after {limits.max_steps} steps, the limit for one turn",
-    TurnEnd.MAX_TOOL_CALLS: "stopped after {limits.max_tool_calls} tool calls, the limit for one turn",
+    TurnEnd.MAX_STEPS: "stopped after {steps}, the limit for one turn",
+    TurnEnd.MAX_TOOL_CALLS: "stopped after {tool_calls}, the limit for one turn",
     TurnEnd.WALL_TIME: "stopped after {limits.wall_s:g} s, the time limit for one turn",
     TurnEnd.TOKENS: "stopped at the limit of {limits.max_tokens} tokens for one turn",
     TurnEnd.COST: "stopped at the limit of ${limits.max_cost} for one turn",
@@ -271,9 +272,18 @@ class Turn:
 
     def _saying(self) -> str:
         said = _SAYINGS[self.end or TurnEnd.FAILED]
-        return self._asking.refusal or (said.format(limits=self._meter.limits) if "{" in said else said)
+        return self._asking.refusal or (_with_limits(said, self._meter.limits) if "{" in said else said)
 
     def _emit(self, body: Body, call: str = "") -> Event:
         event = self._scribe.event(body, call)
         self._transcript.apply(event)
         return event
+
+
+def _with_limits(said: str, limits: Limits) -> str:
+    steps, calls = _counted(limits.max_steps, "step"), _counted(limits.max_tool_calls, "tool call")
+    return said.format(limits=limits, steps=steps, tool_calls=calls)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -24,13 +24,16 @@ _LISTED = "`:memory list` and `aish memory list` show their ids"
 
 
 class FactsBook:
-    def __init__(self, store: Store, now_ms: int) -> None:
+    """`redacted` takes known secrets out of what is kept."""
+
+    def __init__(self, store: Store, now_ms: int, redacted: Callable[[str], str]) -> None:
         self._store = store
         self._now_ms = now_ms
+        self._redacted = redacted
 
     async def add(self, text: str, kind: FactKind = FactKind.FACT, *, source: str = "user") -> Fact:
         """Words that begin with # are tags."""
-        words = text.split(" ")
+        words = self._redacted(text).split(" ")
         tags = tuple(dict.fromkeys(word[1:] for word in words if word.startswith("#") and len(word) > 1))[:MAX_TAGS]
         plain = " ".join(word for word in words if not (word.startswith("#") and len(word) > 1)).strip()
         fact = Fact(new_id("fact"), _checked(plain), self._now_ms, self._now_ms, kind, tags, source)
@@ -39,7 +42,7 @@ class FactsBook:
 
     async def edit(self, id: str, text: str) -> Fact:
         fact = await self.get(id)
-        changed = msgspec.structs.replace(fact, text=_checked(text), updated_ms=self._now_ms)
+        changed = msgspec.structs.replace(fact, text=_checked(self._redacted(text)), updated_ms=self._now_ms)
         await self._store.put_facts([changed])
         return changed
 
@@ -78,7 +81,7 @@ class FactsBook:
             given = {"text": given} if isinstance(given, str) else given
             defaults = {"id": new_id("fact"), "created_ms": self._now_ms, "updated_ms": self._now_ms, "source": source}
             fact = msgspec.convert({**defaults, **given}, Fact)
-            _checked(fact.text)
+            fact = msgspec.structs.replace(fact, text=_checked(self._redacted(fact.text)))
             _check_rest(fact)
         except (msgspec.MsgspecError, TypeError, UsageError, RecursionError) as exc:
             reason = exc.message if isinstance(exc, AishError) else str(exc)

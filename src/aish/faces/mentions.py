@@ -1,4 +1,5 @@
-"""Mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` bring along what they name.
+"""Mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` bring along what they name; `@"…"` where
+there are blanks in it.
 
 One that names nothing is an error before anything is sent. `\\@` is a plain @, and so is one in code, or before a word
 that starts one of several lines and names no file: a decorator.
@@ -27,8 +28,9 @@ _TREE_ENTRIES = 400
 _GIT_S = 10.0
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_MENTION = re.compile(r"(?<![\w@\\`])@([^\s@`]+)")
-_LINES = re.compile(r"(.+):(\d+)(?:-(\d+))?$")
+_MENTION = re.compile(r"(?<![\w@\\`])@(?:\"([^\"\n]+)\"|([^\s@`]+))")
+_DECORATOR = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?:\(.*)?")
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?$")
 _RANGE = re.compile(r"[\w./~^@{}-]*[\w~^}]\.{2,3}[\w./~^@{}-]*")
 _PUNCTUATION = ".,;:!?)]}'\""
 
@@ -60,8 +62,8 @@ def _mentioned(text: str, places: Places) -> list[str]:
     for match in _MENTION.finditer(text):
         if any(start <= match.start() < end for start, end in code):
             continue
-        name = match[1]
-        if not _exists(_file(name, places.cwd)):
+        name = match[1] or match[2]
+        if not match[1] and not _exists(_file(name, places.cwd)):
             name = name.rstrip(_PUNCTUATION) or name
         if not _is_decorator(text, match.start(), name, places):
             found[name] = None
@@ -70,7 +72,7 @@ def _mentioned(text: str, places: Places) -> list[str]:
 
 def _is_decorator(text: str, at: int, name: str, places: Places) -> bool:
     starts_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
-    return starts_line and "\n" in text and "/" not in name and not _exists(_file(name, places.cwd))
+    return bool(starts_line and "\n" in text and _DECORATOR.fullmatch(name)) and not _exists(_file(name, places.cwd))
 
 
 async def _part(mention: str, places: Places) -> Sequence[Part]:
@@ -171,7 +173,13 @@ async def _resource(mention: str, server: McpServerView, uri: str) -> Sequence[P
         output = await server.session.read_resource(uri)
     except AishError as exc:
         raise UsageError(f"@{mention}: {exc.message}; nothing was sent", hint=exc.hint) from exc
-    return [TextPart(f"\n\n[@{mention}]\n"), *output.parts]
+    return [TextPart(f"\n\n[@{mention}]\n"), *map(_bounded, output.parts)]
+
+
+def _bounded(part: Part) -> Part:
+    if not isinstance(part, TextPart) or len(part.text) <= MAX_CHARS:
+        return part
+    return TextPart(f"{part.text[:MAX_CHARS]}\n[aish] … {len(part.text) - MAX_CHARS} characters left out …")
 
 
 def _block(name: str, text: str) -> TextPart:

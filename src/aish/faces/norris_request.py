@@ -15,25 +15,27 @@ def first_state(
     config: Config,
     *,
     model: str = "",
-    tools: tuple[str, ...] = (),
+    tools: tuple[str, ...] | None = None,
     system: str = "",
     max_steps: int | None = None,
     max_cost: float | None = None,
     max_minutes: float | None = None,
     where: str = "",
+    may_fall_back: bool = True,
 ) -> bytes:
     norris = config.norris
     body = NorrisBody(
         model=model or norris.executor,
         preplanner=norris.preplanner,
         second_opinion=config.safety.second_opinion,
-        tools=tools or config.tools.offer,
+        tools=config.tools.offer if tools is None else tools,
         system=system,
         max_steps=norris.max_steps if max_steps is None else max_steps,
         max_cost=norris.max_cost if max_cost is None else max_cost,
         max_s=60 * (norris.max_minutes if max_minutes is None else max_minutes),
         turn=config.limits.limits(),
         where=where,
+        may_fall_back=may_fall_back,
     )
     return msgspec.json.encode(body)
 

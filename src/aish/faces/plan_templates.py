@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from aish.engine.planning.kept import PlanBody
-from aish.engine.planning.references import references
+from aish.engine.planning.references import beside_references, references
 from aish.errors import UsageError
 from aish.ports import Store
 from aish.safety.redact import MARK
@@ -23,6 +23,7 @@ from aish.types.runs import RunKind, RunRecord
 
 KIND = "plan_template"
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,63}")
+_PARAMETER_NAME = re.compile(r"[A-Za-z]\w*")
 _PARAMETER = re.compile(r"\{\{([A-Za-z]\w*)(?::number)?\}\}")
 _NUMBER = re.compile(r"\{\{([A-Za-z]\w*):number\}\}")
 _MAX_BYTES = 256 * 1024
@@ -50,9 +51,7 @@ class Template(msgspec.Struct, frozen=True):
             raise UsageError(f"{self.name} has no parameter {unknown[0]}", hint=f"it takes {takes}")
         plan = msgspec.convert(_fill(msgspec.to_builtins(self.plan), given), Plan)
         if _referring(plan) != _referring(self.plan):
-            raise UsageError(
-                "a value reads as a reference to a step of the plan", hint="write $$ for a $ that begins a text"
-            )
+            raise UsageError("a value reads as a reference to a step of the plan", hint="write $$ for a plain $")
         return str(_fill(self.question, given)), plan
 
 
@@ -63,15 +62,7 @@ async def save_template(store: Store, name: str, run: RunRecord, replaced: Mappi
     body = msgspec.json.decode(run.body, type=PlanBody) if run.kind is RunKind.PLAN else None
     if body is None or body.plan is None:
         raise UsageError(f"the run {run.id} has no plan", hint="`aish runs list` shows those that have")
-    shown = msgspec.json.decode(msgspec.json.encode([body.question, body.plan]))
-    for parameter, value in replaced.items():
-        if not value:
-            raise UsageError(f"{parameter} stands for which text?", hint=f"{parameter}=TEXT OF THE PLAN")
-        before, shown = shown, _replace(shown, value, parameter)
-        if before == shown:
-            raise UsageError(f"{value!r} stands nowhere in the plan")
-    question, plan = shown
-    template = Template(name, question, msgspec.convert(plan, Plan), body.tools)
+    template = _with_parameters(Template(name, body.question, body.plan, body.tools), replaced)
     encoded = msgspec.json.encode(template)
     if MARK in encoded.decode():
         raise UsageError("the plan held a secret, which is not kept", hint="plan it so that a step reads the secret")
@@ -95,8 +86,11 @@ async def list_templates(store: Store) -> Sequence[Template]:
 def parameters_of(words: Sequence[str]) -> dict[str, str]:
     """`name=value` words. Raises UsageError."""
     pairs = [word.partition("=") for word in words]
-    if bad := [name for name, mark, _ in pairs if not mark or not name.isidentifier()]:
-        raise UsageError(f"{bad[0]!r} gives no parameter a value", hint="write NAME=VALUE")
+    if bad := [name for name, mark, _ in pairs if not mark or not _PARAMETER_NAME.fullmatch(name)]:
+        raise UsageError(
+            f"{bad[0]!r} gives no parameter a value",
+            hint="write NAME=VALUE; a name is a letter, then letters and digits",
+        )
     return {name: value for name, _, value in pairs}
 
 
@@ -115,20 +109,36 @@ def _fill(value: Any, given: Mapping[str, str]) -> Any:
     return _each(value, fill)
 
 
-def _replace(value: Any, old: str, parameter: str) -> Any:
-    def replace(leaf: Any) -> Any:
-        if isinstance(leaf, str):
-            return leaf.replace(old, f"{{{{{parameter}}}}}")
-        is_number = isinstance(leaf, int | float) and not isinstance(leaf, bool) and str(leaf) == old
-        return f"{{{{{parameter}:number}}}}" if is_number else leaf
+def _with_parameters(template: Template, replaced: Mapping[str, str]) -> Template:
+    """The question and the arguments with these texts made parameters. Steps, tools and references stay as they are."""
+    if empty := [name for name, text in replaced.items() if not text]:
+        raise UsageError(f"{empty[0]} stands for which text?", hint=f"{empty[0]}=TEXT OF THE PLAN")
+    if not replaced:
+        return template
+    names = {text: name for name, text in replaced.items()}
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = re.compile("|".join(re.escape(text) for text in longest_first))
 
-    return _each(value, replace)
+    def in_text(text: str) -> str:
+        return pattern.sub(lambda match: f"{{{{{names[match[0]]}}}}}", text)
+
+    def in_value(leaf: Any) -> Any:
+        if isinstance(leaf, str):
+            return beside_references(leaf, in_text)
+        is_number = isinstance(leaf, int | float) and not isinstance(leaf, bool) and str(leaf) in names
+        return f"{{{{{names[str(leaf)]}:number}}}}" if is_number else leaf
+
+    steps = (msgspec.structs.replace(step, args=_each(step.args, in_value)) for step in template.plan.steps)
+    made = msgspec.structs.replace(template, question=in_text(template.question), plan=Plan(tuple(steps)))
+    if nowhere := [name for name in replaced if name not in made.parameters]:
+        raise UsageError(f"{replaced[nowhere[0]]!r} stands nowhere in the plan")
+    return made
 
 
 def _number(name: str, text: str) -> int | float:
     try:
         return msgspec.json.decode(text, type=int | float)
-    except msgspec.MsgspecError:
+    except ValueError:
         raise UsageError(f"{name} is a number, and {text!r} is none") from None
 
 

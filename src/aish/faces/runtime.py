@@ -18,7 +18,7 @@ from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement
 from aish.types.command_hints import CommandHint
-from aish.types.guests import GuestServer
+from aish.types.guests import GuestServer, GuestView
 from aish.types.live_shell import Completions, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
@@ -190,6 +190,10 @@ class Runtime(Protocol):
 
     async def reconnect_mcp(self, name: str) -> None:
         """One that is there, or is configured, from the beginning. Returns when it is ready or has failed."""
+
+    @property
+    def mcp_guests(self) -> Sequence[GuestView]:
+        """Those that requests have brought, as long as they are connected."""
 
     async def bring_mcp(self, wanted: Sequence[GuestServer]) -> BroughtTools:
         """Connects to MCP servers that a request names by URL, or finds them connected for the same asker. Raises

@@ -89,7 +89,7 @@ class Output:
         self._err.flush()
 
     def clear_screen(self) -> None:
-        if self._color:
+        if self._live:
             self._err.write("\x1b[2J\x1b[H")
             self._err.flush()
 

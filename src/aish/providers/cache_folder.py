@@ -99,6 +99,21 @@ def check_hash(origin: str, found: str, expected: str) -> None:
         )
 
 
+def path_of(name: str) -> Path:
+    """`~` is a home, where there is such a one."""
+    try:
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        return Path(name).absolute()
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a name
+        return False
+
+
 def check_is_gguf(path: Path) -> None:
     try:
         with path.open("rb") as file:

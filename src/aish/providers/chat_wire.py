@@ -25,6 +25,7 @@ from aish.types.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    marked_text,
 )
 from aish.types.requests import Sampling, StepRequest, ToolChoice, Tuning
 from aish.types.tools import ToolSpec
@@ -62,15 +63,16 @@ class Dialect(msgspec.Struct, frozen=True):
         return None
 
 
-# How a backend is told the schema of an answer: OpenAI's way first, then llama.cpp's, an older one of llama.cpp, and
-# vLLM's two.
+def _as_response_format(schema: Json, *, strict: bool) -> Json:
+    described = {"name": "answer", "strict": strict, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+
+# How a backend is told the schema of an answer: OpenAI's way first, strictly and, since it takes not every schema so,
+# less strictly; then llama.cpp's, an older one of llama.cpp, and vLLM's two.
 _SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
-    lambda schema: {
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "strict": True, "schema": schema},
-        }
-    },
+    lambda schema: _as_response_format(schema, strict=True),
+    lambda schema: _as_response_format(schema, strict=False),
     lambda schema: {"json_schema": schema},
     lambda schema: {"response_format": {"type": "json_object", "schema": schema}},
     lambda schema: {"guided_json": schema},
@@ -107,8 +109,24 @@ class Encoded:
         return raw
 
 
+def with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
+    """The images of results after them, as the user's: the role of a tool holds text alone."""
+    if not any(type(message) is ToolMessage and message.images for message in messages):
+        return messages
+    apart: list[Message] = []
+    images: list[Part] = []
+    for message in messages:
+        if images and not isinstance(message, ToolMessage):
+            apart.append(UserMessage(tuple(images)))
+            images = []
+        apart.append(message)
+        if isinstance(message, ToolMessage) and message.images:
+            images += [TextPart(f"[images of {message.name}]"), *message.images]
+    return [*apart, UserMessage(tuple(images))] if images else apart
+
+
 def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
-    body: Json = {"model": request.model, "messages": encoded.messages(request.messages)}
+    body: Json = {"model": request.model, "messages": encoded.messages(with_images_apart(request.messages))}
     if request.tools:
         body["tools"] = encode_tools(request.tools)
         if request.tool_choice != _FREE_CHOICE:
@@ -156,7 +174,7 @@ def encode_message(message: Message) -> Json:
                 encoded["tool_calls"] = [_encode_call(call) for call in calls]
             return encoded
         case ToolMessage(call, _, parts):
-            return {"role": "tool", "tool_call_id": call, "content": plain_text(parts)}
+            return {"role": "tool", "tool_call_id": call, "content": marked_text(parts)}
 
 
 def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:
@@ -178,11 +196,6 @@ def object_text(arguments: str) -> str:
     return "{}" if not arguments.strip() else encode_json({"invalid_arguments": arguments}).decode()
 
 
-def plain_text(parts: Sequence[Part]) -> str:
-    """For places that hold text only: an image leaves its mark."""
-    return "".join(p.text if isinstance(p, TextPart) else f"[image: {p.media_type}]" for p in parts)
-
-
 def _encode_call(call: ToolCall) -> Json:
     function = {"name": call.name, "arguments": object_text(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
@@ -192,7 +205,7 @@ def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
     if len(parts) == 1 and type(parts[0]) is TextPart:
         return parts[0].text  # nearly always
     if all(isinstance(part, TextPart) for part in parts):
-        return plain_text(parts)
+        return marked_text(parts)
     return [_encode_image(p) if isinstance(p, ImagePart) else {"type": "text", "text": p.text} for p in parts]
 
 
@@ -400,5 +413,9 @@ def _argument_text(arguments: Any) -> str:
 
 
 def _count(usage: Any, key: str) -> int:
-    value = usage.get(key) if isinstance(usage, dict) else None
+    return tokens_used(usage.get(key)) if isinstance(usage, dict) else 0
+
+
+def tokens_used(value: Any) -> int:
+    """As reported; 0 for what no call can have taken."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0

@@ -22,7 +22,7 @@ import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.ports import Provider
-from aish.providers.cache_folder import check_is_gguf
+from aish.providers.cache_folder import check_is_gguf, is_file, path_of
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
 from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
@@ -231,7 +231,7 @@ class EmbeddedProvider:
 
     def _find_file(self, model: str) -> Path:
         path = _as_path(model)
-        if path is None or not path.is_file():
+        if path is None or not is_file(path):
             found = self._models.find(model)
             if found is None:
                 raise self._not_found(model, path)
@@ -254,5 +254,5 @@ def _steadied(sampling: Sampling) -> Sampling:
 def _as_path(model: str) -> Path | None:
     """A name with a separator or the suffix of a model file means that file."""
     if "/" in model or "\\" in model or model.endswith(".gguf"):
-        return Path(model).expanduser().absolute()
+        return path_of(model)
     return None

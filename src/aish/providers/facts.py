@@ -59,7 +59,7 @@ def embeddings(provider: str, vectors: Any, *, count: int) -> Sequence[Sequence[
     """Checked: as many as there were texts, and all of them numbers."""
     try:
         checked = [[float(number) for number in vector] for vector in vectors]
-    except (TypeError, ValueError) as exc:
+    except (TypeError, ValueError, OverflowError) as exc:
         raise ProviderProtocolError(f"{provider} gave embeddings in a form aish does not know") from exc
     if len(checked) != count:
         raise ProviderProtocolError(f"{provider} gave {len(checked)} embeddings for {count} texts")

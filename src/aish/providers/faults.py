@@ -34,6 +34,7 @@ _NO_SUCH_MODEL = re.compile(
 _TOO_LONG = re.compile(
     r"context (size|length|window)|maximum context|exceed_context|prompt is too long|too large to process", re.I
 )
+_FAILURE_STATUS = re.compile(r"[45][0-9]{2}")
 _TEMPLATE = re.compile(r"jinja|chat.?template|template error|roles must alternate", re.I)
 _TOO_LONG_HINT = (
     "the conversation no longer fits the model: start a new session, or run the backend with a larger context"
@@ -83,8 +84,8 @@ def error_for(provider: str, model: str, status: int, text: str, retry_after: st
 
 def stream_error(provider: str, model: str, error: Any) -> ProviderError:
     """For an error object in the middle of a stream."""
-    code = error.get("code", error.get("status")) if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and 400 <= code < 600 else 500
+    code = str(error.get("code", error.get("status"))) if isinstance(error, dict) else ""
+    status = int(code) if _FAILURE_STATUS.fullmatch(code) else 500
     return error_for(provider, model, status, _message_of(error))
 
 

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from aish.errors import ModelNotFound, ProviderError
-from aish.providers.cache_folder import check_hash, check_is_gguf, in_thread, locked, plain_errors, sha256
+from aish.providers.cache_folder import (
+    check_hash,
+    check_is_gguf,
+    in_thread,
+    is_file,
+    locked,
+    path_of,
+    plain_errors,
+    sha256,
+)
 from aish.providers.catalogue import Source, check_name, find_source, load_catalogue
 
 if TYPE_CHECKING:
@@ -75,7 +84,7 @@ class ModelCache:
 
     def find(self, name: str) -> Path | None:
         path = self.root / f"{name.removesuffix('.gguf')}.gguf"
-        return path if path.parent == self.root and path.is_file() else None
+        return path if path.parent == self.root and is_file(path) else None
 
     def can_pull(self, name: str) -> bool:
         return name in self.catalogue
@@ -176,7 +185,7 @@ class Preferred:
         self._model = model
 
     def names(self) -> Sequence[str]:
-        is_there = self._cache.find(self._model) is not None or Path(self._model).expanduser().is_file()
+        is_there = self._cache.find(self._model) is not None or is_file(path_of(self._model))
         others = [name for name in self._cache.names() if name != self._model]
         return [self._model, *others] if is_there else others
 

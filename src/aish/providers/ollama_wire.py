@@ -7,10 +7,19 @@ from typing import Any
 
 import msgspec
 
-from aish.providers.chat_wire import Json, encode_tools, object_text, plain_text
+from aish.providers.chat_wire import Json, encode_tools, object_text, tokens_used, with_images_apart
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
-from aish.types.messages import AssistantMessage, ImagePart, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    marked_text,
+)
 from aish.types.models import Capabilities, Constraint
 from aish.types.requests import StepRequest
 from aish.types.usage import Usage
@@ -41,6 +50,8 @@ class Line(msgspec.Struct):
     error: Any = None
 
 
+_WINDOW_DIGITS = 12  # with room to spare; int() refuses thousands of them
+
 decode_line = msgspec.json.Decoder(Line).decode
 _ENDS = {"stop": StepEnd.STOP, "length": StepEnd.LENGTH, "load": StepEnd.STOP}
 
@@ -58,7 +69,7 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
     }
     body: Json = {
         "model": request.model,
-        "messages": [_encode_message(message) for message in request.messages],
+        "messages": [_encode_message(message) for message in with_images_apart(request.messages)],
         "stream": True,
         "options": {key: value for key, value in options.items() if value is not None},
     }
@@ -86,7 +97,7 @@ def read_reply(line: Line, *, first_index: int) -> Iterator[Chunk]:
 
 
 def read_usage(done: Line) -> Usage:
-    return Usage(max(0, done.prompt_eval_count or 0), max(0, done.eval_count or 0))
+    return Usage(tokens_used(done.prompt_eval_count), tokens_used(done.eval_count))
 
 
 def read_end(done: Line | None, *, called: bool) -> StepEnd:
@@ -111,8 +122,8 @@ def file_window(shown: Json) -> int | None:
     parameters = shown.get("parameters")
     for line in parameters.splitlines() if isinstance(parameters, str) else ():
         name, _, value = line.strip().partition(" ")
-        if name == "num_ctx" and value.strip().isdecimal():
-            return _positive(int(value))
+        if name == "num_ctx" and (size := value.strip()).isdecimal() and len(size) <= _WINDOW_DIGITS:
+            return _positive(int(size))
     return None
 
 
@@ -143,7 +154,7 @@ def _encode_message(message: Message) -> Json:
         case UserMessage(parts):
             images = [part.data for part in parts if isinstance(part, ImagePart) and part.data]
             shown = [part for part in parts if not (isinstance(part, ImagePart) and part.data)]
-            encoded: Json = {"role": "user", "content": plain_text(shown)}
+            encoded: Json = {"role": "user", "content": marked_text(shown)}
             return {**encoded, "images": images} if images else encoded
         case AssistantMessage(text, calls):
             encoded = {"role": "assistant", "content": text}
@@ -151,7 +162,7 @@ def _encode_message(message: Message) -> Json:
                 encoded["tool_calls"] = [_encode_call(call) for call in calls]
             return encoded
         case ToolMessage(call, name, parts):
-            return {"role": "tool", "tool_name": name, "tool_call_id": call, "content": plain_text(parts)}
+            return {"role": "tool", "tool_name": name, "tool_call_id": call, "content": marked_text(parts)}
 
 
 def _encode_call(call: ToolCall) -> Json:

@@ -2,15 +2,16 @@
 
 The least busy healthy one is asked. One that fails before its first chunk is set aside for a while and the next is
 tried; after the first chunk there is no way back, since what was said cannot be unsaid. When all are set aside, the one
-that has waited longest is tried all the same. One that lacks the model is passed over, and is as healthy as before.
+that has waited longest is tried all the same. One that comes back is given one request, and more when it has begun to
+answer that. One that lacks the model is passed over, and is as healthy as before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -44,6 +45,25 @@ class _Member:
         self.provider = provider
         self.in_flight = 0
         self.rests_until_s = 0.0
+        self.is_doubted = False  # it failed last
+        self.is_tried = False  # and a request is about to find out
+
+    def is_healthy(self, now_s: float) -> bool:
+        return self.rests_until_s <= now_s and not self.is_tried
+
+    def answered(self) -> None:
+        self.is_doubted = self.is_tried = False
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        tries = self.is_doubted
+        self.is_tried = self.is_tried or tries
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            self.is_tried = self.is_tried and not tries
 
 
 class PoolProvider:
@@ -68,7 +88,9 @@ class PoolProvider:
         if not infos:
             raise self._worst([answer for answer in answers if isinstance(answer, ProviderError)])
         sizes = [info.context_size for info in infos if info.context_size is not None]
-        return ModelInfo(self._name, model, min(sizes, default=None), _shared([info.capabilities for info in infos]))
+        parameters = [info.parameters for info in infos if info.parameters is not None]
+        capabilities = _shared([info.capabilities for info in infos])
+        return ModelInfo(self._name, model, min(sizes, default=None), capabilities, min(parameters, default=None))
 
     @asynccontextmanager
     async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
@@ -114,7 +136,9 @@ class PoolProvider:
             try:
                 async with aclosing(_counted(member, msgspec.structs.replace(request, deadline_s=left_s))) as batches:
                     async for batch in batches:
-                        begun = True
+                        if not begun:
+                            begun = True
+                            member.answered()
                         yield batch
                 member.rests_until_s = 0.0
                 return
@@ -129,7 +153,8 @@ class PoolProvider:
         failures: list[ProviderError] = []
         for member in self._in_order():
             try:
-                return await do(member.provider)
+                with member.asked():
+                    return await do(member.provider)
             except _TRY_ANOTHER as exc:
                 self._rest_after(member, exc)
                 failures.append(exc)
@@ -138,14 +163,15 @@ class PoolProvider:
     def _in_order(self) -> list[_Member]:
         """Healthy ones first, the least busy of them first; then those that rest, the longest rested first."""
         now_s = self._monotonic_s()
-        healthy = [member for member in self._members if member.rests_until_s <= now_s]
-        resting = [member for member in self._members if member.rests_until_s > now_s]
+        healthy = [member for member in self._members if member.is_healthy(now_s)]
+        resting = [member for member in self._members if not member.is_healthy(now_s)]
         return [*sorted(healthy, key=lambda m: m.in_flight), *sorted(resting, key=lambda m: m.rests_until_s)]
 
     def _rest_after(self, member: _Member, error: ProviderError) -> None:
         if isinstance(error, _OF_THE_ENDPOINT):
             asked_s = error.retry_after_s if isinstance(error, ProviderBusy) else None
             member.rests_until_s = self._monotonic_s() + min(asked_s or REST_S, MAX_REST_S)
+            member.is_doubted = True
 
     def _worst(self, failures: Sequence[ProviderError]) -> ProviderError:
         """One to tell: a refusal or a missing model says more than that another was away."""
@@ -165,10 +191,7 @@ def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
 
 
 async def _counted(member: _Member, request: StepRequest) -> AsyncGenerator[Batch, None]:
-    member.in_flight += 1
-    try:
+    with member.asked():
         async with member.provider.stream(request) as batches:
             async for batch in batches:
                 yield batch
-    finally:
-        member.in_flight -= 1

@@ -37,14 +37,17 @@ def edited(rule: Rule, text: str) -> Rule | None:
     """The rule as the person changed what it covers; None if it would cover nearly everything."""
     if not text or rule.name == f"always {text}":
         return rule
+    if is_too_wide(text, command=bool(rule.commands)):
+        return None
     if not rule.commands:
-        return None if text.strip("*") == "" else Rule(Verdict.ALLOW, name=f"always {text}", tools=(text,))
+        return Rule(Verdict.ALLOW, name=f"always {text}", tools=(text,))
+    return Rule(Verdict.ALLOW, name=f"always {text}", tools=rule.tools, commands=(text,))
+
+
+def is_too_wide(text: str, *, command: bool) -> bool:
+    """Whether a rule for it would cover nearly everything: it is not kept."""
     words = tuple(text.split())
-    return (
-        None
-        if any(_covers(words, begin) for begin in _table().never)
-        else Rule(Verdict.ALLOW, name=f"always {text}", tools=rule.tools, commands=(text,))
-    )
+    return any(_covers(words, begin) for begin in _table().never) if command else not text.strip("*?")
 
 
 def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:

@@ -250,4 +250,5 @@ def _question(effect: EffectRequest, judged: Judgement) -> Question:
         always=judged.always.title if judged.always else "",
         like=judged.like,
         rule=judged.rule,
+        schema=effect.tool.schema,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aish.errors import AishError, StoreError
 
-_ELSEWHERE = "point store.path elsewhere"
+_ELSEWHERE = "point store.path elsewhere, or keep nothing (AISH_STORE__ENABLED=false)"
 
 _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_NOTADB: ("is not a database", f"move that file away, or {_ELSEWHERE}"),

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from aish.types.tools import Arguments, ToolSpec
+from aish.types.tools import Arguments, JsonSchema, ToolSpec
 
 
 class Verdict(StrEnum):
@@ -45,7 +45,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `like` names the calls that a yes for the rest of the turn covers, "" if only this one. `preview` shows what would
     change, as a unified diff where files would; "" if that is not known before. `rule` names what asks, as in a
-    Decision.
+    Decision. `schema` is what edited arguments must fit; it is told to whoever answers, and not recorded.
     """
 
     call: str
@@ -60,6 +60,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     like: str = ""
     preview: str = ""
     rule: str = ""
+    schema: JsonSchema = {}
 
 
 class Choice(StrEnum):

@@ -1,4 +1,4 @@
-"""MCP servers that a request brings along by URL: which one, and whose it is. Frozen data.
+"""MCP servers that a request brings along by URL: which one, whose it is, how it is. Frozen data.
 
 Reprs never show credentials.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+
+from aish.types.tools import ToolSpec
 
 
 class GuestServer(msgspec.Struct, frozen=True):
@@ -21,3 +23,13 @@ class GuestServer(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"GuestServer({self.label!r}, url=…)"
+
+
+class GuestView(msgspec.Struct, frozen=True):
+    """One that is connected, as it is shown. Of its URL only the origin: what follows may be nobody else's business."""
+
+    label: str
+    owner: str
+    origin: str
+    state: str
+    tools: tuple[ToolSpec, ...]

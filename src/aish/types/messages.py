@@ -18,6 +18,11 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image"):
     data: str = ""
     url: str = ""
 
+    @property
+    def mark(self) -> str:
+        """What stands for it where only text can."""
+        return f"[image: {self.media_type}]"
+
 
 Part = TextPart | ImagePart
 
@@ -59,6 +64,10 @@ class ToolMessage(msgspec.Struct, frozen=True, tag_field="role", tag="tool"):
     def text(self) -> str:
         return text_of(self.parts)
 
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ImagePart))
+
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
@@ -69,3 +78,8 @@ def user(text: str) -> UserMessage:
 
 def text_of(parts: Iterable[Part]) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def marked_text(parts: Iterable[Part]) -> str:
+    """For places that hold text only: an image leaves its mark."""
+    return "".join(part.text if isinstance(part, TextPart) else part.mark for part in parts)

@@ -52,9 +52,10 @@ class TurnRequest(msgspec.Struct, frozen=True):
     written. `ask_about` are globs of ours that are asked about even where the gate would not. `answers` are decisions
     on calls that an earlier turn left open, by call id.
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
-    with, and they are not run again. `charged_to` is the session that pays, if not its own. `background`: what is known
-    of the user and the project goes along. `planner`: plan first, then work; `run` is the run of a plan to go on with.
-    `traceparent` is the asker's own trace, in the form of W3C Trace Context; "" if it has none.
+    with, and they are not run again. `charged_to` is the session that pays, if not its own. `memory`: what is known of
+    the user goes along; `project`: the files do. `may_fall_back`: another model may answer where this one cannot be
+    reached. `planner`: plan first, then work; `run` is the run of a plan to go on with. `traceparent` is the asker's
+    own trace, in the form of W3C Trace Context; "" if it has none.
     """
 
     input: tuple[Message, ...]
@@ -77,13 +78,20 @@ class TurnRequest(msgspec.Struct, frozen=True):
     retry_key: str = ""
     category: Category = Category.MAIN
     charged_to: str = ""
-    background: bool = False
+    memory: bool = False
+    project: bool = False
+    may_fall_back: bool = True
     planner: Planning | None = None
     run: str = ""
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
     stream: bool = True
     traceparent: str = ""
+
+    @property
+    def is_autonomous(self) -> bool:
+        """A step of work towards a goal: it is told of that, and of nothing from earlier."""
+        return self.category is Category.NORRIS
 
 
 class Tuning(msgspec.Struct, frozen=True):

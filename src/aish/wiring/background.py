@@ -21,9 +21,9 @@ _TREE_ENTRIES = 200
 
 
 async def find_background(request: TurnRequest, store: Store, config: Config, cwd: Path) -> Background:
-    memory = await _memory(request, store, config.memory.max_tokens) if config.memory.inject else ""
+    memory = await _memory(request, store, config.memory.max_tokens) if request.memory else ""
     project = ""
-    if config.context.project_tree:
+    if request.project:
         lines = await asyncio.to_thread(tree_lines, cwd, _TREE_ENTRIES)
         project = "\n".join(lines)
     return Background(memory, project)

@@ -41,5 +41,15 @@ def rules_of(config: Config) -> list[Rule]:
 
 
 def _approved(file: Path) -> list[Rule]:
+    """A rule that cannot be read, or that would allow everything, is an error: what it allowed is not guessed."""
     approvals = load_approvals(file)
-    return msgspec.convert(approvals, list[Rule]) if approvals else []
+    if not approvals:
+        return []
+    try:
+        rules = msgspec.convert(approvals, list[Rule])
+        errors = "; ".join(example_errors(rules))
+    except msgspec.ValidationError as exc:
+        rules, errors = [], str(exc)
+    if errors:
+        raise ConfigError(f"{file} is damaged: {errors}", hint="delete it to be asked again")
+    return rules

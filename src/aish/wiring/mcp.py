@@ -5,6 +5,7 @@ What speaks to them is imported with the first of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from aish.config.schema_serve import ServeConfig
 from aish.config.schema_tools import McpConfig, McpServerConfig
 from aish.errors import UsageError
 from aish.tools.registry import Registry
-from aish.types.guests import GuestServer
+from aish.types.guests import GuestServer, GuestView
 
 if TYPE_CHECKING:
     from aish.tools.mcp.guests import Guests, GuestServers
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # How many of us, one started by the other, there are above: a server that runs aish may be aish's own.
 _DEPTH = "MCP_DEPTH_OF_AISH"
 _MAX_DEPTH = 3
+_DEPTH_DIGITS = 9  # more are deep enough; int() refuses thousands of them
 
 
 class McpLinks:
@@ -38,13 +40,14 @@ class McpLinks:
         http: Callable[[], HttpClient],
         env: Mapping[str, str],
     ) -> None:
-        self._depth = int(env[_DEPTH]) if env.get(_DEPTH, "").isdecimal() else 0
+        self._depth = _depth(env.get(_DEPTH, ""))
         self._config = config
         self._serve = serve
         self._tools = tools
         self._http = http
         self._opened: McpServers | None = None
         self._guests: GuestServers | None = None
+        self._turns: dict[str, asyncio.Lock] = {}  # of those who exchange a server for another of its name
 
     @property
     def servers(self) -> Mapping[str, McpServer]:
@@ -60,6 +63,7 @@ class McpLinks:
         """By URL or by command line; "" makes a name."""
         import shlex
 
+        from aish.tools.mcp.server import State
         from aish.tools.mcp.types import ServerSpec
 
         if not target:
@@ -70,28 +74,40 @@ class McpLinks:
             spec = ServerSpec(name=name, url=target)
         else:
             spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._deeper())
-        self._owner().connect(spec)
+        async with self._turn(name):
+            owner = self._owner()
+            if name in owner.servers and owner.servers[name].state is State.FAILED:  # it was mistyped, then
+                await owner.disconnect(name)
+            owner.connect(spec)
         await self.settled(spec.start_timeout_s, [name])
         return name
 
     async def disconnect(self, name: str) -> None:
         if self._opened is None:
             raise UsageError(f"no MCP server named {name}")
-        await self._opened.disconnect(name)
+        async with self._turn(name):
+            await self._opened.disconnect(name)
 
     async def reconnect(self, name: str) -> None:
         owner = self._owner()
-        if name in owner.servers:
-            server = await owner.reconnect(name)
-        elif name in self._config.servers:
-            server = owner.connect(*self._server(name, self._config.servers[name]))
-        else:
-            raise UsageError(f"no MCP server named {name}", hint="name it under [mcp.servers]")
+        async with self._turn(name):
+            if name in owner.servers:
+                server = await owner.reconnect(name)
+            elif name in self._config.servers:
+                server = owner.connect(*self._server(name, self._config.servers[name]))
+            else:
+                raise UsageError(
+                    f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
+                )
         await self.settled(2 * server.spec.start_timeout_s, [name])
 
     async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each can be used or is known not to be; those still connecting."""
         return await self._opened.settled(timeout_s, names) if self._opened else ()
+
+    @property
+    def guests(self) -> Sequence[GuestView]:
+        return self._guests.views() if self._guests else ()
 
     async def bring(self, wanted: Sequence[GuestServer]) -> Guests:
         from aish.tools.mcp.guests import Guests, GuestServers
@@ -106,6 +122,9 @@ class McpLinks:
         """Of those that were brought along; the others end with the tools."""
         if self._guests is not None:
             await self._guests.aclose()
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        return self._turns.setdefault(name, asyncio.Lock())
 
     def _owner(self) -> McpServers:
         if self._opened is None:
@@ -140,3 +159,8 @@ class McpLinks:
                 hint="take aish out of its own [mcp.servers]",
             )
         return {_DEPTH: str(self._depth + 1)}
+
+
+def _depth(told: str) -> int:
+    """Anything but a number was not told by one of us."""
+    return min(int(told[:_DEPTH_DIGITS]), _MAX_DEPTH) if told.isdecimal() else 0

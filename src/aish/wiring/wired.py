@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from aish.config import paths
 from aish.config.load import Loaded, load_config
 from aish.config.schema import Config
 from aish.engine.session import Background, Engine
-from aish.errors import UsageError
+from aish.errors import AishError, UsageError
 from aish.faces.runtime import CachedModel, KeptEdit, Progress, Surroundings
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
@@ -28,7 +28,7 @@ from aish.safety.redact import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
 from aish.types.command_hints import CommandHint
-from aish.types.guests import GuestServer
+from aish.types.guests import GuestServer, GuestView
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
@@ -160,10 +160,19 @@ class Wired:
         finally:
             await links.aclose()
             if "store" in self.__dict__:
+                await self._forget_old_sessions()
                 _ = engine.store  # a face may have used it past the engine, which closes what it knows of
             await engine.aclose()
             if "http" in self.__dict__:
                 await self.http.aclose()
+
+    async def _forget_old_sessions(self) -> None:
+        """At the end, when nobody waits for an answer."""
+        if keep_days := self.config.store.keep_days:
+            from aish.engine.retention import forget_old_sessions
+
+            with suppress(AishError):
+                await forget_old_sessions(self.store, keep_days=keep_days, now_ms=self._clock.now_ms())
 
     def _presence(self) -> AbstractAsyncContextManager[None]:
         """A database may be shared with other hosts, whose processes cannot be looked at."""
@@ -197,6 +206,10 @@ class Wired:
 
     def _links(self) -> McpLinks:
         return McpLinks(self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.surroundings.env)
+
+    @property
+    def mcp_guests(self) -> Sequence[GuestView]:
+        return self._mcp.guests
 
     async def bring_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
         return await self._mcp.bring(wanted)

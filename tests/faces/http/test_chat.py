@@ -6,10 +6,12 @@ import json
 import pytest
 
 from aish.errors import ProviderBusy, ProviderUnavailable
+from aish.faces.http.trace_summary import TraceSummary
+from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
-from aish.types.events import ReasoningDelta, TextDelta
+from aish.types.events import Event, PlanAccepted, PlanRejected, ReasoningDelta, StepStarted, TextDelta, ToolResult
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage
-from aish.types.tools import Effect
+from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, call, policy_gate, said
 from support.http_face import face, function, sse
@@ -180,6 +182,7 @@ async def test_what_real_clients_send_is_read():
         (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n"),
         (b'{"messages": [{"role": "user", "content": "x"}], "temperature": "hot"}', "temperature"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "max_tokens"),
+        (b'{"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": 0}', "max_completion_tokens"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_steps": 0}', "max_steps"),
         (b'{"messages": [{"role": "user", "content": "x"}], "tool_choice": "perhaps"}', "tool_choice"),
         (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}', "tools[0].function"),
@@ -252,7 +255,7 @@ async def test_a_limit_ends_the_answer_and_says_so():
     bench = Bench([call("t__x")], tools=ours())
     async with face(bench) as http:
         chunks = await http.chunks(tools=[function("t__x")], max_steps=1)
-    assert "[aish] stopped after 1 steps" in texts(chunks)
+    assert "[aish] stopped after 1 step," in texts(chunks)
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 
@@ -392,6 +395,48 @@ async def test_a_trace_is_summed_up_in_a_header_and_the_whole_is_named():
         assert (await http.ask("GET", summary["more"])).json["end"] == "answered"
     assert summary["steps"] == 2 and [c["tool"] for c in summary["tool_calls"]] == ["t__x"]
     assert reply.headers["x-turn-id"] == summary["turn"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_each_api_says_where_its_trace_is_and_sums_it_up_where_it_can(path, stream):
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=ours())
+    said = {"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}
+    async with face(bench, tools=["t__x"]) as http:
+        body = {"model": "scripted:model", **said, "trace": True, "stream": stream}
+        reply = await http.ask("POST", path, body)
+        summary = json.loads(reply.headers["x-runtime-trace"])
+        assert (await http.ask("GET", summary["more"])).json["end"] == "answered"
+    assert reply.headers["x-turn-id"] == summary["turn"]
+    assert [each["tool"] for each in summary.get("tool_calls", [])] == ([] if stream else ["t__x"])
+
+
+def test_a_summary_tells_the_plan_and_how_often_it_was_written_anew_and_fits_a_header():
+    steps = [{"id": "a", "tool": "t__x"}, {"id": "b", "tool": "t__y"}]
+    called = [ToolResult(f"größe-{n}", ResultStatus.OK, (), duration_ms=1.0) for n in range(1000)]
+    bodies = [StepStarted("m"), PlanRejected(("no",)), PlanAccepted({"steps": steps}), *called]
+    summary = TraceSummary()
+    summary.see([Event("", "turn_1", seq, 0, body, step=1) for seq, body in enumerate(bodies, 1)])
+    name, value = summary.header()
+    told = json.loads(value)
+    assert (name, len(value) <= 4096, value.isascii()) == (b"x-runtime-trace", True, True)
+    assert (told["plan"], told["rewrites"], told["more"]) == (["t__x", "t__y"], 1, "/v1/traces/turn_1")
+    assert told["tool_calls"][0] == {"tool": "größe-0", "status": "ok", "ms": 1.0}
+
+
+async def test_a_plan_is_in_the_trace_with_how_often_it_was_written_anew():
+    def plan(request):
+        name = "t__lost" if len(planner.requests) == 1 else "t__x"
+        return [TextDelta(json.dumps({"direct": False, "steps": [{"id": "a", "tool": name, "args": {}}]}))]
+
+    planner = ScriptedProvider("planner", {"p": plan})
+    bench = Bench([TextDelta("done")], tools=ours(), others=[planner])
+    async with face(bench) as http:
+        reply = await http.chat(tools=[function("t__x")], trace=True, planner={"model": "planner:p"})
+    summary = json.loads(reply.headers["x-runtime-trace"])
+    assert (summary["plan"], summary["rewrites"]) == (["t__x"], 1)
+    kinds = [event["body"]["type"] for event in reply.json["aish"]["events"]]
+    assert kinds[:4] == ["plan_proposed", "plan_rejected", "plan_proposed", "plan_accepted"]
 
 
 async def test_an_mcp_server_we_do_not_have_is_not_connected_to():

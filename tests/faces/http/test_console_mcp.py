@@ -68,6 +68,12 @@ async def test_a_server_is_disconnected_and_connected_again(http):
     assert (refreshed.status, refreshed.json["state"]) == (200, "ready")
 
 
+async def test_a_server_that_several_connect_at_once_is_there_for_all_of_them(http):
+    replies = await asyncio.gather(*(http.ask("POST", "/v1/mcp/desk/connect") for _ in range(3)))
+    assert [reply.status for reply in replies] == [200, 200, 200]
+    assert (await by_alias(http))["desk"]["state"] == "ready"
+
+
 async def test_what_fails_says_why(http):
     refused = await http.ask("POST", "/v1/mcp/broken/refresh")
     assert refused.status == 502

@@ -118,3 +118,62 @@ async def test_responses_made_by_two_processes_at_once_are_both_in_it():
         await asyncio.gather(*sent)
         page = await here.get(f"/v1/conversations/{made['id']}/items?order=asc")
     assert [item["type"] for item in page["data"]] == ["message", "mcp_call", "message"] * 2
+
+
+async def test_a_deleted_item_is_no_longer_part_of_what_is_gone_on_from():
+    bench = Bench([TextDelta("one")], [TextDelta("two")])
+    async with Site(bench).opened() as here, Site(bench).opened() as there:
+        made = await make(here, items=[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
+        path = f"/v1/conversations/{made['id']}/items"
+        first = await there.create("c", conversation=made["id"])
+        listed = (await here.get(f"{path}?order=asc"))["data"]
+        said = {part["text"]: item["id"] for item in listed for part in item["content"]}
+        for gone in ("a", "one"):
+            assert (await here.send("DELETE", f"{path}/{said[gone]}")).json == made
+            assert (await here.send("GET", f"{path}/{said[gone]}")).status == 404
+        assert [item["id"] for item in (await here.get(f"{path}?order=asc"))["data"]] == [said["b"], said["c"]]
+        await there.create("d", conversation=made["id"])
+        assert text_of(await here.get(f"/v1/responses/{first['id']}")) == "one"
+    assert texts(bench) == ["b", "c", "d"]
+
+
+async def test_a_call_whose_item_is_deleted_takes_its_result_out_of_what_the_model_sees():
+    asked = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    got = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
+    bench = Bench([TextDelta("ok")])
+    async with Site(bench).opened() as here:
+        made = await make(here, items=[{"role": "user", "content": "a"}, asked, got])
+        path = f"/v1/conversations/{made['id']}/items"
+        call = next(item for item in (await here.get(path))["data"] if item["type"] == "function_call")
+        assert (await here.send("DELETE", f"{path}/{call['id']}")).status == 200
+        await here.create("b", conversation=made["id"])
+    assert texts(bench) == ["a", "b"]
+
+
+async def test_an_item_that_is_not_there_cannot_be_deleted():
+    async with Site(Bench([])).opened() as here:
+        made = await make(here, items=[{"role": "user", "content": "a"}])
+        path = f"/v1/conversations/{made['id']}/items"
+        refused = await here.send("DELETE", f"{path}/msg_none")
+        assert (refused.status, refused.json["error"]["param"]) == (404, "item_id")
+        assert len((await here.get(path))["data"]) == 1
+
+
+async def test_items_added_while_another_process_ends_a_response_lose_neither():
+    bench = Bench([TextDelta("one")])
+    async with Site(bench).opened() as here, Site(bench).opened() as there:
+        made = await make(here)
+        conversations = here.service.store
+        swap, begun = conversations.swap, asyncio.Event()
+
+        async def late(document, *, old):
+            if document.kind == "conversation" and not begun.is_set():
+                begun.set()
+                await there.create("q", conversation=made["id"])
+            return await swap(document, old=old)
+
+        conversations.swap = late
+        path = f"/v1/conversations/{made['id']}/items"
+        await here.send("POST", path, {"items": [{"role": "user", "content": "by hand"}]})
+        page = await here.get(f"{path}?order=asc")
+    assert [part["text"] for item in page["data"] for part in item["content"]] == ["q", "one", "by hand"]

@@ -1,6 +1,7 @@
 """Embeddings, in both of the forms clients ask for."""
 
 import array
+import asyncio
 import base64
 
 import pytest
@@ -64,3 +65,48 @@ async def test_a_model_without_embeddings_says_so():
     async with face(Bench()) as http:
         reply = await ask(http, input="x")
     assert reply.status == 400 and "no embeddings" in reply.json["error"]["message"]
+
+
+class Slow(ScriptedProvider):
+    """Says when it was asked, and when that was broken off."""
+
+    def __init__(self):
+        super().__init__("scripted", {"model": from_steps([[]])})
+        self.asked, self.broken_off = asyncio.Event(), asyncio.Event()
+
+    async def embed(self, model, texts):
+        await self._never()
+
+    async def count_tokens(self, model, text):
+        await self._never()
+
+    async def _never(self):
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.broken_off.set()
+
+
+SAID = {"messages": [{"role": "user", "content": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"input": "x"}),
+        ("/tokenize", {"content": "x"}),
+        ("/v1/messages/count_tokens", SAID),
+        ("/v1/responses/input_tokens", {"input": "x"}),
+    ],
+)
+async def test_a_client_that_leaves_takes_its_question_to_the_backend_with_it(path, body):
+    slow = Slow()
+    async with face(Bench(provider=slow)) as http:
+        visit = http.visit("POST", path, {"model": "scripted:model", **body})
+        running = asyncio.create_task(visit.run(http.app))
+        await slow.asked.wait()
+        visit.leave()
+        await running
+        assert slow.broken_off.is_set()
+    assert visit.reply.status == 0

@@ -10,7 +10,7 @@ import pytest
 
 from aish.faces.http.feed import Place, encoded
 from aish.faces.http.feed_news import MAX_LISTENERS, Listener
-from aish.faces.http.keys import create_key
+from aish.faces.http.keys import create_key, revoke_key
 from aish.store.sqlite import SqliteStore
 from aish.types.events import Event, TextDelta, encode_events
 from aish.types.messages import user
@@ -334,3 +334,28 @@ def _is_ready(port):
         return request(port, "GET", "/readyz")[0] == 200
     except OSError:
         return False
+
+
+async def test_one_whose_key_is_revoked_hears_no_more(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.keys._REMEMBERED_S", 0.0)
+    bench = Bench(*STEPS)
+    boss, record = await create_key(bench.store, "boss", admin=True)
+    ann, _ = await create_key(bench.store, "ann")
+    async with face(bench) as http, listening(http, x_api_key=boss) as feed, listening(http, x_api_key=ann) as own:
+        await http.ask("POST", "/v1/chat/completions", {**BODY, "session_id": "a"}, x_api_key=ann)
+        await eventually(feed.finished)
+        assert await revoke_key(bench.store, record.id)
+        await http.ask("POST", "/v1/chat/completions", {**BODY, "session_id": "b"}, x_api_key=ann)
+        await eventually(lambda: own.finished(2))
+        assert not feed.finished(2)
+
+
+async def test_one_without_a_key_hears_no_more_once_there_is_one(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.keys._REMEMBERED_S", 0.0)
+    bench = Bench(*STEPS)
+    async with face(bench) as http, listening(http) as feed:
+        key, _ = await create_key(bench.store, "ann")
+        async with listening(http, x_api_key=key) as own:
+            await http.ask("POST", "/v1/chat/completions", {**BODY, "session_id": "a"}, x_api_key=key)
+            await eventually(own.finished)
+        assert not feed.events

@@ -28,6 +28,8 @@ CALL = [{"call": {"index": 0, "id": "c1", "name": "far__echo", "arguments": "{}"
 SAY = [{"text": "Done."}]
 SECRET = "tok-very-secret-1234"
 
+KEYS = ("ann", "bob", "boss")
+
 
 class Here(Face):
     """A server of ours with its whole runtime, asked in this process."""
@@ -99,6 +101,31 @@ async def test_what_became_of_servers_that_were_brought_is_counted(private_home)
         'aish_mcp_brought_total{result="ready"} 2.0',
         'aish_mcp_brought_total{result="unlisted"} 2.0',
     ]
+
+
+async def test_the_names_of_brought_tools_are_no_labels(private_home):
+    async with http_mcp() as server, here(private_home) as face:
+        assert (await chat(face, far(server))).status == 200
+        page = face.service.metrics.page().decode()
+    assert 'aish_tool_calls_total{status="ok",tool="brought"} 1.0' in page
+    assert "far__" not in page
+
+
+async def test_those_that_are_connected_are_shown_to_who_brought_them_and_counted(private_home):
+    async with http_mcp() as server, here(private_home) as face:
+        ann, bob, boss = [(await create_key(face.service.store, name, admin=name == "boss"))[0] for name in KEYS]
+        path = f"{server.url}?tenant=7"
+        body = {"model": "s:s", "messages": [{"role": "user", "content": "go"}], "tools": [far(path)]}
+        reply = await face.ask("POST", "/v1/chat/completions", body, x_api_key=ann)
+        assert reply.status == 200, reply.body
+        shown = [(await face.ask("GET", "/v1/mcp", x_api_key=key)).json["data"] for key in (ann, bob, boss)]
+        page = (await face.ask("GET", "/metrics", x_api_key=boss)).body.decode()
+    assert shown[1] == [] and shown[0] == shown[2]
+    (guest,) = shown[0]
+    assert (guest["alias"], guest["state"]) == ("far", "ready")
+    assert "echo" in [each["name"] for each in guest["tools"]]
+    assert guest["brought"]["origin"] == server.url.removesuffix("/mcp")
+    assert "aish_mcp_brought_open 1.0" in page
 
 
 async def test_responses_list_the_tools_and_show_the_call(private_home):

@@ -89,6 +89,17 @@ async def test_a_call_that_is_not_whole_keeps_nothing_back_when_the_step_ends():
     assert seen == [("read", "Paris"), ("later", '{"b": 2}'), ("text", "x")]
 
 
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000 + "}", "[1]"], ids=["open", "closed", "list"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_arguments_that_are_no_input_are_told_all_the_same(stream, arguments):
+    async with face(Bench([call("read", arguments, id="a"), *B])) as http:
+        if stream:
+            assert blocks_of(await events(http, tools=[READ, LATER])) == [("read", arguments), ("later", '{"b": 2}')]
+        else:
+            content = (await ask(http, tools=[READ, LATER])).json["content"]
+            assert [block["input"] for block in content] == [{}, {"b": 2}]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empty_lines(stream):
     bench = Bench([call("t__x")], tools=Tools().add("t__x"))
@@ -98,7 +109,7 @@ async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empt
             [(_, said)] = blocks_of(await events(http, tools=[ours], max_steps=1))
         else:
             said = (await ask(http, tools=[ours], max_steps=1)).json["content"][0]["text"]
-    assert said.startswith("[aish] stopped after 1 steps")
+    assert said.startswith("[aish] stopped after 1 step,")
 
 
 async def test_the_life_of_a_stream():
@@ -179,6 +190,17 @@ async def test_what_clients_send_is_read():
     assert request.sampling.max_tokens == 100
 
 
+async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    bench = Bench(*[[TextDelta("{}")]] * 3)
+    async with face(bench) as http:
+        for effort in ("low", "max", None):
+            config = {"format": {"type": "json_schema", "schema": schema}, "effort": effort}
+            assert (await ask(http, output_config=config)).status == 200
+    said = [(request.sampling.json_schema, request.sampling.reasoning_effort) for request in bench.scripted.requests]
+    assert said == [(schema, "low"), (schema, "high"), (schema, "")]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -188,6 +210,8 @@ async def test_what_clients_send_is_read():
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0]"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
+        ({"output_config": {"effort": 3}}, "output_config.effort"),
         ({"tools": [{"name": 3}]}, "tools[0].name"),
     ],
 )

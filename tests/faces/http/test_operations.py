@@ -2,20 +2,30 @@
 
 import asyncio
 import json
+import time
 
+import msgspec
 import pytest
 
-from aish.errors import UsageError
+from aish.config.schema import Config, PresetConfig, StoreConfig
+from aish.config.schema_context import RoutingConfig
+from aish.engine.choose import Routing
+from aish.errors import ProviderUnavailable, UsageError
 from aish.faces.http.app import App
+from aish.faces.http.approvals import Approval
 from aish.faces.http.keys import create_key, revoke_key
 from aish.faces.mcp.http import mcp_mount
+from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.safety.redact import Redactor
 from aish.types.chunks import UsageChunk
+from aish.types.decisions import Question, QuestionKind
 from aish.types.events import TextDelta
+from aish.types.records import Document, SessionRecord
 from aish.types.tools import Effect
 from aish.types.usage import Category, Usage, UsageRecord
 from support.engines import Bench, Tools, call, said
 from support.eventually import eventually
+from support.feed_client import listening
 from support.http_face import FakeRuntime, face, function
 
 JSON = "application/json"
@@ -36,6 +46,22 @@ async def test_what_calls_cost_long_ago_is_kept_as_sums():
         await eventually(lambda: len(bench.store._usage) == 1)
     spent = await bench.store.spent()
     assert (spent.calls, spent.prompt_tokens) == (20, 140)
+
+
+async def test_sessions_that_nobody_uses_are_forgotten_where_that_is_wanted():
+    bench = Bench()
+    now_ms = time.time_ns() // 1_000_000
+    for number in range(250):
+        await bench.store.create_session(SessionRecord(f"sess_{number}", created_ms=0, updated_ms=number))
+    await bench.store.create_session(SessionRecord("sess_used", created_ms=0, updated_ms=now_ms))
+    async with face(bench):
+        pass
+    assert len(await bench.store.list_sessions(limit=1000)) == 251
+    runtime = FakeRuntime(bench)
+    runtime.config = Config(store=StoreConfig(keep_days=10_000))  # from 1997 on
+    async with face(bench, runtime=runtime):
+        await eventually(lambda: len(bench.store._sessions) == 1)
+    assert [session.id for session in await bench.store.list_sessions(limit=9)] == ["sess_used"]
 
 
 ORIGIN = "https://chat.example.org"
@@ -120,6 +146,14 @@ async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(m
     assert key not in str(bench.store._documents)
 
 
+async def test_the_oldest_of_very_many_keys_can_be_revoked():
+    bench = Bench()
+    for number in range(1001):
+        await create_key(bench.store, f"n{number}")
+    assert await revoke_key(bench.store, "n0")
+    assert not await revoke_key(bench.store, "n0")
+
+
 async def test_a_server_that_others_reach_does_not_start_without_keys():
     with pytest.raises(UsageError, match="needs a key"):
         async with face(Bench(), must_have_keys=True):
@@ -196,6 +230,41 @@ async def test_sessions_of_one_key_are_nobody_elses():
         assert (await http.ask("DELETE", "/v1/sessions/s", x_api_key=ann)).json["deleted"] is True
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("models", "status"), [(("scripted:*",), 502), (("*",), 200), (("scripted:*", "spare:*"), 200)]
+)
+async def test_a_key_falls_back_only_on_a_model_that_it_covers(path, models, status):
+    down = ScriptedProvider("scripted", {"model": from_steps([[ProviderUnavailable("gone")]])})
+    spare = ScriptedProvider("spare", {"model": from_steps([[TextDelta("here")]])})
+    fallback = "spare:model"
+    bench = Bench(provider=down, others=[spare], settings={"routing": Routing(fallback=fallback)})
+    runtime = FakeRuntime(bench)
+    runtime.config = msgspec.structs.replace(runtime.config, routing=RoutingConfig(fallback=fallback))
+    key, _ = await create_key(bench.store, "a", models=models)
+    body = {**BODY, "input": "x", "max_tokens": 5}
+    async with face(bench, runtime=runtime) as http:
+        assert (await http.ask("POST", path, body, authorization=f"Bearer {key}")).status == status
+    assert len(spare.requests) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("models", "names"), [(("*",), ["deep", "fast", "scripted:model"]), (("fast",), ["fast"]), (("deep",), ["deep"])]
+)
+async def test_presets_are_among_the_models_and_a_key_sees_those_that_it_covers(models, names):
+    bench = Bench([TextDelta("x")])
+    runtime = FakeRuntime(bench)
+    presets = {"deep": PresetConfig(model="cloud:big"), "fast": PresetConfig(model="scripted:model", context_size=99)}
+    runtime.config = msgspec.structs.replace(runtime.config, presets=presets)
+    key, _ = await create_key(bench.store, "a", models=models)
+    async with face(bench, runtime=runtime) as http:
+        listed = (await http.ask("GET", "/v1/models", x_api_key=key)).json["data"]
+    assert [model["id"] for model in listed] == names
+    said = {model["id"]: (model["owned_by"], model["context_length"]) for model in listed}
+    assert said.get("fast", ("scripted", 99)) == ("scripted", 99)
+    assert said.get("deep", ("cloud", None)) == ("cloud", None)
+
+
 async def waiting_approval(http):
     async def find():
         return (await http.ask("GET", "/v1/approvals")).json["data"]
@@ -247,6 +316,55 @@ async def test_a_question_nobody_answers_is_a_no():
     assert bench.tools.calls == []
 
 
+async def test_an_edit_that_does_not_fit_leaves_the_question_open():
+    number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tools = Tools().add("t__w", effect=Effect.WRITE, schema=number)
+    bench = Bench([call("t__w", '{"n": 1}')], [TextDelta("done")], tools=tools)
+    async with face(bench) as http:
+        asking = asyncio.create_task(http.chat(tools=[function("t__w")]))
+        approval = await waiting_approval(http)
+        assert approval["question"]["schema"] == number
+        path = f"/v1/approvals/{approval['id']}"
+        refused = await http.ask("POST", path, {"choice": "edit", "arguments": {"n": "seven"}})
+        assert (refused.status, refused.json["error"]["param"]) == (400, "arguments")
+        assert "t__w: n: " in refused.json["error"]["message"]
+        assert (await http.ask("POST", path, {"choice": "edit", "arguments": {"n": 7}})).status == 200
+        assert (await asking).status == 200
+    assert tools.calls == [("t__w", {"n": 7})]
+
+
+async def test_there_is_nothing_to_edit_where_it_is_asked_whether_to_go_on():
+    step = [call("t__r", "{}")]
+    bench = Bench(step, step, step, [TextDelta("done")], tools=Tools().add("t__r"))
+    async with face(bench) as http:
+        asking = asyncio.create_task(http.chat(tools=[function("t__r")]))
+        approval = await waiting_approval(http)
+        path = f"/v1/approvals/{approval['id']}"
+        refused = await http.ask("POST", path, {"choice": "edit", "arguments": {}})
+        assert (refused.status, refused.json["error"]["param"]) == (400, "choice")
+        assert (await http.ask("POST", path, {"choice": "yes"})).status == 200
+        assert (await asking).status == 200
+    assert len(bench.tools.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("asker", "left_ms", "status"),
+    [("host/alive/1", 60_000, 200), ("host/dead/1", 60_000, 404), ("host/alive/1", -1, 404)],
+)
+async def test_a_question_whose_asker_has_died_or_given_up_is_not_asked_any_more(asker, left_ms, status):
+    bench, now_ms = Bench(), time.time_ns() // 1_000_000
+    question = Question("c", QuestionKind.EFFECT, "t__w", "write", {}, "why")
+    approval = Approval("appr_1", question, now_ms, now_ms + left_ms, asker)
+    await bench.store.put(Document("approval", approval.id, msgspec.json.encode(approval)))
+    async with face(bench) as http:
+        assert len((await http.ask("GET", "/v1/approvals")).json["data"]) == (status == 200)
+        async with listening(http) as feed:
+            await http.chat(session_id="s", stream=True)
+            await eventually(lambda: feed.finished() and (feed.approvals or status == 404))
+            assert bool(feed.approvals) == (status == 200)
+        assert (await http.ask("POST", "/v1/approvals/appr_1", {"choice": "yes"})).status == status
+
+
 async def test_an_answer_another_process_took_is_noticed(monkeypatch):
     monkeypatch.setattr("aish.faces.http.approvals._LOOK_S", 0.02)
     bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", effect=Effect.WRITE))
@@ -283,6 +401,20 @@ async def test_what_is_counted():
         'aish_first_token_seconds_count{model="scripted:model"} 1.0',
     ):
         assert line in page, page
+
+
+async def test_what_is_counted_of_everybody_is_not_for_every_key():
+    bench = Bench([])
+    ann, _ = await create_key(bench.store, "ann")
+    boss, _ = await create_key(bench.store, "boss", admin=True)
+    scraper, _ = await create_key(bench.store, "prometheus", metrics=True, models=(), tools=())
+    async with face(bench) as http:
+        asked = {key: await http.ask("GET", "/metrics", authorization=f"Bearer {key}") for key in (ann, boss, scraper)}
+        said = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}
+        refused = await http.ask("POST", "/v1/chat/completions", said, authorization=f"Bearer {scraper}")
+    assert [reply.status for reply in asked.values()] == [403, 200, 200]
+    assert "--metrics" in asked[ann].json["error"]["message"]
+    assert (refused.status, refused.json["error"]["code"]) == (403, "model_not_allowed")
 
 
 async def test_a_reload_serves_new_requests_anew_and_lets_old_ones_end():

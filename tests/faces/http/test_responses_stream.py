@@ -8,7 +8,8 @@ import pytest
 from aish.errors import ProviderUnavailable
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, TextDelta
-from aish.types.tools import Effect
+from aish.types.messages import ImagePart, TextPart
+from aish.types.tools import Effect, ToolOutput
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, call, policy_gate, said
 from support.responses_client import Site, check_stream, events_of, kinds, of, text_of
@@ -34,6 +35,17 @@ CODEX = {
 
 def site(*steps):
     return Site(Bench(*steps)).opened()
+
+
+async def test_an_image_that_a_tool_gave_leaves_its_mark():
+    async def draw(arguments, context):
+        return ToolOutput((TextPart("drawn "), ImagePart(data="aGk=")))
+
+    bench = Bench([call("t__draw")], [TextDelta("done")], tools=Tools().add("t__draw", draw))
+    async with Site(bench).opened() as here:
+        events = await here.stream(tools=[{"type": "function", "name": "t__draw"}])
+    [item] = [item for item in events[-1]["response"]["output"] if item["type"] == "mcp_call"]
+    assert item["output"] == "drawn [image: image/png]"
 
 
 async def test_text_streams_as_one_lifecycle_with_every_event_the_helpers_wait_for():

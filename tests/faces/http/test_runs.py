@@ -8,7 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from aish.config.schema_context import RoutingConfig
+from aish.engine.choose import Routing
 from aish.engine.norris_state import NorrisBody
+from aish.errors import ProviderUnavailable
+from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.store.memory import MemoryStore
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
@@ -17,7 +21,7 @@ from aish.types.tools import Effect
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, call, policy_gate
 from support.eventually import eventually
-from support.http_face import Face, sse
+from support.http_face import Face, FakeRuntime, sse
 from support.http_face import face as opened
 
 COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -70,6 +74,9 @@ async def test_a_halt_waits_for_an_answer_and_goes_on_with_it() -> None:
         refused = await face.ask("POST", f"/v1/runs/{run['id']}/resume", {})
         assert refused.status == 400
         assert b"needs one" in refused.body
+        worse = {"answer": {"choice": "edit", "arguments": {"command": ["make"]}}}
+        refused = await face.ask("POST", f"/v1/runs/{run['id']}/resume", worse)
+        assert (refused.status, refused.json["error"]["param"]) == (400, "answer.arguments")
         reply = await face.ask("POST", f"/v1/runs/{run['id']}/resume", {"answer": {"choice": "proceed"}})
         assert reply.status == 202
         assert (await ended(face, run["id"]))["state"] == "finished"
@@ -169,6 +176,50 @@ async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() 
         assert under.tools.calls == []
         refused = await face.ask("POST", "/v1/runs", goal, authorization=f"Bearer {poor}")
         assert refused.status == 402
+
+
+@pytest.mark.parametrize(("models", "asked"), [(("scripted:*",), 0), (("*",), 1)])
+async def test_a_run_falls_back_only_on_a_model_that_its_key_covers(models: tuple[str, ...], asked: int) -> None:
+    from aish.faces.http.keys import create_key
+
+    down = ScriptedProvider("scripted", {"model": from_steps([[ProviderUnavailable("gone")]])})
+    spare = ScriptedProvider("spare", {"model": from_steps([[TextDelta("GOAL: complete")]])})
+    settings = {"routing": Routing(fallback="spare:model")}
+    under = Bench(provider=down, others=[spare], settings=settings, tools=tools())
+    runtime = FakeRuntime(under)
+    runtime.config = msgspec.structs.replace(runtime.config, routing=RoutingConfig(fallback="spare:model"))
+    key, _ = await create_key(under.store, "d", models=models)
+    async with opened(under, runtime=runtime) as face:
+        mine = {"authorization": f"Bearer {key}"}
+        goal = {"goal": "tidy up", "model": "scripted:model"}
+        run = (await face.ask("POST", "/v1/runs", goal, **mine)).json
+
+        async def is_over() -> bool:
+            run.update((await face.ask("GET", f"/v1/runs/{run['id']}", **mine)).json)
+            return bool(run["state"] != "running")
+
+        await eventually(is_over)
+    assert min(len(spare.requests), 1) == asked
+
+
+async def test_a_run_whose_key_is_revoked_halts() -> None:
+    from aish.faces.http.keys import create_key, revoke_key
+
+    under = Bench([0.3, TextDelta("CMD: make")], tools=tools())
+    key, record = await create_key(under.store, "d")
+    admin, _ = await create_key(under.store, "a", admin=True)
+    async with opened(under) as face:
+        goal = {"goal": "tidy up", "model": "scripted:model"}
+        run = (await face.ask("POST", "/v1/runs", goal, authorization=f"Bearer {key}")).json
+        assert await revoke_key(under.store, record.id)
+
+        async def is_over() -> bool:
+            run.update((await face.ask("GET", f"/v1/runs/{run['id']}", authorization=f"Bearer {admin}")).json)
+            return bool(run["state"] != "running")
+
+        await eventually(is_over)
+        assert (run["state"], "has been revoked" in run["reason"]) == ("halted", True)
+    assert under.tools.calls == []
 
 
 async def test_what_a_run_had_used_when_it_was_given_up_is_its_keys_too() -> None:

@@ -1,14 +1,17 @@
 """Several processes answer at one port: whichever is asked for the figures answers for all of them."""
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import threading
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from aish.config.schema import Config
 from aish.faces.http.reloading import Reloading
 from support.command import Command, ended
 from support.eventually import eventually
@@ -102,7 +105,8 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
         begun.set()
         await go_on.wait()
 
-    kept = iter(["old", "new"])
+    old, new = [SimpleNamespace(config=Config(), redacted=str) for _ in range(2)]
+    kept = iter([old, new])
     service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reloaded=lambda: next(kept)))
     async with Reloading(service) as reloading:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -110,7 +114,29 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
         reloading.reload()
         reloading.reload()
         go_on.set()
-        await eventually(lambda: taken == ["old", "new"])
+        await eventually(lambda: taken == [old, new])
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no such signal")
+async def test_the_names_and_the_log_of_a_server_are_read_anew_too(tmp_path):
+    home, port = Command(tmp_path), free_port()
+    home.write_config('[serve]\nhosts = ["old.example"]\n')
+    server = home.start("serve", "--listen", f"127.0.0.1:{port}")
+
+    def status(host):
+        return request(port, "GET", "/healthz", host=host)[0]
+
+    try:
+        await eventually(lambda: is_ready(port), timeout_s=60)
+        assert (status("old.example"), status("new.example")) == (200, 403)
+        home.write_config('[serve]\nhosts = ["new.example"]\n[log]\nlevel = "info"\nformat = "json"\n')
+        server.send_signal(signal.SIGHUP)
+        await eventually(lambda: status("new.example") == 200, timeout_s=30)
+        assert status("old.example") == 403
+    finally:
+        log = ended(server, signal.SIGTERM).err
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert "/healthz" in [line.get("route") for line in lines]
 
 
 @pytest.mark.parametrize("workers", ["0", "-1", "65"])
@@ -130,3 +156,13 @@ async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):
         finally:
             ended(server, signal.SIGKILL)  # returns when nobody has its pipes any more, which the workers have, too
         await eventually(lambda: not is_ready(port), timeout_s=30)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_that_cannot_start_says_so_with_its_code(tmp_path, workers):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = Command(tmp_path).run("serve", "--workers", workers, "--listen", place)
+    assert (refused.code, f"the server could not start at {place}" in refused.err) == (2, True)
+    keyless = Command(tmp_path).run("serve", "--workers", workers, "--listen", f"0.0.0.0:{free_port()}")
+    assert (keyless.code, "needs a key" in keyless.err) == (2, True)

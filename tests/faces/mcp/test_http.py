@@ -151,6 +151,12 @@ async def test_batches_are_for_the_one_revision_that_had_them(app: McpHttp):
     assert (quiet.status, quiet.body) == (202, b"")
 
 
+async def test_what_is_wrong_with_a_member_of_a_batch_is_told_under_its_id(app: McpHttp):
+    batch = [{"id": 7, "method": "tools/call", "params": [1]}, {"id": {}, "method": "ping"}]
+    answered = await visit(batch).run(app)
+    assert [answer["id"] for answer in answered.json] == [7, None]
+
+
 # Streams.
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 
 from aish.faces.shell.consent import TerminalConsent, always_yes
@@ -65,10 +66,30 @@ async def test_turn_and_always_are_offered_only_where_they_mean_something():
     assert "[t]urn" in prompts[0] and "[a]lways for make" in prompts[0]
 
 
+async def test_always_may_be_changed_but_not_to_nearly_everything():
+    asked = question(always="always make all")
+    assert (await answer(asked, "a", ""))[0].rule == "make all"
+    assert (await answer(asked, "a", "pytest"))[0].rule == "pytest"
+    given, prompts, shown = await answer(asked, "a", "bash", "a", "*", "n")
+    assert given.choice is Choice.NO and len(prompts) == 5
+    assert shown.count("that would allow nearly everything") == 2
+    tool = msgspec.structs.replace(asked, tool="files__write", always="always files__write")
+    assert (await answer(tool, "a", "files__*"))[0].rule == "files__*"
+    assert (await answer(tool, "a", "?*", "n"))[0].choice is Choice.NO
+
+
 async def test_an_edited_command_is_the_answer():
     given, prompts, _ = await answer(question(), "e", "make test")
     assert given.arguments == {"command": "make test"}
     assert prompts[-1] == "new command: make"  # it begins with what it was
+
+
+async def test_edited_arguments_that_do_not_fit_are_asked_for_again():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    asked = Question("c", QuestionKind.EFFECT, "t__w", "write", {"n": 1}, "why", schema=schema)
+    given, _, shown = await answer(asked, "e", '{"n": "seven"}', "e", '{"n": 7}')
+    assert given.arguments == {"n": 7}
+    assert "that does not fit t__w: n: " in shown
 
 
 async def test_explaining_asks_again():

@@ -205,6 +205,7 @@ def test_any_chunking_gives_the_same_output(text, chunk, columns):
 
 @settings(max_examples=400, deadline=None)
 @given(_TEXTS, st.integers(16, 60))
+@example("* * * * * * * longer_word_than_most ", 21)
 def test_words_are_kept_in_order_lines_fit_and_no_control_is_obeyed(text, columns):
     shown = SGR.sub("", drawn(text, columns))
     assert all(width_of(line) <= columns for line in shown.split("\n"))

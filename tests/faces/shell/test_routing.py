@@ -32,7 +32,9 @@ def goal(line):
         "split -b 1M big.bin", "watch df", "export PATH=$PATH:/opt/bin", "sleep 5", "head -3 a b",
         "ls; make", "ls|sort", "make&", "make&&make install", "f() { ls; }", "my-f () (ls)",
         "echo this is what it was", "echo are you there?", "x=$(date +%s)", 'x="a b c"', "x=(1 2 3)",
-        "x=5; f() { ls; }; f", "x='is this a test'; echo $x",
+        "x=5; f() { ls; }; f", "x='is this a test'; echo $x", "\\ls", '"ls" a', "'ls'", "$EDITOR notes", "${SHELL}",
+        "$HOME/bin/tool now", "./not-there", "../not-there all", "~/bin/not-there", "# the list\nls",
+        "#!/bin/sh\n\n# all\nls -l\nwhat",
     ],
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):
@@ -47,7 +49,9 @@ def test_commands_go_to_the_shell(line):
         "kill the process that uses port 80", "sort these names for me please", "explain this error",
         "which of these is faster?", "time is a strange thing", "test whether this is prime for me",
         "Find all the TODOs and tell me about them", "warum geht das nicht?", "what does git rebase do",
-        "file a bug about this", "watch out for the off by one", "yes", "Yes",
+        "file a bug about this", "watch out for the off by one", "yes", "Yes", "$PATH looks wrong, why is that",
+        "$5 is what I have", "./not-there is missing, why?", "`ls` shows nothing", '"what is this"', "# a title",
+        "# a title\nwhy does this fail", "\\o/",
     ],
 )  # fmt: skip
 def test_sentences_go_to_the_model_even_if_they_begin_like_a_command(line):

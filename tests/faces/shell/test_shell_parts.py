@@ -2,17 +2,23 @@
 
 import importlib
 import inspect
+import io
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from aish.calls.proposals import MAX_PROPOSALS, proposals
+from aish.config.schema_shell import PROMPT_FIELDS
 from aish.faces.shell import meta
 from aish.faces.shell.attached import Attached
-from aish.faces.shell.prompt_line import branch_of, short_path
+from aish.faces.shell.prompt_line import branch_of, prompt_fragments, short_path
+from aish.faces.shell.routing import Goal
+from aish.faces.terminal import Output
 from aish.types.live_shell import RunResult
+from aish.types.usage import Usage
 
 
 @pytest.mark.parametrize(
@@ -53,6 +59,9 @@ def test_what_was_run_is_told_once_the_newest_with_the_most_room():
     assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
     assert len(told) < 300 and "left out" in told
     assert attached.peek() == ""
+    nothing = Attached(0)
+    nothing.add(ran("new", "n"))
+    assert nothing.peek() == ""
 
 
 def test_a_long_path_is_cut_at_its_start_and_home_is_a_tilde():
@@ -74,3 +83,20 @@ def test_every_command_of_the_table_leads_to_a_function() -> None:
     assert len(places) > 20
     for module, name in places:
         assert inspect.iscoroutinefunction(getattr(importlib.import_module(f"aish.faces.shell.{module}"), name))
+
+
+def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tmp_path):
+    shell = SimpleNamespace(
+        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]"
+    )
+    for field in PROMPT_FIELDS:
+        shown = prompt_fragments(shell, f"<{{{field}}}>", Goal.SHELL, plain=True)
+        assert "{" not in "".join(text for _, text in shown)
+    assert prompt_fragments(shell, "{", Goal.SHELL, plain=True) == [("", "{")]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_the_screen_is_cleared_where_there_is_one_with_colours_or_without(live):
+    screen = io.StringIO()
+    Output(screen, screen, color=False, live=live).clear_screen()
+    assert bool(screen.getvalue()) is live

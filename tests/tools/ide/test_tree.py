@@ -165,6 +165,11 @@ async def test_references_by_name_are_whole_words_in_files_of_the_language(tools
     }
 
 
+async def test_a_page_past_the_last_reference_does_not_say_that_there_are_none(tools):
+    result = await tools("references", path="a.py", line=3, symbol="make", offset=1000)
+    assert "there are no more than" in result and "nothing found" not in result
+
+
 async def test_symbols_are_found_in_every_language_by_a_part_of_their_name(tools):
     result = await tools("symbols", query="MAK")
     assert result.split("\n")[1:] == [

@@ -199,6 +199,13 @@ async def test_a_forgotten_session_is_begun_again_once_for_all_who_ask() -> None
         assert answers == ["called echo"] * 5
         assert client.server.methods().count("initialize") == 2
     assert client.server.requests[-1].headers["mcp-session-id"] == "s-2"
+    assert ListChanged("web", "tools") in client.events
+
+
+async def test_a_session_forgotten_while_its_tools_are_listed_does_not_have_them_listed_again() -> None:
+    async with connected("session", "forgets") as client:
+        await client.session.refresh_tools()
+    assert client.events == []
 
 
 async def test_a_session_that_is_forgotten_again_is_an_error() -> None:

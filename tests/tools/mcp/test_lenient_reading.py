@@ -270,6 +270,14 @@ async def test_progress_is_shown_as_a_status_line(hostile: Hostile) -> None:
     assert lines == ["half way (1/2)"]
 
 
+async def test_progress_that_no_number_can_show_costs_neither_its_words_nor_the_answer(hostile: Hostile) -> None:
+    lines: list[str] = []
+    async with hostile.open("progress_beyond_measure") as session:
+        output = await session.call_tool("work", {}, on_status=lines.append, timeout_s=5)
+    assert text_of(output.parts) == "done"
+    assert lines == ["nearly"]
+
+
 async def test_a_changed_list_is_announced_and_can_be_read_again(hostile: Hostile) -> None:
     async with hostile.open("list_changed") as session:
         await session.call_tool("grow", {})

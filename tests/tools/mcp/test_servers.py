@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from aish.tools.mcp.types import ServerSpec
 from aish.tools.registry import Registry
 from aish.types.decisions import Answer, Choice
 from aish.types.events import TextDelta
+from aish.types.messages import text_of
 from aish.types.tools import Effect, ResultStatus
 from aish.wire.http import HttpClient
 from support.engines import Bench, call, results
@@ -105,12 +107,28 @@ async def test_a_server_that_keeps_crashing_stays_down_until_asked(hostile: Host
                 with pytest.raises(ToolError):
                     await registry.call("files__crash", {}, Context())
                 await eventually(lambda: server.state is not State.READY)
+        assert registry.specs() == []  # no model is offered what cannot be called
         with pytest.raises(ToolError) as caught:
             await registry.call("files__echo", {"text": "x"}, Context())
         assert caught.value.status is ResultStatus.SERVER_GONE
         again = await servers.reconnect("files")
         await servers.settled(DEADLINE_S)
         assert again.state is State.READY
+        assert registry.find("files__echo") is not None
+
+
+async def test_a_server_that_does_not_come_up_at_once_after_a_crash_is_tried_again(hostile: Hostile, monkeypatch):
+    monkeypatch.setattr("aish.tools.mcp.server._FIRST_PAUSE_S", 0.01)
+    spec = hostile.spec("crash_on_call")
+    once_not = f'echo >> starts; test "$(wc -l < starts)" -eq 2 && exit 3; exec {shlex.join(spec.command)}'
+    folder = hostile.pid_file.parent
+    async with fleet() as (servers, registry):
+        server = servers.connect(msgspec.structs.replace(spec, command=("sh", "-c", once_not), cwd=folder))
+        await servers.settled(DEADLINE_S)
+        with pytest.raises(ToolError):
+            await registry.call("files__crash", {}, Context())
+        await eventually(lambda: (folder / "starts").read_text() == 3 * "\n", DEADLINE_S)
+        await eventually(lambda: server.state is State.READY)
 
 
 async def test_two_servers_come_and_go_in_any_order_while_a_third_is_in_a_call(hostile: Hostile):
@@ -129,6 +147,31 @@ async def test_two_servers_come_and_go_in_any_order_while_a_third_is_in_a_call(h
         assert (await registry.call("d__echo", {"text": "x"}, Context())).parts
         waiting.cancel()
         await asyncio.wait({waiting}, timeout=5)
+
+
+async def test_a_server_that_is_still_connecting_is_let_go_at_once(hostile: Hostile):
+    async with fleet() as (servers, _):
+        server = servers.connect(hostile.spec("silent", start_timeout_s=60.0, close_wait_s=0.1))
+        await eventually(lambda: bool(hostile.pids()))
+        async with asyncio.timeout(4):
+            await servers.disconnect("files")
+            await server.settled()
+        assert server.state is State.CLOSED
+
+
+async def test_a_server_that_does_not_give_its_changed_list_is_let_go_at_once(hostile: Hostile):
+    async with fleet() as (servers, registry):
+        server = servers.connect(hostile.spec("silent_relist", close_wait_s=0.1))
+        await servers.settled(DEADLINE_S)
+
+        async def is_asked_again() -> bool:
+            seen = await server.session.call_tool("seen", {})
+            return text_of(seen.parts).count("tools/list") == 2
+
+        await registry.call("files__change", {}, Context())
+        await eventually(is_asked_again)
+        async with asyncio.timeout(4):
+            await servers.disconnect("files")
 
 
 async def test_a_disconnected_servers_tools_are_gone_and_its_name_is_free(hostile: Hostile):

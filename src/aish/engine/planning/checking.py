@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from aish.calls.validate import schema_errors
-from aish.engine.planning.references import references
+from aish.engine.planning.references import BadReference, misshapen, references, renamed
 from aish.types.plans import Plan, PlanStep
 from aish.types.tools import JsonSchema, ToolSpec
 
@@ -36,7 +36,7 @@ def read_plan(said: str) -> Plan | Direct | str:
         said = fenced[1]
     try:
         draft = msgspec.json.decode(said, type=_Draft)
-    except msgspec.MsgspecError as exc:
+    except (ValueError, RecursionError) as exc:
         return f"that is not a plan: {exc}"
     if draft.steps:
         return Plan(tuple(draft.steps))
@@ -76,6 +76,9 @@ def _step_errors(
             yield f"{name}: it refers to {other[:40]}, which comes later; refer only to earlier steps"
         elif other not in known:
             yield f"{name}: it refers to {other[:40]}, and there is no such step; write $$ for a plain $"
+    for other, text in misshapen(step.args):
+        if other in known or other in all_ids:
+            yield f"{name}: {text[:60]} leads nowhere; write ${other}.key or ${other}[0], and $$ for a plain $"
     spec = tools.get(step.tool)
     if spec is None:
         yield f"{name}: {step.tool[:80]!r} is not one of the tools: {', '.join(sorted(tools)[:20])}"
@@ -118,4 +121,13 @@ def plan_schema(tools: Collection[str], max_steps: int) -> JsonSchema:
 
 def same_work(one: Plan, other: Plan) -> bool:
     """Whether they ask for the same calls, whatever the steps are called."""
-    return [(step.tool, step.args) for step in one.steps] == [(step.tool, step.args) for step in other.steps]
+    try:
+        return _work(one) == _work(other)
+    except BadReference:  # what cannot even be looked at is no plan that was run
+        return False
+
+
+def _work(plan: Plan) -> list[tuple[str, Any]]:
+    """Its calls, where references name steps by their place."""
+    places = {step.id: f"step-{number}" for number, step in enumerate(plan.steps)}
+    return [(step.tool, renamed(step.args, places)) for step in plan.steps]

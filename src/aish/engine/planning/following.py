@@ -64,15 +64,16 @@ class Planner:
         self._save = save
         self._done: list[PlanStep] = []
         self._results: dict[str, str] = {}
+        self._failed: list[Plan] = []  # what was left of plans that did not work
         self._trouble = ""
         self.is_done = False
 
     async def work(self, question: str, floor: Floor) -> AsyncGenerator[list[Event], None]:
         """Ends with a plan done, or without: then the plain loop goes on from where it came to."""
-        plan, failed = self._planning.plan, None
+        plan = self._planning.plan
         for left in range(self._planning.max_replans, -1, -1):
-            if plan is None or failed is not None:
-                async with aclosing(self._write(question, failed, floor)) as batches:
+            if plan is None or self._failed:
+                async with aclosing(self._write(question, floor)) as batches:
                     async for events in batches:
                         yield events
                 plan = self._writer.written
@@ -89,16 +90,16 @@ class Planner:
                     yield events
             if self.is_done or floor.is_over():
                 return
-            failed = Plan(tuple(step for step in plan.steps if step.id not in self._results))
+            self._failed.append(Plan(tuple(step for step in plan.steps if step.id not in self._results)))
             after = "planning the rest anew" if left else "going on without a plan"
             yield [floor.emit(Status(f"the plan failed: {self._trouble}; {after}"), "")]
 
-    async def _write(self, question: str, failed: Plan | None, floor: Floor) -> AsyncGenerator[list[Event], None]:
+    async def _write(self, question: str, floor: Floor) -> AsyncGenerator[list[Event], None]:
         meter = floor.meter
         writing = self._writer.write(
             question,
             results=self._results,
-            failed=failed,
+            failed=self._failed,
             trouble=self._trouble,
             calls_left=_calls_left(meter),
             deadline_s=meter.remaining_s,

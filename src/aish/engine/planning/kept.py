@@ -25,6 +25,7 @@ class PlanBody(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] = ()
     planning: Planning = Planning()
     plan: Plan | None = None
+    may_fall_back: bool = True
 
 
 class PlanRun:
@@ -46,7 +47,7 @@ class PlanRun:
 async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> AsyncIterator[PlanRun]:
     """A new run, or the one that is gone on with."""
     planning = request.planner or Planning()
-    body = PlanBody(question_of(request), request.model, request.tools, planning)
+    body = PlanBody(question_of(request), request.model, request.tools, planning, may_fall_back=request.may_fall_back)
     goal = body.question[:_MAX_GOAL]
     owning = (
         keeper.taken(request.run)
@@ -80,6 +81,7 @@ def resumed(body: PlanBody, run: str, session: str) -> TurnRequest:
         session=session,
         may_be_new=True,
         tools=body.tools,
+        may_fall_back=body.may_fall_back,
         planner=planning,
         run=run,
     )

@@ -1,64 +1,100 @@
 """`$id.path` in a plan's arguments: found before it is run, filled in from results as it is.
 
 A text that is nothing but a reference stands for the value itself; `${id.path}` inside a text for the value as text.
-`$$` at the beginning of a text is a plain `$`.
+`$$` is a plain `$` where a single one would mean something: at the beginning of a text, and before `{`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 _PATH = r"((?:\.[^.\[\]{}$\s]+|\[\d+\])*)"
 _WHOLE = re.compile(r"\$([A-Za-z][\w-]*)" + _PATH)
-_INSIDE = re.compile(r"\$\{([A-Za-z][\w-]*)" + _PATH + r"\}")
+_INSIDE = re.compile(r"\$\$(?=\{)|\A\$\$|\$\{([A-Za-z][\w-]*)" + _PATH + r"\}")  # without an id it is a plain `$`
+_MEANT = re.compile(r"\$([A-Za-z][\w-]*)[.\[]\S*")
+_MEANT_INSIDE = re.compile(r"(?<!\$)\$\{([A-Za-z][\w-]*)[.\[][^{}]*\}")
 _PIECE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _MAX_DEPTH = 64
+_PLACE_DIGITS = 9  # no list has more items; int() refuses thousands of digits
 
 
 class BadReference(Exception):
     """It leads nowhere; the message says where it ended."""
 
 
-def references(value: Any, depth: int = 0) -> Iterator[str]:
+def references(value: Any) -> Iterator[str]:
     """The ids of the steps that a value refers to."""
-    if depth > _MAX_DEPTH:
-        return
-    if isinstance(value, str):
-        if whole := _WHOLE.fullmatch(value):
+    for text in _texts(value):
+        if whole := _WHOLE.fullmatch(text):
             yield whole[1]
         else:
-            yield from (match[1] for match in _INSIDE.finditer(value))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from references(item, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from references(item, depth + 1)
+            yield from (match[1] for match in _INSIDE.finditer(text) if match[1])
 
 
-def fill_in(value: Any, results: Mapping[str, str], depth: int = 0) -> Any:
+def misshapen(value: Any) -> Iterator[tuple[str, str]]:
+    """What begins as a reference with a path and is none, such as `$a.items[-1]`: the id, and all of it."""
+    for text in _texts(value):
+        if (meant := _MEANT.fullmatch(text)) and not _WHOLE.fullmatch(text):
+            yield meant[1], text
+        inside = _MEANT_INSIDE.finditer(text)
+        yield from ((match[1], match[0]) for match in inside if not _INSIDE.fullmatch(match[0]))
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth <= _MAX_DEPTH and isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item, depth + 1)
+
+
+def beside_references(text: str, change: Callable[[str], str]) -> str:
+    """The text with what stands between its references changed."""
+    if _WHOLE.fullmatch(text):
+        return text
+    pieces, at = list[str](), 0
+    for match in _INSIDE.finditer(text):
+        pieces += [change(text[at : match.start()]), match[0]]
+        at = match.end()
+    return "".join((*pieces, change(text[at:])))
+
+
+def fill_in(value: Any, results: Mapping[str, str]) -> Any:
     """The value with what the steps gave. Raises BadReference."""
+    return _each(value, lambda text: _filled(text, results))
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """The value with the steps called otherwise in its references. Raises BadReference."""
+    return _each(value, lambda text: _renamed(text, names))
+
+
+def _each(value: Any, change: Callable[[str], Any], depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
         raise BadReference("the arguments are nested too deeply")
     if isinstance(value, str):
-        return _filled(value, results)
+        return change(value)
     if isinstance(value, Mapping):
-        return {key: fill_in(item, results, depth + 1) for key, item in value.items()}
+        return {key: _each(item, change, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [fill_in(item, results, depth + 1) for item in value]
+        return [_each(item, change, depth + 1) for item in value]
     return value
 
 
 def _filled(text: str, results: Mapping[str, str]) -> Any:
     if whole := _WHOLE.fullmatch(text):
         return _look_up(whole[1], whole[2], results)
-    if text.startswith("$$"):
-        return text[1:]
-    return _INSIDE.sub(lambda match: _as_text(_look_up(match[1], match[2], results)), text)
+    return _INSIDE.sub(lambda match: _as_text(_look_up(match[1], match[2], results)) if match[1] else "$", text)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    if whole := _WHOLE.fullmatch(text):
+        return f"${names.get(whole[1], whole[1])}{whole[2]}"
+    return _INSIDE.sub(lambda m: f"${{{names.get(m[1], m[1])}{m[2]}}}" if m[1] else m[0], text)
 
 
 def _look_up(id: str, path: str, results: Mapping[str, str]) -> Any:
@@ -68,7 +104,7 @@ def _look_up(id: str, path: str, results: Mapping[str, str]) -> Any:
         return results[id]
     try:
         value = msgspec.json.decode(results[id])
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         raise BadReference(f"${id}{path}: the result of {id} is plain text, it has no parts") from None
     for name, index in _PIECE.findall(path):
         value = _part(value, name, index, f"${id}{path}")
@@ -76,10 +112,10 @@ def _look_up(id: str, path: str, results: Mapping[str, str]) -> Any:
 
 
 def _part(value: Any, name: str, index: str, whole: str) -> Any:
-    if index or (isinstance(value, list) and name.isdigit()):
-        place = int(index or name)
-        if isinstance(value, list) and place < len(value):
-            return value[place]
+    if index or (isinstance(value, list) and name.isdecimal()):
+        place = index or name
+        if isinstance(value, list) and len(place) <= _PLACE_DIGITS and int(place) < len(value):
+            return value[int(place)]
         raise BadReference(f"{whole}: there is no item {place}")
     if isinstance(value, dict) and name in value:
         return value[name]

@@ -9,10 +9,11 @@ import msgspec
 from aish.engine.aside import Aside, Said
 from aish.engine.planning.checking import Direct, plan_errors, plan_schema, read_plan, same_work
 from aish.engine.route import Route
+from aish.errors import ProviderRejected
 from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
 from aish.types.plans import Plan, Planning
 from aish.types.requests import Sampling
-from aish.types.tools import ToolSpec
+from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Category
 
 _MAX_QUESTION = 8000
@@ -20,13 +21,15 @@ _MAX_TOOL = 600  # characters of one tool's description and schema
 _MAX_TOOLS = 24_000
 _MAX_TOKENS = 2000
 _SHOWN_RESULT = 500
+_NOT_TAKEN = (400, 422)  # how a request is refused that holds something unknown
 
 _RULES = (
     "Plan the calls that answer the request, for tools that are run for you. Answer with one JSON object:\n"
     '{"direct": false, "steps": [{"id": "a", "tool": "...", "args": {...}, "needs": [], "why": "..."}]}\n'
     'If the request needs no tool, answer {"direct": true, "steps": []}.\n'
     "Use only the tools below, with arguments that fit their schemas. A text argument that is just $a stands for all "
-    "that step a gives, $a.items[0].name for a part of it; refer only to earlier steps. Fewer steps are better."
+    "that step a gives, $a.items[0].name for a part of it; inside a longer text write ${a.name}, and $${X} for a plain "
+    "${X}. Refer only to earlier steps. Fewer steps are better."
 )
 
 
@@ -41,6 +44,7 @@ class PlanWriter:
         self._tools = {spec.name: spec for spec in tools}
         self._planning = planning
         self._session = session
+        self._schema: JsonSchema | None = plan_schema(self._tools, planning.max_steps)
         self.written: Plan | None = None
 
     async def write(
@@ -48,13 +52,13 @@ class PlanWriter:
         question: str,
         *,
         results: Mapping[str, str],
-        failed: Plan | None = None,
+        failed: Sequence[Plan] = (),
         trouble: str = "",
         calls_left: int,
         deadline_s: float,
     ) -> AsyncGenerator[Body, None]:
-        """Raises what the provider raises, and BudgetExceeded. `failed` is the rest of a plan that did not work:
-        `results` are of its steps that did, and the same again is no plan."""
+        """Raises what the provider raises, and BudgetExceeded. `failed` are the rests of plans that did not work:
+        `results` are of their steps that did, and the same again is no plan."""
         self.written = None
         if self._route.info.is_weak:  # it would write nonsense to the letter of the schema, for minutes
             yield Status(f"{self._route.name} is too small a model to plan; working without a plan (see planner.model)")
@@ -84,15 +88,26 @@ class PlanWriter:
 
     def check(self, plan: Plan, *, results: Mapping[str, str], calls_left: int) -> list[str]:
         """Of a plan that was not written here."""
-        return self._errors(plan, results, None, calls_left)
+        return self._errors(plan, results, (), calls_left)
 
-    def _errors(self, plan: Plan, results: Mapping[str, str], failed: Plan | None, calls_left: int) -> list[str]:
-        if failed is not None and same_work(plan, failed):
-            return ["this is the same plan that has just failed; find another way, or say direct"]
+    def _errors(self, plan: Plan, results: Mapping[str, str], failed: Sequence[Plan], calls_left: int) -> list[str]:
+        if any(same_work(plan, other) for other in failed):
+            return ["this is the same plan that has failed before; find another way, or say direct"]
         most = self._planning.max_steps
         return plan_errors(plan, self._tools, max_steps=most, done=results, calls_left=calls_left)
 
     async def _ask(self, text: str, deadline_s: float) -> Said:
+        """Where the backend takes no schema, the rules have to do: the plan is checked either way."""
+        if self._schema is not None:
+            try:
+                return await self._said(text, deadline_s)
+            except ProviderRejected as exc:
+                if exc.status not in _NOT_TAKEN:
+                    raise
+                self._schema = None
+        return await self._said(text, deadline_s)
+
+    async def _said(self, text: str, deadline_s: float) -> Said:
         return await self._aside.said(
             self._route,
             text,
@@ -101,16 +116,16 @@ class PlanWriter:
             session=self._session,
             max_tokens=_MAX_TOKENS,
             deadline_s=deadline_s,
-            sampling=Sampling(temperature=0.0, json_schema=plan_schema(self._tools, self._planning.max_steps)),
+            sampling=Sampling(temperature=0.0, json_schema=self._schema),
         )
 
 
-def _asked(question: str, results: Mapping[str, str], failed: Plan | None, trouble: str) -> str:
+def _asked(question: str, results: Mapping[str, str], failed: Sequence[Plan], trouble: str) -> str:
     parts = [f"The request: {question[-_MAX_QUESTION:]}"]
     if results:
         done = "\n".join(f"- {id}: {text[:_SHOWN_RESULT]}" for id, text in results.items())
         parts.append(f"These steps are done, refer to their results by their ids:\n{done}")
-    if failed is not None:
+    if failed:
         parts.append(f"What was left of the plan failed: {trouble}\nPlan the rest in another way, with new ids.")
     return "\n\n".join(parts)
 

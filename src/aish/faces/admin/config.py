@@ -1,19 +1,21 @@
-"""`aish config init|show|check|path|trust`."""
+"""`aish config init|show|check|path|trust|distrust`."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import sys
+from pathlib import Path
 
 import msgspec
 
 from aish.config import paths
 from aish.config.load import check_config, load_config
 from aish.config.schema import Config
+from aish.config.schema_shell import PROMPT_FIELDS
 from aish.config.show import show_rows
 from aish.config.starter import init_config
-from aish.config.trust import content_hash, trust
+from aish.config.trust import content_hash, distrust, project_content, trust
 from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
@@ -23,7 +25,8 @@ _ALIAS = re.compile(r"_?[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # tools are named alia
 
 
 def run(action: str, here: Surroundings) -> int:
-    return {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust}[action](here)
+    actions = {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust, "distrust": _distrust}
+    return actions[action](here)
 
 
 def _init(here: Surroundings) -> int:
@@ -48,9 +51,9 @@ def _check(here: Surroundings) -> int:
     problems = [str(problem) for problem in check_config(cwd=here.cwd, env=here.env)]
     doubts: list[str] = []
     if not problems:
-        config = load_config(cwd=here.cwd, env=here.env).config
-        misspelt, doubts = _names(config)
-        problems = [*_mistakes(config), *misspelt]
+        loaded = load_config(cwd=here.cwd, env=here.env)
+        misspelt, unsure = _names(loaded.config)
+        problems, doubts = [*_mistakes(loaded.config), *misspelt], [*loaded.notices, *unsure]
     for problem in problems:
         print(visible(problem))
     if not problems:
@@ -67,6 +70,7 @@ def _mistakes(config: Config) -> list[str]:
     misnamed = [name for name in config.mcp.servers if not _ALIAS.fullmatch(name)]
     return [
         *example_errors(rules),
+        *_unknown_fields(config.shell.prompt),
         *(f"mcp.servers.{name} needs either a command or a url" for name in unclear),
         *(
             f"mcp.servers.{name}: a name has letters, digits, '-' and single '_' that do not end it"
@@ -75,11 +79,29 @@ def _mistakes(config: Config) -> list[str]:
     ]
 
 
+def _unknown_fields(prompt: str) -> list[str]:
+    """Of a prompt: they would stand in it as they are written."""
+    unknown = [name for name in re.findall(r"{(\w+)}", prompt) if name not in PROMPT_FIELDS]
+    return [f"shell.prompt: there is no field {{{name}}}; {_known_fields(name)}" for name in dict.fromkeys(unknown)]
+
+
+def _known_fields(name: str) -> str:
+    near = difflib.get_close_matches(name, PROMPT_FIELDS, n=1)
+    return f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(PROMPT_FIELDS)}"
+
+
 def _names(config: Config) -> tuple[list[str], list[str]]:
-    """What [routing] sends questions to: names that are surely misspelt, and those that nothing here knows. Only a
-    provider could say whether it has such a model, and it is not asked."""
+    """Models that are asked for something in particular: names that are surely misspelt, and those that nothing here
+    knows. Only a provider could say whether it has such a model, and it is not asked."""
     routing, presets = config.routing, config.presets
     meant = {f"routing.{kind}": name for kind, name in (*routing.classes().items(), ("fallback", routing.fallback))}
+    meant |= {
+        "context.summary_model": config.context.summary_model,
+        "norris.preplanner": config.norris.preplanner,
+        "norris.executor": config.norris.executor,
+        "planner.model": config.planner.model,
+        "safety.second_opinion": config.safety.second_opinion,
+    }
     providers = {*config.providers, *(server.name for server in config.discovery.servers), "embedded", "scripted"}
     misspelt, doubts = [], []
     for key, name in meant.items():
@@ -105,15 +127,24 @@ def _path(here: Surroundings) -> int:
 
 def _trust(here: Surroundings) -> int:
     """Shows the file that is accepted; a change after this look makes it untrusted again."""
-    home = paths.home_dir(here.env)
-    project = paths.find_project_file(here.cwd, home, paths.user_file(here.env))
-    if project is None:
-        raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
-    try:
-        content = project.read_bytes()
-    except OSError as exc:
-        raise ConfigError(f"cannot read {project}: {exc.strerror}") from exc
+    project = _project_file(here)
+    content = project_content(project)
     print(visible(content.decode("utf-8", "replace")), end="" if content.endswith(b"\n") else "\n")
     digest = trust(project, env=here.env, expected=content_hash(content))
     print(f"trusted {project} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)
     return 0
+
+
+def _distrust(here: Surroundings) -> int:
+    """Also takes back a no: the shell asks again."""
+    project = _project_file(here)
+    known = distrust(project, env=here.env)
+    print(f"no longer trusted: {project}" if known else f"nothing was said of {project}", file=sys.stderr)
+    return 0
+
+
+def _project_file(here: Surroundings) -> Path:
+    project = paths.find_project_file(here.cwd, paths.home_dir(here.env), paths.user_file(here.env))
+    if project is None:
+        raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
+    return project

@@ -7,10 +7,11 @@ import json
 import re
 import sys
 import time
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from aish.engine.cost import day_start_ms
 from aish.errors import UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.signals import run_until_done
@@ -71,10 +72,8 @@ def _since_ms(text: str) -> int:
         return 0
     if span := _SPAN.fullmatch(text):
         return int((time.time() - int(span[1]) * _HOURS[span[2]] * 3600) * 1000)
+    now_ms = time.time_ns() // 1_000_000
     try:
-        day = datetime.now() - timedelta(0) if text == "today" else datetime.fromisoformat(text)
-    except ValueError:
+        return day_start_ms(now_ms) if text == "today" else int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):  # no date, or one that no clock here has
         raise UsageError(f"--since {text!r} is no time", hint="for example 7d, 12h, today or 2026-11-01") from None
-    if text == "today":
-        day = day.replace(hour=0, minute=0, second=0, microsecond=0)
-    return int(day.timestamp() * 1000)

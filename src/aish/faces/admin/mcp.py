@@ -11,11 +11,12 @@ from pathlib import Path
 from aish.engine.session import Engine
 from aish.errors import UsageError
 from aish.faces.admin.mcp_import import import_servers
+from aish.faces.mcp_prompts import text_of_prompt, values_of
 from aish.faces.runtime import McpServerView, Runtime
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, visible
 from aish.types.decisions import Answer, Choice, Question
-from aish.types.messages import text_of
+from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus, ToolSpec
 
 _CALL_FAILED = 1
@@ -69,16 +70,16 @@ async def _tools(arguments: argparse.Namespace, runtime: Runtime, engine: Engine
 
 
 async def _tool(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    spec = _find_tool(engine, arguments.name)
+    spec = _find_tool(runtime, engine, arguments.name)
     print(visible(f"{spec.name}  [{spec.effect}]\n{spec.description}\n{json.dumps(spec.schema, indent=2)}"))
     return 0
 
 
 async def _call(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
     """The person who types the call has decided: the gate's questions are answered yes, its refusals stand."""
-    spec = _find_tool(engine, arguments.name)
+    spec = _find_tool(runtime, engine, arguments.name)
     result = await engine.call_tool(spec.name, arguments.arguments, ask=_consent)
-    Output().answer(text_of(result.parts) + "\n")
+    Output().answer(marked_text(result.parts) + "\n")
     if result.status in (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED):
         return _REFUSED
     return 0 if result.status is ResultStatus.OK else _CALL_FAILED
@@ -112,7 +113,7 @@ async def _resources(arguments: argparse.Namespace, runtime: Runtime, engine: En
 
 async def _read(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
     output = await runtime.mcp_servers[arguments.server].session.read_resource(arguments.uri)
-    Output().answer(text_of(output.parts) + "\n")
+    Output().answer(marked_text(output.parts) + "\n")
     return 0
 
 
@@ -124,9 +125,9 @@ async def _prompts(arguments: argparse.Namespace, runtime: Runtime, engine: Engi
 
 
 async def _prompt(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    given = dict(pair.partition("=")[::2] for pair in arguments.arguments)
-    for message in await runtime.mcp_servers[arguments.server].session.get_prompt(arguments.name, given):
-        print(visible(getattr(message, "text", "")))
+    given = values_of(arguments.arguments)
+    messages = await runtime.mcp_servers[arguments.server].session.get_prompt(arguments.name, given)
+    print(visible(text_of_prompt(messages)))
     return 0
 
 
@@ -134,11 +135,14 @@ async def _consent(question: Question) -> Answer:
     return Answer(Choice.YES)
 
 
-def _find_tool(engine: Engine, name: str) -> ToolSpec:
+def _find_tool(runtime: Runtime, engine: Engine, name: str) -> ToolSpec:
     wanted = {name, name.replace(".", "__", 1)}
     for spec in engine.tools.specs():
         if spec.name in wanted:
             return spec
+    for server in runtime.mcp_servers.values():
+        if server.failure is not None and server.state != "ready":
+            raise server.failure
     raise UsageError(f"no tool named {name}", hint="`aish mcp tools` lists what there is")
 
 

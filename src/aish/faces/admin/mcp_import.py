@@ -24,17 +24,23 @@ def import_servers(file: Path, here: Surroundings) -> int:
     target = paths.user_file(here.env)
     present = target.read_text("utf-8") if target.exists() else ""
     added: dict[str, str] = {}
+    notes: list[str] = []
     for name, entry in servers.items():
         alias = _alias(name)
         if alias in added or re.search(rf"^\[mcp\.servers\.\"?{re.escape(alias)}\"?\]", present, re.MULTILINE):
-            print(visible(f"{name}: there is a server {alias} already, left as it is"))
-            continue
-        added[alias] = _table(alias, entry)
-        print(visible(f"{alias}: imported"))
+            notes.append(f"{name}: there is a server {alias} already, left as it is")
+        elif bool(entry.get("command")) == bool(entry.get("url")):
+            notes.append(f"{name}: it needs either a command or a url, left out")
+        else:
+            added[alias] = _table(alias, entry)
+            lost = ", ".join(_other_headers(entry))
+            notes.append(f"{alias}: imported" + (f", without its headers {lost}" if lost else ""))
     if added:
         text = "".join(added.values())
         _check(present + text, here)
         _append(target, text)
+    for note in notes:
+        print(visible(note))
     return 0
 
 
@@ -74,22 +80,41 @@ def _table(alias: str, entry: dict[str, Any]) -> str:
         value = entry.get(theirs)
         if value not in (None, "", [], {}):
             lines.append(f"{ours} = {_toml(value)}")
-    headers = entry.get("headers")
-    token = str(headers.get("Authorization", "")) if isinstance(headers, dict) else ""
-    if token.startswith("Bearer "):
-        lines.append(f"auth_token = {_toml(token.removeprefix('Bearer '))}")
+    if token := _token(entry):
+        lines.append(f"auth_token = {_toml(token)}")
     if entry.get("disabled") is True:
         lines.append("enabled = false")
     return "\n".join(lines) + "\n"
 
 
+def _headers(entry: dict[str, Any]) -> dict[str, str]:
+    headers = entry.get("headers")
+    return {str(name): str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
+
+
+def _token(entry: dict[str, Any]) -> str:
+    given = next((value for name, value in _headers(entry).items() if name.lower() == "authorization"), "")
+    kind, _, token = given.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _other_headers(entry: dict[str, Any]) -> list[str]:
+    """Those there is no key for."""
+    return [name for name in _headers(entry) if not (name.lower() == "authorization" and _token(entry))]
+
+
 def _toml(value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
+        return "[" + ", ".join(_toml(item) for item in value if item is not None) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items() if item is not None)
+            + "}"
+        )
     # JSON's strings are TOML's basic strings, once DEL is escaped as TOML wants it.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    text = value if isinstance(value, str) else json.dumps(value)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _append(target: Path, text: str) -> None:

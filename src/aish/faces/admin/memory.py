@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from aish.errors import UsageError
@@ -19,11 +20,12 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    return run_until_done(_run(arguments, runtime.store))
+    return run_until_done(_run(arguments, runtime))
 
 
-async def _run(arguments: argparse.Namespace, store: Store) -> int:
-    book = FactsBook(store, time.time_ns() // 1_000_000)
+async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    store = runtime.store
+    book = FactsBook(store, time.time_ns() // 1_000_000, runtime.redacted)
     try:
         match arguments.action:
             case "add":
@@ -54,7 +56,8 @@ async def _list(store: Store, words: str) -> None:
 
 def _lines(name: str) -> list[bytes]:
     try:
-        data = sys.stdin.buffer.read(_MAX_BYTES + 1) if name == "-" else Path(name).read_bytes()
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
     except OSError as exc:
         raise UsageError(f"{name} cannot be read: {exc.strerror or exc}") from exc
     if len(data) > _MAX_BYTES:

@@ -27,6 +27,9 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 async def _list(runtime: Runtime, *, as_json: bool) -> int:
     async with runtime.engine() as engine:
         infos = await engine.router.list_models()
+    if not as_json:
+        for name, preset in runtime.config.presets.items():
+            print(visible(f"{name} → {preset.model}"))
     for info in infos:
         print(msgspec.json.encode(info).decode() if as_json else visible(_line(info)))
     if not infos:

@@ -1,4 +1,4 @@
-"""`aish sessions list|show|replay|search|export|delete`."""
+"""`aish sessions list|show|replay|search|export|delete`. `resume` is the shell's."""
 
 from __future__ import annotations
 

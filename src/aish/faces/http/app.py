@@ -17,7 +17,6 @@ import msgspec
 from aish.errors import AishError, ConnectionLost
 from aish.faces.asgi import TOOLS, Exchange, Receive, Scope, Send
 from aish.faces.asgi import App as Asgi
-from aish.faces.guard import Guard
 from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat import ChatCompletions
@@ -67,7 +66,6 @@ class App:
         self._mounts = dict(mounts)
         self._routes = Routes(make_routes(service))
         self._idempotent = Idempotent(service)
-        self._guard = Guard(hosts=service.config.hosts, origins=service.config.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -153,7 +151,7 @@ class App:
     def _check(self, exchange: Exchange) -> None:
         headers, config = exchange.headers, self._service.config
         origin = headers.get("origin")
-        if why := self._guard.objection(headers.get("host") or "", origin):
+        if why := self._service.guard.objection(headers.get("host") or "", origin):
             raise Problem(403, why, code="forbidden_origin")
         if origin is not None:
             exchange.extra += [

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aish.calls.validate import schema_errors
 from aish.faces.asgi import Exchange
 from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.ports import Ask, Store
-from aish.types.decisions import Answer, Choice, Question
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.ids import new_id
 from aish.types.records import Document
+from aish.types.tools import Arguments
 
 if TYPE_CHECKING:
     from aish.faces.http.service import Service
@@ -33,10 +35,13 @@ _MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
 class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`asker` is the process that waits for the answer."""
+
     id: str
     question: Question
     created_ms: int
     expires_ms: int
+    asker: str = ""
     answer: Answer | None = None
     answered_by: str = ""  # the id of their key
     answered_ms: int = 0
@@ -63,9 +68,15 @@ class Approvals:
 
         return ask
 
+    def is_waiting(self, approval: Approval) -> bool:
+        """Whoever asked may have died, and its question lies there still."""
+        owners, asker = self._service.engine.owners, approval.asker
+        is_there = asker in ("", owners.me) or owners.is_alive(asker)
+        return approval.answer is None and approval.expires_ms > self._service.now_ms() and is_there
+
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         found = await self._service.store.list_documents(KIND, owner=None if caller.admin else caller.key)
-        pending = [shown for document in found if (shown := _decoder.decode(document.body)).answer is None]
+        pending = [shown for document in found if self.is_waiting(shown := _decoder.decode(document.body))]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": pending}))
 
     async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
@@ -78,6 +89,8 @@ class Approvals:
         approval = _decoder.decode(document.body)
         if approval.answer is not None:
             raise _answered(approval)
+        if not self.is_waiting(approval):
+            raise _nobody_waits(id)
         _check(approval.question, given)
         answered = msgspec.structs.replace(
             approval,
@@ -97,7 +110,7 @@ class Approvals:
         store, wait_s = self._service.store, self._service.config.approval_timeout_s
         now_ms = time.time_ns() // 1_000_000
         due_ms = now_ms + round(wait_s * 1000)
-        approval = Approval(new_id("appr"), question, now_ms, due_ms)
+        approval = Approval(new_id("appr"), question, now_ms, due_ms, self._service.engine.owners.me)
         body = msgspec.json.encode(approval)
         await store.put(Document(KIND, approval.id, body, caller.key, now_ms, due_ms + _KEPT_MS))
         self._service.news.poke()
@@ -127,8 +140,12 @@ class Approvals:
     async def _find(self, caller: Caller, id: str) -> Document:
         document = await self._service.store.find(KIND, id)
         if document is None or not (caller.admin or document.owner == caller.key):
-            raise Problem(404, f"there is no question {id[:80]}, or nobody waits for its answer any more")
+            raise _nobody_waits(id)
         return document
+
+
+def _nobody_waits(id: str) -> Problem:
+    return Problem(404, f"there is no question {id[:80]}, or nobody waits for its answer any more")
 
 
 def _answered(approval: Approval) -> Problem:
@@ -146,8 +163,18 @@ def _check(question: Question, given: Given) -> None:
         raise bad_field("choice", "no rule would be narrow enough to allow this always")
     if given.choice is Choice.TURN and not question.like:
         raise bad_field("choice", "this is asked about each time")
-    if given.choice is Choice.EDIT and given.arguments is None:
+    if given.choice is Choice.EDIT:
+        _check_edit(question, given.arguments)
+
+
+def _check_edit(question: Question, arguments: Arguments | None) -> None:
+    """What does not fit leaves the question open: they can be written better."""
+    if question.kind is not QuestionKind.EFFECT:
+        raise bad_field("choice", "must be yes or no: this asks whether to go on")
+    if arguments is None:
         raise bad_field("arguments", "an edit says the arguments to use instead")
+    if errors := schema_errors(question.schema, arguments):
+        raise bad_field("arguments", f"do not fit {question.tool}: {'; '.join(errors)}")
 
 
 async def _within(work: Any, seconds: float) -> None:

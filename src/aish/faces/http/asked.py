@@ -210,6 +210,10 @@ def limits_of(service: Service, extensions: Extensions) -> Limits:
     )
 
 
+def may_fall_back(service: Service, caller: Caller) -> bool:
+    return caller.may_use_model(service.runtime.config.routing.fallback)
+
+
 def planning_from(service: Service, caller: Caller, extensions: Extensions) -> Planning | None:
     try:
         planning = planning_of(service.runtime.config.planner, extensions.planner)
@@ -277,6 +281,7 @@ def begin_request(
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,
+        may_fall_back=may_fall_back(service, caller),
         retry_key=retry_key_of(exchange, caller, body),
         planner=planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),

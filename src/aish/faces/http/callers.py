@@ -12,15 +12,18 @@ _ALL = ("*",)
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks and what they may: `key` is the id of their key, "" where none is needed. Globs.
+    """Who asks and what they may: `key` is the id of their key, "" where none is needed, `digest` its hash where it is
+    kept. Globs.
 
-    `admin`: also sees and answers what belongs to others.
+    `admin`: also sees and answers what belongs to others. `metrics`: may read what is counted of everybody.
     """
 
     key: str = ""
     models: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
     admin: bool = False
+    metrics: bool = False
+    digest: str = ""
 
     def may_use_model(self, name: str) -> bool:
         return self.models == _ALL or matches(name, self.models)

@@ -36,12 +36,10 @@ class ChatCompletions:
         if chat.stream:
             usage = bool(chat.stream_options and chat.stream_options.include_usage)
             streamer = ChatStream(id=id, model=model, created=created, clients=clients, usage=usage, trace=trace)
-            await stream_turn(service, exchange, caller, streamer, request, ask)
+            await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
         whole = ChatWhole(id=id, model=model, created=created, clients=clients, trace=trace)
-        answer = await collect_turn(service, exchange, caller, whole, request, ask)
-        summary = whole.trace_summary()
-        await exchange.reply(200, answer, [(b"x-runtime-trace", summary)] if summary else ())
+        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
 
     async def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
         given = chat.tools or []

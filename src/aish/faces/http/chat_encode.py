@@ -19,6 +19,11 @@ from aish.types.events import (
     DecisionMade,
     Event,
     Failed,
+    PlanAccepted,
+    PlanProposed,
+    PlanRejected,
+    PlanStepFinished,
+    PlanStepStarted,
     ReasoningDelta,
     Status,
     StepStarted,
@@ -38,11 +43,11 @@ _TEXT_END = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 _ARGUMENTS_END = b"}}]" + _TEXT_END
 # Between what the model said before our tools ran and what it said after.
 PARAGRAPH = "\n\n"
-_MAX_SUMMARY_BYTES = 4096  # proxies refuse larger headers
 _encode = msgspec.json.encode
 _encoder = msgspec.json.Encoder()
 _UNSEEN = frozenset({TurnStarted, UsageReported})  # they are in every turn, and nothing is told of them
-_TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status)
+_PLANNED = (PlanProposed, PlanRejected, PlanAccepted, PlanStepStarted, PlanStepFinished)
+_TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status, *_PLANNED)
 
 
 def finish_reason(end: TurnEnd) -> str:
@@ -211,7 +216,6 @@ class ChatWhole:
         self._reasoning: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._traced: list[Any] | None = [] if trace else None
-        self._turn, self._steps = "", 0
         self._finished: TurnFinished | None = None
         self._failed: Problem | None = None
 
@@ -223,7 +227,6 @@ class ChatWhole:
             elif type(body) is TurnFinished:
                 self._finished = body
             elif type(body) is StepStarted:
-                self._turn, self._steps = event.turn, event.step
                 self._narrative.step()
             elif type(body) not in _UNSEEN:
                 self._feed_other(event)
@@ -241,17 +244,6 @@ class ChatWhole:
                 pass
         if self._traced is not None and isinstance(event.body, _TRACED):
             self._traced.append(msgspec.to_builtins(event))
-
-    def trace_summary(self) -> bytes:
-        """What happened, in brief, for a header."""
-        if self._traced is None:
-            return b""
-        bodies = [event["body"] for event in self._traced if event["body"]["type"] == "tool_result"]
-        calls = [{"tool": body["name"], "status": body["status"], "ms": body["duration_ms"]} for body in bodies]
-        summary = {"turn": self._turn, "steps": self._steps, "tool_calls": calls, "more": f"/v1/traces/{self._turn}"}
-        while len(encoded := _encode(summary)) > _MAX_SUMMARY_BYTES:
-            calls.pop()
-        return encoded
 
     def body(self) -> bytes:
         """Raises the Problem the turn ended with, if it did."""

@@ -116,7 +116,7 @@ def read_sampling(chat: ChatBody) -> Sampling:
     return Sampling(
         temperature=chat.temperature,
         top_p=chat.top_p,
-        max_tokens=_positive("max_tokens", chat.max_completion_tokens or chat.max_tokens),
+        max_tokens=_most_tokens(chat),
         stop=(chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ()),
         seed=chat.seed,
         json_schema=schema,
@@ -267,7 +267,9 @@ def _format(given: dict[str, Any] | None) -> tuple[dict[str, Any] | None, bool]:
             raise bad_field("response_format", "must be text, json_object or json_schema with its schema")
 
 
-def _positive(field: str, value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise bad_field(field, "must be at least 1")
-    return value
+def _most_tokens(chat: ChatBody) -> int | None:
+    for field in ("max_completion_tokens", "max_tokens"):
+        value: int | None = getattr(chat, field)
+        if value is not None and value < 1:
+            raise bad_field(field, "must be at least 1")
+    return chat.max_completion_tokens or chat.max_tokens

@@ -1,6 +1,7 @@
 """The MCP servers as a person looks after them: `/v1/mcp`, and connecting, disconnecting and asking one anew.
 
 Only servers of the configuration can be connected: nothing that comes over HTTP names a command or a place to call.
+Those that requests have brought are shown to whoever brought them and to administrators, and end by themselves.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from aish.faces.http.problems import Problem
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.runtime import McpServerView
+from aish.types.guests import GuestView
 
 _REFRESH_S = 30.0
 # Starting one may download it first.
@@ -42,7 +44,8 @@ class ConsoleMcp:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         runtime = self._service.runtime
         names = dict.fromkeys((*runtime.mcp_servers, *runtime.config.mcp.servers))
-        data = [self._shown(name, caller) for name in names]
+        guests = [guest for guest in runtime.mcp_guests if caller.admin or guest.owner == caller.key]
+        data = [*(self._shown(name, caller) for name in names), *map(_brought, guests)]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def refresh(self, exchange: Exchange, caller: Caller, alias: str) -> None:
@@ -92,6 +95,18 @@ class ConsoleMcp:
 
     def _log_of(self, server: McpServerView) -> Sequence[str]:
         return [self._service.engine.redacted(line[:_LOG_CHARS]) for line in server.log[-_LOG_LINES:]]
+
+
+def _brought(guest: GuestView) -> dict[str, Any]:
+    return {
+        "alias": guest.label,
+        "state": guest.state,
+        "error": "",
+        "tools": [shown(spec) for spec in guest.tools],
+        "transport": "http",
+        "log_tail": [],
+        "brought": {"by": guest.owner, "origin": guest.origin},
+    }
 
 
 def _check_admin(caller: Caller) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -26,6 +26,7 @@ from aish.faces.http.responses_store import ITEMS, Kept, Shelf, list_page
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.types.ids import new_id
+from aish.types.messages import Message
 from aish.types.records import Document
 
 KIND = "conversation"
@@ -64,6 +65,7 @@ class Conversations:
             Route("GET", f"{one}/items", self.list_items, "The items of a conversation"),
             Route("POST", f"{one}/items", self.add_items, "Add items to a conversation"),
             Route("GET", f"{one}/items/{{item}}", self.show_item, "One item of a conversation"),
+            Route("DELETE", f"{one}/items/{{item}}", self.delete_item, "Delete an item of a conversation"),
         ]
 
     @asynccontextmanager
@@ -93,7 +95,7 @@ class Conversations:
                 expected = conversation.head
                 await self._shelf.move(plan.id, caller.key, previous=expected)
             changed = msgspec.structs.replace(conversation, head=plan.id)
-            if await self._service.store.swap(Document(KIND, id, msgspec.json.encode(changed), caller.key), old=old):
+            if await self._swap(id, caller, changed, old):
                 return
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
@@ -109,14 +111,18 @@ class Conversations:
 
     async def update(self, exchange: Exchange, caller: Caller, id: str) -> None:
         body = await self._body(exchange)
-        await exchange.reply(200, _object(id, await self._change(id, caller, metadata=body.metadata or {})))
+        for _ in range(_MAX_SWAPS):
+            conversation, old = await self._get(id, caller)
+            changed = msgspec.structs.replace(conversation, metadata=body.metadata or {})
+            if await self._swap(id, caller, changed, old):
+                await exchange.reply(200, _object(id, changed))
+                return
+        raise _too_many()
 
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
         """Items added by hand go with it; responses stay until they are deleted themselves."""
         conversation = await self.get(id, caller)
-        for name, kept in await self._shelf.chain(conversation.head, caller.key):
-            if kept.status == ITEMS:
-                await self._shelf.delete(name, caller.key)
+        await self._delete_added(await self._shelf.chain(conversation.head, caller.key), caller)
         await self._service.store.delete(KIND, id)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "conversation.deleted", "deleted": True}))
 
@@ -126,17 +132,37 @@ class Conversations:
     async def show_item(self, exchange: Exchange, caller: Caller, id: str, item: str) -> None:
         found = next((one for one in await self._items(id, caller) if one.get("id") == item), None)
         if found is None:
-            raise Problem(404, f"there is no item {item[:100]}", param="item_id", code="not_found")
+            raise _no_item(item)
         await exchange.reply(200, msgspec.json.encode(found))
+
+    async def delete_item(self, exchange: Exchange, caller: Caller, id: str, item: str) -> None:
+        """What is left becomes one document under a name of its own, so that no process remembers more of it. A
+        response that the item is of stays whole until it is deleted itself."""
+        chain: list[tuple[str, Kept]] = []
+
+        async def join(conversation: Conversation) -> str:
+            chain[:] = await self._shelf.chain(conversation.head, caller.key)
+            if not any(each.get("id") == item for _, kept in chain for each in kept.items()):
+                raise _no_item(item)
+            name = new_id("resp")
+            await self._shelf.put(name, caller.key, _joined(chain, without=item))
+            return name
+
+        changed = await self._go_on(id, caller, join)
+        await self._delete_added(chain, caller)
+        await exchange.reply(200, _object(id, changed))
 
     async def add_items(self, exchange: Exchange, caller: Caller, id: str) -> None:
         body = await self._body(exchange)
         if not body.items:
             raise bad_field("items", "must not be empty")
-        async with self.alone_in(id):
-            conversation = await self.get(id, caller)
-            head, added = await self._keep_items(caller, id, body.items, conversation.head)
-            await self._change(id, caller, head=head)
+        given, added = body.items, list[dict[str, Any]]()
+
+        async def add(conversation: Conversation) -> str:
+            head, added[:] = await self._keep_items(caller, id, given, conversation.head)
+            return head
+
+        await self._go_on(id, caller, add)
         await exchange.reply(200, list_page(added, {"limit": "100"}, order="asc"))
 
     async def _items(self, id: str, caller: Caller) -> list[Any]:
@@ -166,21 +192,54 @@ class Conversations:
             raise Problem(404, f"there is no conversation {id[:100]}", param="conversation", code="not_found")
         return _decoder.decode(document.body), document.body
 
-    async def _change(self, id: str, caller: Caller, **fields: Any) -> Conversation:
-        """Another process may change it at the same time: then once more."""
-        for _ in range(_MAX_SWAPS):
-            conversation, old = await self._get(id, caller)
-            changed = msgspec.structs.replace(conversation, **fields)
-            document = Document(KIND, id, msgspec.json.encode(changed), caller.key)
-            if await self._service.store.swap(document, old=old):
-                return changed
-        raise Problem(409, "the conversation is changed by too many at once", code="conversation_locked")
+    async def _go_on(self, id: str, caller: Caller, put: Callable[[Conversation], Awaitable[str]]) -> Conversation:
+        """From the document that is `put`. Another process may go on from another one at the same time: then once
+        more, so that neither is lost."""
+        async with self.alone_in(id):
+            for _ in range(_MAX_SWAPS):
+                conversation, old = await self._get(id, caller)
+                name = await put(conversation)
+                changed = msgspec.structs.replace(conversation, head=name)
+                if await self._swap(id, caller, changed, old):
+                    return changed
+                await self._shelf.delete(name, caller.key)
+        raise _too_many()
+
+    async def _swap(self, id: str, caller: Caller, changed: Conversation, old: bytes) -> bool:
+        return await self._service.store.swap(Document(KIND, id, msgspec.json.encode(changed), caller.key), old=old)
+
+    async def _delete_added(self, chain: Sequence[tuple[str, Kept]], caller: Caller) -> None:
+        for name, kept in chain:
+            if kept.status == ITEMS:
+                await self._shelf.delete(name, caller.key)
 
     async def _body(self, exchange: Exchange) -> _Body:
         data = await read_body(exchange, self._service.config.max_body_bytes)
         body = decode_body(data or b"{}", _body_decoder)
         check_metadata(body.metadata)
         return body
+
+
+def _joined(chain: Sequence[tuple[str, Kept]], *, without: str) -> Kept:
+    """All items but one. Where it was, the messages are read anew from those beside it."""
+    items: list[Any] = []
+    messages: list[Message] = []
+    for _, kept in chain:
+        own = kept.items()
+        left = [item for item in own if item.get("id") != without]
+        items += left
+        messages += kept.messages if len(left) == len(own) else read_items(left).messages
+    raw = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in items)
+    last = chain[-1][1]
+    return Kept(ITEMS, input=raw, messages=tuple(messages), conversation=last.conversation, listed=last.listed)
+
+
+def _no_item(item: str) -> Problem:
+    return Problem(404, f"there is no item {item[:100]}", param="item_id", code="not_found")
+
+
+def _too_many() -> Problem:
+    return Problem(409, "the conversation is changed by too many at once", code="conversation_locked")
 
 
 def _object(id: str, conversation: Conversation) -> bytes:

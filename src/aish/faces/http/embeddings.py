@@ -17,6 +17,7 @@ from aish.faces.http.counting import count_text
 from aish.faces.http.problems import bad_field, refuse_model
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
+from aish.faces.http.watch import while_there
 from aish.types.usage import Usage
 
 _MOST_TEXTS = 2048
@@ -58,7 +59,7 @@ class Embeddings:
         refuse_model(caller, given.model)
         texts = _texts(given.input)
         route = await service.engine.router.resolve(given.model)
-        vectors = await route.provider.embed(route.info.id, texts)
+        vectors = await while_there(exchange, route.provider.embed(route.info.id, texts))
         tokens = sum(-(-len(text) // 4) for text in texts)
         await service.keys.spend(caller, Usage(tokens))
         _check_dimensions(given, vectors)
@@ -74,7 +75,7 @@ class Embeddings:
         text = next((t for t in (given.content, given.prompt, given.text) if t is not None), None)
         if text is None:
             raise bad_field("content", "is missing")
-        count = await count_text(self._service, given.model, text)
+        count = await while_there(exchange, count_text(self._service, given.model, text))
         answer = {"count": count.tokens, "max_model_len": count.window, "estimated": count.estimated}
         await exchange.reply(200, msgspec.json.encode(answer))
 

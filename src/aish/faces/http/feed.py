@@ -71,16 +71,18 @@ class FeedRoutes:
         watch = Watch(exchange, _Signs(), heartbeat_s=config.heartbeat_s)
         with service.news.listener(lambda owner: caller.admin or owner == caller.key) as listener, watch:
             await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _name(place)))
-            await self._relay(watch, listener, place, is_wanted)
+            await self._relay(watch, listener, caller, place, is_wanted)
             await watch.finish()
 
     async def _relay(
-        self, watch: Watch, listener: Listener, place: Place, is_wanted: Callable[[FeedRow], bool]
+        self, watch: Watch, listener: Listener, caller: Caller, place: Place, is_wanted: Callable[[FeedRow], bool]
     ) -> None:
-        """Until the server closes or has a new configuration; whoever listens then comes back."""
+        """Until the server closes or has a new configuration; whoever listens then comes back, if they still may."""
         service, engine = self._service, self._service.engine
         while not service.draining and service.engine is engine and not listener.is_lost:
             news = listener.news
+            if not await service.keys.still_admits(caller):
+                return
             rows = await engine.store.read_feed(place.before, _ROWS)
             for row in rows:
                 if is_wanted(row) and (data := encoded(row, place.skipped(row))):

@@ -139,9 +139,8 @@ class FeedNews:
                     await self._poked.wait()
 
     async def _look_at_approvals(self) -> None:
-        found = {
-            one.id: (one.owner, one.body) for one in await self._service.store.list_documents(KIND, limit=_MAX_KEPT)
-        }
+        documents = await self._service.store.list_documents(KIND, limit=_MAX_KEPT)
+        found = {one.id: (one.owner, one.body) for one in documents if self._is_current(one.body)}
         news = [seen for id, seen in found.items() if self._known.get(id) != seen and self._is_news(id, seen[1])]
         news += [
             (owner, msgspec.json.encode({"id": id, "withdrawn": True}))
@@ -154,6 +153,10 @@ class FeedNews:
                 listener.put(owner, approval)
         if news:
             self._tell()
+
+    def _is_current(self, body: bytes) -> bool:
+        approval = _decoder.decode(body)
+        return approval.answer is not None or self._service.approvals.is_waiting(approval)
 
     def _is_news(self, id: str, body: bytes) -> bool:
         """What was answered before anybody listened is not."""

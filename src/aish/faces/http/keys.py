@@ -24,8 +24,10 @@ from aish.types.usage import Usage
 
 KIND = "key"
 PREFIX = "aish-"
+GIVEN = "given"  # the id of keys of this run
 _REMEMBERED_S = 5.0
 _MAX_REMEMBERED = 10_000
+_MOST_KEYS = 1_000_000  # all of them: one that is not listed cannot be revoked
 
 
 class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,12 +40,13 @@ class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     models: tuple[str, ...] = ("*",)
     tools: tuple[str, ...] = ("*",)
     admin: bool = False
+    metrics: bool = False
     per_minute: int | None = None
     tokens_per_day: int | None = None
     dollars_per_day: float | None = None
 
     def caller(self) -> Caller:
-        return Caller(self.id, self.models, self.tools, self.admin)
+        return Caller(self.id, self.models, self.tools, self.admin, self.metrics, self.digest)
 
 
 class _Known(msgspec.Struct):
@@ -69,7 +72,7 @@ async def create_key(store: Store, name: str, **scope: object) -> tuple[str, Key
 
 
 async def list_keys(store: Store) -> Sequence[KeyRecord]:
-    return [_decoder.decode(document.body) for document in await store.list_documents(KIND)]
+    return [_decoder.decode(document.body) for document in await store.list_documents(KIND, limit=_MOST_KEYS)]
 
 
 async def revoke_key(store: Store, id: str) -> bool:
@@ -105,7 +108,7 @@ class KeyRing:
         """The same for a key of which only the hash is known. One who does not ask but looks, at a page that looks
         often, is not held to how often a key may ask and how much it may spend."""
         if digest in self._given:
-            return Caller("given", admin=True)
+            return Caller(GIVEN, admin=True)
         record = await self._find(digest)
         if record is None:
             if await self.are_needed():
@@ -124,20 +127,29 @@ class KeyRing:
         """Whether nobody comes in without."""
         return self._always or await self.are_required()
 
+    async def still_admits(self, caller: Caller) -> bool:
+        """Whether one who stays would be let in now: keys are revoked meanwhile, or the first is made."""
+        if caller.digest:
+            return await self._find(caller.digest) is not None
+        return caller.key == GIVEN or not await self.are_needed()
+
     async def spend(self, caller: Caller, usage: Usage) -> None:
-        if not caller.key or caller.key == "given":
+        if not caller.key or caller.key == GIVEN:
             return
         await self._spending.add(caller.key, usage)
 
     async def check_budget(self, caller: Caller) -> None:
-        """For work that goes on without being asked for. Problem 402."""
-        for record in await list_keys(self._store):
-            if record.id == caller.key:
-                await self._check_budget(record)
+        """For work that goes on without being asked for. Problem 402, and 401 where its key has been revoked."""
+        if not caller.key or caller.key == GIVEN:
+            return
+        record = next((record for record in await list_keys(self._store) if record.id == caller.key), None)
+        if record is None:
+            raise _unknown("the key that this was begun with has been revoked", "invalid_api_key")
+        await self._check_budget(record)
 
     async def day_of(self, caller: Caller) -> tuple[Spent, float | None]:
         """What a key came to today, and the dollars it may."""
-        if not caller.key or caller.key == "given":
+        if not caller.key or caller.key == GIVEN:
             return Spent(), None
         records = [record for record in await list_keys(self._store) if record.id == caller.key]
         return await self._spending.today(caller.key), records[0].dollars_per_day if records else None

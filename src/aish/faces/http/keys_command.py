@@ -43,12 +43,14 @@ async def _create(arguments: argparse.Namespace, store: Store) -> int:
     for name in ("per_minute", "tokens_per_day", "dollars_per_day"):
         if (value := getattr(arguments, name)) is not None and value <= 0:
             raise UsageError(f"--{name.replace('_', '-')} must be more than zero")
+    usual = () if arguments.metrics and not arguments.admin else ("*",)
     key, record = await create_key(
         store,
         arguments.name,
-        models=tuple(arguments.models or ("*",)),
-        tools=tuple(arguments.tools or ("*",)),
+        models=tuple(arguments.models or usual),
+        tools=tuple(arguments.tools or usual),
         admin=arguments.admin,
+        metrics=arguments.metrics,
         per_minute=arguments.per_minute,
         tokens_per_day=arguments.tokens_per_day,
         dollars_per_day=arguments.dollars_per_day,
@@ -83,6 +85,7 @@ def _public(record: KeyRecord) -> dict[str, object]:
 def _line(record: KeyRecord) -> str:
     made = datetime.fromtimestamp(record.created_ms / 1000, UTC).strftime("%Y-%m-%d")
     limits = {"a minute": record.per_minute, "tokens a day": record.tokens_per_day, "$ a day": record.dollars_per_day}
-    scope = [f"models {','.join(record.models)}", f"tools {','.join(record.tools)}"]
+    scope = [f"models {','.join(record.models) or 'none'}", f"tools {','.join(record.tools) or 'none'}"]
     scope += [f"{value} {what}" for what, value in limits.items() if value is not None]
-    return visible(f"{record.id}  {made}  {record.name}{'  admin' if record.admin else ''}  {'; '.join(scope)}")
+    powers = "".join(f"  {power}" for power in ("admin", "metrics") if getattr(record, power))
+    return visible(f"{record.id}  {made}  {record.name}{powers}  {'; '.join(scope)}")

@@ -23,6 +23,7 @@ from aish.faces.http.problems import anthropic_shape, bad_field, refuse_model
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
+from aish.faces.http.watch import while_there
 from aish.types.ids import new_id
 from aish.types.requests import TurnRequest
 
@@ -51,19 +52,21 @@ class Messages:
         request = self._request(exchange, caller, given, tools, body)
         ask = consenting(service.ask(caller), tools.agreed)
         id, clients = (exchange.id or new_id("req")).replace("req_", "msg_"), [spec.name for spec in tools.clients]
+        trace = bool(given.trace)
         if given.stream:
             streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
-            await stream_turn(service, exchange, caller, streamer, request, ask)
+            await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
         whole = MessagesWhole(id=id, model=given.model, clients=clients, show_ours=bool(servers))
-        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask))
+        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
 
     async def count(self, exchange: Exchange, caller: Caller) -> None:
         given, _ = await self._read(exchange, caller)
         functions, servers = read_tools(given)
         guests = await bring_servers(self._service, caller, servers)
         tools = choose_tools(self._service, caller, functions, servers, guests)
-        count = await count_request(self._service, given.model, read_conversation(given), tools)
+        counting = count_request(self._service, given.model, read_conversation(given), tools)
+        count = await while_there(exchange, counting)
         await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))
 
     async def _read(self, exchange: Exchange, caller: Caller) -> tuple[MessagesBody, bytes]:

@@ -27,7 +27,7 @@ from aish.types.events import (
     TurnEnd,
     TurnFinished,
 )
-from aish.types.messages import text_of
+from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
 
@@ -76,13 +76,14 @@ def mcp_use(event: Event, name: str, arguments: str) -> dict[str, Any]:
     server, _, tool = name.partition("__")
     try:
         given = msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         given = {}
+    given = given if isinstance(given, dict) else {}  # anything else is no input to Anthropic's clients
     return {"type": "mcp_tool_use", "id": event.call, "name": tool or name, "server_name": server, "input": given}
 
 
 def mcp_result(event: Event, result: ToolResult) -> dict[str, Any]:
-    content = [{"type": "text", "text": text_of(result.parts)}]
+    content = [{"type": "text", "text": marked_text(result.parts)}]
     is_error = result.status is not ResultStatus.OK
     return {"type": "mcp_tool_result", "tool_use_id": event.call, "is_error": is_error, "content": content}
 
@@ -138,7 +139,7 @@ class MessagesStream:
             if text.endswith("}"):
                 msgspec.json.decode(text)
                 self._unfinished = ""
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             pass
         return not self._unfinished
 

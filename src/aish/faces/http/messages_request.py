@@ -44,6 +44,7 @@ class MessagesBody(Extensions, frozen=True, kw_only=True):
     tools: list[Block] | None = None
     mcp_servers: list[Block] | None = None
     tool_choice: Block | None = None
+    output_config: Block | None = None
 
 
 _decoder = msgspec.json.Decoder(MessagesBody)
@@ -79,12 +80,30 @@ def read_conversation(given: MessagesBody) -> list[Message]:
 
 
 def read_sampling(given: MessagesBody) -> Sampling:
+    schema, effort = _output(given.output_config or {})
     return Sampling(
         temperature=given.temperature,
         top_p=given.top_p,
         max_tokens=given.max_tokens,
         stop=tuple(given.stop_sequences or ()),
+        json_schema=schema,
+        reasoning_effort=effort,
     )
+
+
+def _output(given: Block) -> tuple[dict[str, Any] | None, str]:
+    """The schema an answer has to fit, and how much thought to put into it: other backends know no more than high."""
+    effort = given.get("effort")
+    if not isinstance(effort, str | None):
+        raise bad_field("output_config.effort", "must be text")
+    effort = "high" if effort in ("xhigh", "max") else effort or ""
+    match given.get("format"):
+        case None:
+            return None, effort
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return schema, effort
+        case _:
+            raise bad_field("output_config.format", "must be json_schema with its schema")
 
 
 def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -54,10 +54,12 @@ MANY_WORKERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where the work
 
 
 class Metrics:
-    """`together`: several processes count, and each answers for all."""
+    """`together`: several processes count, and each answers for all. `is_ours`: the tool of that name is not one that a
+    request has brought, whose name is a client's word."""
 
-    def __init__(self, *, together: bool = False) -> None:
+    def __init__(self, *, together: bool = False, is_ours: Callable[[str], bool] = lambda tool: True) -> None:
         self.together = together
+        self._is_ours = is_ours
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -87,6 +89,12 @@ class Metrics:
             "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
         )
         # Their labels and URLs are the clients' own words: as many as they like.
+        self.mcp_brought_open = Gauge(
+            "aish_mcp_brought_open",
+            "MCP servers that requests brought, connected now.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
         self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
         self.series = Series()
         self.waiting = Waiting(self._hand_on_soon)
@@ -121,11 +129,18 @@ class Metrics:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
     def of_tool(self, tool: str, status: str) -> Counter:
-        if tool not in self._tools:
-            if len(self._tools) >= _MOST_TOOLS:
-                tool = "other"
-            self._tools.add(tool)
-        return self.tool_calls.labels(tool, status)
+        """ "" for one that was never found."""
+        return self.tool_calls.labels(self._named(tool) if tool else "unknown", status)
+
+    def _named(self, tool: str) -> str:
+        if tool in self._tools:
+            return tool
+        if not self._is_ours(tool):
+            return "brought"
+        if len(self._tools) >= _MOST_TOOLS:
+            return "other"
+        self._tools.add(tool)
+        return tool
 
     def of_model(self, model: str) -> ModelMeters:
         known = self._of_models.get(model)
@@ -206,8 +221,7 @@ class TurnMeter:
         if isinstance(body, ToolResult):
             self._open.discard(event.call)
             self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
-            tool = body.name if body.effect else "unknown"
-            self._metrics.of_tool(tool, body.status.value).inc()
+            self._metrics.of_tool(body.name if body.effect else "", body.status.value).inc()
             self._metrics.series.count_tool_call()
             self._repaired(body.repairs)
         elif isinstance(body, ToolCallReady):

@@ -1,12 +1,14 @@
-"""`GET /v1/models` and one of them."""
+"""`GET /v1/models` and one of them. Presets come first: they are what whoever runs the server has names for."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from aish.config.schema import PresetConfig
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem
@@ -21,7 +23,9 @@ class Models:
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         infos = await self._service.engine.router.list_models()
-        shown = [self._object(info) for info in infos if caller.may_use_model(info.name)]
+        named = {name: _meant(preset, infos) for name, preset in self._service.runtime.config.presets.items()}
+        named |= {info.name: info for info in infos}
+        shown = [self._object(info, name) for name, info in named.items() if caller.may_use_model(name)]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": shown}))
 
     async def get(self, exchange: Exchange, caller: Caller, model: str) -> None:
@@ -30,10 +34,10 @@ class Models:
         route = await self._service.engine.router.resolve(model)
         await exchange.reply(200, msgspec.json.encode(self._object(route.info, model)))
 
-    def _object(self, info: ModelInfo, name: str = "") -> dict[str, Any]:
+    def _object(self, info: ModelInfo, name: str) -> dict[str, Any]:
         capabilities = info.capabilities
         return {
-            "id": name or info.name,
+            "id": name,
             "object": "model",
             "created": self._since_s,
             "owned_by": info.provider,
@@ -44,3 +48,11 @@ class Models:
                 "embeddings": capabilities.embeddings,
             },
         }
+
+
+def _meant(preset: PresetConfig, infos: Sequence[ModelInfo]) -> ModelInfo:
+    """By what the providers list: nobody is asked anew for a list."""
+    found = next((info for info in infos if preset.model in (info.name, info.id)), None)
+    provider, colon, model = preset.model.partition(":")
+    info = found or (ModelInfo(provider, model) if colon else ModelInfo("", preset.model))
+    return msgspec.structs.replace(info, context_size=preset.context_size or info.context_size)

@@ -24,8 +24,10 @@ class Operations:
         self._service = service
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:
+        if not (caller.admin or caller.metrics):
+            raise Problem(403, "this is for keys made with --metrics, or --admin", code="forbidden")
         metrics = self._service.metrics
-        metrics.under_way.set(self._service.under_way)
+        self._service.note_now()
         states = Counter(server.state for server in self._service.runtime.mcp_servers.values())
         for state in ("connecting", "ready", "failed", "closed"):
             metrics.mcp_servers.labels(state).set(states[state])

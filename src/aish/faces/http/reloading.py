@@ -12,6 +12,7 @@ import signal
 import sys
 
 from aish.errors import AishError
+from aish.faces.http.logs import log_to
 from aish.faces.http.service import Service
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,10 @@ class Reloading:
         while self._asked:
             self._asked = False
             try:
-                await self._service.reload(await asyncio.to_thread(self._service.runtime.reloaded))
+                runtime = await asyncio.to_thread(self._service.runtime.reloaded)
+                await self._service.reload(runtime)
             except AishError as exc:
                 log.error("the configuration was not taken, the old one stays: %s", exc.message)
             else:
+                log_to(runtime.config.log, runtime.redacted)  # it may know more secrets now
                 print("aish: the configuration was read anew", file=sys.stderr, flush=True)

@@ -23,7 +23,7 @@ from aish.faces.http.responses_store import Shelf, list_page
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.turns import name_turn
-from aish.faces.http.watch import Watch
+from aish.faces.http.watch import Watch, while_there
 
 
 class EngineOwners:
@@ -99,7 +99,7 @@ class Responses:
         asked = decode_response_body(await read_body(exchange, service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
             plan = await self._plan(exchange, caller, asked, stack)
-            count = await count_input(service, plan)
+            count = await while_there(exchange, count_input(service, plan))
         answer = {"object": "response.input_tokens", "input_tokens": count}
         await exchange.reply(200, msgspec.json.encode(answer))
 
@@ -132,10 +132,13 @@ class Responses:
             async with aclosing(making.pieces(watch.until_shut_down())) as pieces:
                 async for _ in pieces:
                     pass
+        if making.summary is not None:
+            exchange.extra.append(making.summary.header())
         await exchange.reply(200, making.stream.whole)
 
     def _making(self, exchange: Exchange, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
-        begun, link = partial(name_turn, exchange), self.conversations.link
+        trace = bool(plan.asked.stream and plan.asked.trace)
+        begun, link = partial(name_turn, exchange, trace=trace), self.conversations.link
         return Making(self._service, self.shelf, caller, plan, link, has_begun=has_begun, begun=begun)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from aish.faces.http.responses_items import APPROVAL, CALL
 from aish.faces.http.responses_request import Namespaced
 from aish.types.events import Event, ToolResult
-from aish.types.messages import ToolCall, text_of
+from aish.types.messages import ToolCall, marked_text
 from aish.types.tools import ResultStatus
 
 OURS = "aish"  # the label of a call whose name says no server
@@ -107,7 +107,7 @@ def mcp_item(
         "name": name,
         "arguments": call.arguments,
         "approval_request_id": APPROVAL + call.id if approved else None,
-        "output": text_of(result.parts) if result is not None and not failed else None,
+        "output": marked_text(result.parts) if result is not None and not failed else None,
         "error": _error(result) if result is not None and failed else None,
     }
 
@@ -124,7 +124,7 @@ def listing_item(id: str, listing: Listing) -> dict[str, Any]:
 
 
 def _error(result: ToolResult) -> dict[str, Any]:
-    text = text_of(result.parts)
+    text = marked_text(result.parts)
     if result.status is ResultStatus.TOOL_ERROR:
         return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
     return {"type": "mcp_protocol_error", "code": -32000, "message": text}

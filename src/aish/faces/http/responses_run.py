@@ -18,6 +18,7 @@ from aish.faces.http.responses_plan import Plan
 from aish.faces.http.responses_store import Kept, Shelf
 from aish.faces.http.responses_tools import asking
 from aish.faces.http.service import Service
+from aish.faces.http.trace_summary import TraceSummary
 from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import TurnRequest
@@ -54,6 +55,7 @@ class Making:
         self._has_begun = has_begun
         self._begun = begun
         self._transcript = Transcript()
+        self.summary = TraceSummary() if plan.asked.trace else None
 
     async def pieces(self, within: AbstractContextManager[None] | None = None) -> AsyncGenerator[bytes, None]:
         """The stream after its opening. What goes wrong before anything was said is raised, as Problem.
@@ -142,6 +144,8 @@ class Making:
 
     def _feed(self, events: Sequence[Event]) -> bytes:
         self._meter.see(events)
+        if self.summary is not None:
+            self.summary.see(events)
         if self.plan.asked.is_kept:
             for event in events:
                 if not isinstance(event.body, TurnStarted):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aish.calls.validate import schema_errors
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.engine.planning.kept import PlanBody, resumed
@@ -97,7 +98,7 @@ class Runs:
         tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
         if not tools:
             raise bad_field("tools", "none of them is there, or none is allowed to this key")
-        refuse_model(caller, given.model or config.model)
+        refuse_model(caller, given.model or config.norris.executor or config.model)
         await engine.router.resolve(given.model or config.norris.executor)  # or it is said now that there is none
         body = first_state(
             config,
@@ -108,6 +109,7 @@ class Runs:
             max_cost=_least(given.max_cost, config.norris.max_cost),
             max_minutes=_least(given.max_minutes, config.norris.max_minutes),
             where=SERVER,
+            may_fall_back=caller.may_use_model(config.routing.fallback),
         )
         session = caller.session(new_id("sess"))
         owning = engine.runs.begun(RunKind.NORRIS, checked_goal(given.goal), body, session=session)
@@ -301,6 +303,9 @@ def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
     halt = msgspec.json.decode(run.body, type=NorrisBody).halt
     if halt is not None and answer is None:
         raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
+    asked, arguments = halt and halt.question, answer and answer.arguments
+    if asked and arguments is not None and (errors := schema_errors(asked.schema, arguments)):
+        raise bad_field("answer.arguments", f"do not fit {asked.tool}: {'; '.join(errors)}")
 
 
 def _least(asked: Any, most: Any) -> Any:

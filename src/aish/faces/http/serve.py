@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from aish.engine.session import Engine
@@ -50,7 +51,10 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
-    server.run()
+    try:
+        server.run()
+    except SystemExit as exc:  # uvicorn's word for what it has logged
+        raise _not_started(arguments, runtime) from exc
     return 0 if server.started else 1
 
 
@@ -65,10 +69,21 @@ def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[
     with tempfile.TemporaryDirectory(prefix="aish-metrics-") as folder:
         os.environ[MANY_WORKERS] = folder
         config = _config(worker, arguments, runtime, factory=True, workers=arguments.workers)
-        place = config.bind_socket()
+        try:
+            place = config.bind_socket()
+        except SystemExit as exc:
+            raise _not_started(arguments, runtime) from exc
         _announce([place])
-        _Workers(config, sockets=[place]).run()
+        workers = _Workers(config, sockets=[place])
+        workers.run()
+    if any(one.exitcode == STARTUP_FAILURE for one in workers.processes):
+        raise _not_started(arguments, runtime)
     return 0
+
+
+def _not_started(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
+    listen = arguments.listen or runtime.config.serve.listen
+    return UsageError(f"the server could not start at {listen}", hint="why is said above")
 
 
 def _config(
@@ -96,8 +111,12 @@ def _config(
         date_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(runtime.config.serve.drain_s)),
+        timeout_graceful_shutdown=_drain_s(runtime),
     )
+
+
+def _drain_s(runtime: Runtime) -> int:
+    return max(1, round(runtime.config.serve.drain_s))
 
 
 class _Server(uvicorn.Server):
@@ -112,6 +131,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.draining = True
+        self.config.timeout_graceful_shutdown = _drain_s(self._service.runtime)  # it may have been read anew
         await super().shutdown(sockets)
 
 

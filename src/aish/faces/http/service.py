@@ -18,8 +18,10 @@ from contextlib import (
 )
 
 from aish.config.schema_serve import ServeConfig
+from aish.engine.retention import forget_old_sessions
 from aish.engine.session import Engine
 from aish.errors import AishError, UsageError
+from aish.faces.guard import Guard
 from aish.faces.http.approvals import Approvals
 from aish.faces.http.callers import Caller as Caller
 from aish.faces.http.console_session import ConsoleSessions
@@ -71,7 +73,7 @@ class Service:
         self._closing: set[asyncio.Task[None]] = set()
         self.draining = False
         self.under_way = 0
-        self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env)
+        self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env, is_ours=self._has_tool)
         self.approvals = Approvals(self)
         self.console = ConsoleSessions(self)
         self.live = LiveTurns()
@@ -92,10 +94,14 @@ class Service:
         self.runtime = generation.runtime
         self.config: ServeConfig = generation.runtime.config.serve
         self.limits: Limits = generation.runtime.config.limits.limits()
+        self.guard = Guard(hosts=self.config.hosts, origins=self.config.origins)
 
     def redacted(self, body: bytes) -> bytes:
         """JSON without known secrets, for whatever is kept."""
         return self.engine.redacted_json(body)
+
+    def _has_tool(self, name: str) -> bool:
+        return any(spec.name == name for spec in self.engine.tools.specs())
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -164,10 +170,15 @@ class Service:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
+    def note_now(self) -> None:
+        """What is so at this moment, for whoever reads what is counted."""
+        self.metrics.under_way.set(self.under_way)
+        self.metrics.mcp_brought_open.set(len(self.runtime.mcp_guests))
+
     async def _tell_others(self) -> None:
-        """What is under way here, for the worker that is asked for all of them."""
+        """For the worker that is asked for all of them."""
         while self.metrics.together:
-            self.metrics.under_way.set(self.under_way)
+            self.note_now()
             await asyncio.sleep(_TELL_S)
 
     async def _sweep(self) -> None:
@@ -178,4 +189,12 @@ class Service:
                 await self.store.delete_turns("", before_ms=before_ms)
                 while await self.store.sum_up_usage(before_ms=before_ms):
                     pass  # a quarter of an hour at a time: others write between
+                await self._forget_old_sessions()
             await asyncio.sleep(_SWEEP_S)
+
+    async def _forget_old_sessions(self) -> None:
+        keep_days = self.runtime.config.store.keep_days
+        while keep_days and await forget_old_sessions(
+            self.store, keep_days=keep_days, now_ms=time.time_ns() // 1_000_000
+        ):
+            pass

@@ -11,6 +11,7 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, ShutDown, problem_of, settled
 from aish.faces.http.service import Service
+from aish.faces.http.trace_summary import TraceSummary, trace_link
 from aish.faces.http.watch import Encoder, Watch
 from aish.ports import Ask
 from aish.types.events import Event
@@ -38,7 +39,14 @@ class Whole(Protocol):
 
 
 async def stream_turn(
-    service: Service, exchange: Exchange, caller: Caller, streamer: Streamer, request: TurnRequest, ask: Ask | None
+    service: Service,
+    exchange: Exchange,
+    caller: Caller,
+    streamer: Streamer,
+    request: TurnRequest,
+    ask: Ask | None,
+    *,
+    trace: bool = False,
 ) -> None:
     meter, unsent = TurnMeter(service.metrics), b""
     with _watch(service, exchange, streamer) as watch:
@@ -49,7 +57,7 @@ async def stream_turn(
                         is_first = not meter.turn
                         meter.see(events)
                         if is_first:
-                            name_turn(exchange, meter.turn)
+                            name_turn(exchange, meter.turn, trace=trace)
                         streamer.effects = meter.had_effect
                         data = streamer.encode(events)
                         if streamer.failed is not None and not exchange.started:
@@ -74,9 +82,16 @@ async def stream_turn(
 
 
 async def collect_turn(
-    service: Service, exchange: Exchange, caller: Caller, whole: Whole, request: TurnRequest, ask: Ask | None
+    service: Service,
+    exchange: Exchange,
+    caller: Caller,
+    whole: Whole,
+    request: TurnRequest,
+    ask: Ask | None,
+    *,
+    trace: bool = False,
 ) -> bytes:
-    meter = TurnMeter(service.metrics)
+    meter, summary = TurnMeter(service.metrics), TraceSummary() if trace else None
     with _watch(service, exchange, None) as watch:
         try:
             with watch.until_shut_down():
@@ -84,7 +99,12 @@ async def collect_turn(
                     async for events in batches:
                         meter.see(events)
                         whole.feed(events)
-            return whole.body()
+                        if summary is not None:
+                            summary.see(events)
+            body = whole.body()
+            if summary is not None:
+                exchange.extra.append(summary.header())
+            return body
         except (AishError, Problem) as exc:
             raise _settled(meter, exc) from exc
         finally:
@@ -92,10 +112,12 @@ async def collect_turn(
             await service.keys.spend(caller, meter.usage)
 
 
-def name_turn(exchange: Exchange, turn: str) -> None:
+def name_turn(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
     """So that what happened can be looked up at `/v1/traces/…`. There is none where it failed before it began."""
     if turn:
         exchange.extra.append((b"x-turn-id", turn.encode()))
+    if turn and trace:
+        exchange.extra.append(trace_link(turn))
 
 
 def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:

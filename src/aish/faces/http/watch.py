@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.problems import ShutDown
@@ -18,6 +18,9 @@ from aish.wire.sweep import PERIOD_S, sweep_of
 
 # How long the headers wait for the first news: a second, less what the sweep may come late.
 HEADERS_S = 1.0 - PERIOD_S
+
+
+Result = TypeVar("Result")
 
 
 class Encoder(Protocol):
@@ -128,6 +131,12 @@ class Watch:
         if not self._gone and self._task is not None:
             self._gone = True
             self._task.cancel()
+
+
+async def while_there(exchange: Exchange, work: Awaitable[Result]) -> Result:
+    """What comes of it, for a reply that is sent as a whole. A client that goes breaks it off."""
+    with Watch(exchange, None, heartbeat_s=0) as watch, watch.until_shut_down():
+        return await work
 
 
 class _UntilShutDown:

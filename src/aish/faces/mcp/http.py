@@ -206,7 +206,7 @@ class McpHttp:
                 request = read_request(message, stateless=lambda method, params: False)
                 answers.append(await self._server.answer(request, lambda note: None))
             except RpcError as exc:
-                answers.append(failure(None, exc))
+                answers.append(failure(message.id if isinstance(message.id, str | int) else None, exc))
         return answers
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.errors import UsageError
+from aish.errors import SessionNotFound, UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.styles import look_for
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aish.engine.session import Engine
     from aish.faces.shell.narrate import Narrator
     from aish.faces.shell.state import Shell
-    from aish.ports import Ask
+    from aish.ports import Ask, Store
     from aish.types.command_hints import CommandHint
 
 # More than any model's window; a larger pipe is a mistake.
@@ -58,6 +58,10 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
     around = look_for(sys.stderr, env)
     output = Output(color=around.styled, live=around.live)
     lines = LineSource()
+    if not question.whole and any(file.ignored for file in runtime.loaded.files):
+        from aish.faces.shell.project_file import ask_about_project
+
+        runtime = await ask_about_project(runtime, output, lines)
     for notice in runtime.notices:
         output.note(f"· {notice}")
     async with runtime.engine() as engine:
@@ -159,21 +163,32 @@ async def _request(arguments: argparse.Namespace, runtime: Runtime, question: st
     return TurnRequest(
         input=(user(question),),
         model=arguments.model,
-        session=arguments.session or await _latest(arguments, runtime),
+        session=await _session(arguments, runtime),
         system=arguments.system,
         tools=_tools(arguments, runtime),
         limits=_limits(arguments, runtime),
-        background=runtime.config.memory.inject or runtime.config.context.project_tree,
+        memory=runtime.config.memory.inject,
+        project=runtime.config.context.project_tree,
     )
 
 
-async def _latest(arguments: argparse.Namespace, runtime: Runtime) -> str:
+async def _session(arguments: argparse.Namespace, runtime: Runtime) -> str:
+    """The one to go on with; "" is a new one."""
+    if arguments.session:
+        await _check_session(runtime.store, arguments.session)
+        return str(arguments.session)
     if not arguments.resume:
         return ""
     sessions = await runtime.store.list_sessions(limit=1)
     if not sessions:
         raise UsageError("there is no session to go on with", hint="leave out --continue to start one")
     return sessions[0].id
+
+
+async def _check_session(store: Store, session: str) -> None:
+    """A prompt would else be drawn whose every question fails."""
+    if await store.find_session(session) is None:
+        raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
 
 
 def _tools(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ class Attached:
     def peek(self) -> str:
         """For the model; "" if nothing was run since. The newest gets the most room."""
         left = self._max_chars
+        if not left:
+            return ""
         told: list[str] = []
         for piece in reversed(self._pieces):
             if left <= 0:

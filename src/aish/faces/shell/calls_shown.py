@@ -36,10 +36,15 @@ async def edited_arguments(question: Question, lines: Lines, output: Output) -> 
         return {**question.arguments, "command": line}
     import json
 
+    from aish.calls.validate import schema_errors
+
     try:
         arguments = json.loads(line)
     except ValueError as exc:
         output.note(f"that is not JSON: {exc}")
+        return None
+    if errors := schema_errors(question.schema, arguments):
+        output.note(f"that does not fit {question.tool}: {'; '.join(errors)}")
         return None
     return arguments if isinstance(arguments, dict) else None
 

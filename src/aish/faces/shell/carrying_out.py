@@ -6,9 +6,14 @@ The person's yes to a proposal is their answer to the gate's question about it; 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
+from aish.errors import ProcessError
+from aish.faces.runtime import LiveShell
+from aish.faces.shell.hints import sorted_out
 from aish.faces.shell.state import Shell
-from aish.faces.shell.verdicts import HARMLESS
+from aish.faces.shell.verdicts import HARMLESS, TOO_WIDE
+from aish.safety.always import is_too_wide
 from aish.safety.policy import Judgement
 from aish.types.decisions import Answer, Choice, Question, Verdict
 from aish.types.live_shell import RunResult
@@ -24,6 +29,9 @@ async def carry_out(shell: Shell, commands: list[str]) -> bool:
     """Whether anything was run."""
     ran = False
     for number, command in enumerate(commands, 1):
+        if absent := await _absent(shell.live, command):
+            shell.output.note(f"· {absent} is not on this machine")
+            continue
         if len(commands) > 1:
             shell.output.note(f"proposal {number} of {len(commands)}")
         chosen = await _choose(shell, command)
@@ -32,6 +40,18 @@ async def carry_out(shell: Shell, commands: list[str]) -> bool:
         if chosen:
             ran = await _run(shell, *chosen) or ran
     return ran
+
+
+async def _absent(live: LiveShell | None, command: str) -> str:
+    """The program of it that is not here; one that was run before it may have brought it."""
+    if live is None:
+        return ""
+    _, missing = sorted_out([command], lambda word: live.resolve(word) is not None)
+    if missing:
+        with suppress(ProcessError):
+            await live.refresh()
+        _, missing = sorted_out([command], lambda word: live.resolve(word) is not None)
+    return missing[0] if missing else ""
 
 
 async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] | None:
@@ -67,7 +87,13 @@ async def _always(shell: Shell, judged: Judgement) -> Answer | None:
         return None
     covers = judged.always.title.removeprefix("always ")
     changed = await shell.read("always allow: ", covers)
-    return Answer(Choice.ALWAYS, rule=changed.strip() or covers) if changed is not None else None
+    if changed is None:
+        return None
+    wanted = changed.strip() or covers
+    if wanted != covers and is_too_wide(wanted, command=True):
+        shell.output.note(f"  {TOO_WIDE}")
+        return None
+    return Answer(Choice.ALWAYS, rule=wanted)
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:

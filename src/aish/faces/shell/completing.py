@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from aish.errors import AishError, UsageError
+from aish.faces.shell.arguments import is_folder, path_of
 from aish.faces.shell.routing import Goal, route
 from aish.faces.shell.state import Shell
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _MOST = 200
 _BASH_S = 1.0
+_MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
+_NEEDS_MARKS = re.compile(r"[\s@`]")
 
 
 class ShellCompleter(Completer):
@@ -28,7 +32,10 @@ class ShellCompleter(Completer):
 
     async def get_completions_async(self, document: Document, event: CompleteEvent) -> AsyncGenerator[Completion, None]:
         text = document.text_before_cursor
-        found = await self._find(text, document)
+        try:
+            found = await self._find(text, document)
+        except AishError:  # what cannot be looked up is not offered; what uses it will say why
+            found = []
         for completion in found[:_MOST]:
             yield completion
 
@@ -36,9 +43,9 @@ class ShellCompleter(Completer):
         stripped = text.lstrip()
         if stripped.startswith(":"):
             return await self._meta(stripped[1:])
-        word = text.rpartition(" ")[2]
-        if word.startswith("@"):
-            return [_ending(path, word[1:]) for path in _paths(self._shell.cwd, word[1:])]
+        if mention := _MENTION.search(text):
+            paths = _paths(self._shell.cwd, mention[1].lstrip('"'))
+            return [_ending(_mentioned(path), mention[1]) for path in paths]
         live = self._shell.live
         resolve = live.resolve if live else lambda word: None
         goal = route(text, resolve).goal if stripped else Goal.SHELL
@@ -100,12 +107,19 @@ def _ending(value: str, typed: str) -> Completion:
     return Completion(value, -len(typed))
 
 
+def _mentioned(path: str) -> str:
+    """In quotation marks where a mention would end too early; those of a folder are left open."""
+    if not _NEEDS_MARKS.search(path):
+        return path
+    return f'"{path}' if path.endswith("/") else f'"{path}"'
+
+
 def _paths(cwd: str, typed: str) -> list[str]:
     folder, slash, start = typed.rpartition("/")
-    place = Path(folder + slash if slash else ".").expanduser()
     try:
-        entries = sorted((Path(cwd) / place).iterdir())
-    except OSError:
+        place = path_of(cwd, folder + slash if slash else ".")
+        entries = sorted(place.iterdir())
+    except (OSError, UsageError):
         return []
     shown = [entry for entry in entries if entry.name.startswith(start) and (start or not entry.name.startswith("."))]
-    return [f"{folder}{slash}{entry.name}{'/' if entry.is_dir() else ''}" for entry in shown[:_MOST]]
+    return [f"{folder}{slash}{entry.name}{'/' if is_folder(entry) else ''}" for entry in shown[:_MOST]]

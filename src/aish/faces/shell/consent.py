@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from aish.faces.shell.calls_shown import arguments_shown, edited_arguments, what_would_run
 from aish.faces.shell.lines import Lines, drop_typed_ahead
+from aish.faces.shell.verdicts import TOO_WIDE
 from aish.faces.terminal import Output, has_person, visible
 from aish.ports import Ask
+from aish.safety.always import is_too_wide
+from aish.safety.policy import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
 _WORDS = {
@@ -59,11 +62,21 @@ class TerminalConsent:
                 self._output.note("no rule would be narrow enough to allow this always")
             elif choice is Choice.ALWAYS:
                 covers = question.always.removeprefix("always ")
-                changed = await self._lines.read("always allow: ", covers)
-                if changed is not None:
-                    return Answer(choice, rule=changed.strip() or covers)
+                if wanted := await self._wanted(question, covers):
+                    return Answer(choice, rule=wanted)
             elif choice is not None:
                 return Answer(choice)
+
+    async def _wanted(self, question: Question, covers: str) -> str:
+        """What is always to be allowed, as the person leaves it; "" asks again."""
+        changed = await self._lines.read("always allow: ", covers)
+        if changed is None:
+            return ""
+        wanted = changed.strip() or covers
+        if wanted != covers and is_too_wide(wanted, command=question.tool == SHELL_TOOL):
+            self._output.note(TOO_WIDE)
+            return ""
+        return wanted
 
     def _explain(self, question: Question) -> None:
         if question.preview:

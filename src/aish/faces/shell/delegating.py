@@ -43,7 +43,8 @@ async def delegate_to(shell: Shell, name: str, text: str) -> bool:
         context=(),
         system="",
         tools=(),
-        background=False,
+        memory=False,
+        project=False,
         category=Category.DELEGATE,
         charged_to=shell.request.session,
     )

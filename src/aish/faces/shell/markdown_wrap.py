@@ -37,7 +37,7 @@ class Wrap:
         self._column = 0  # 0: nothing is on the line yet, not even its prefix
         self._indent = 0
         self._limit = 0
-        self._room = 0  # of a line that goes on with the block
+        self._room = 0  # on this line and on one that goes on with the block
         self._gap: Run = ("", PLAIN)
         self._word: list[Run] = []
         self._word_width = 0
@@ -147,8 +147,8 @@ class Wrap:
         if self._column:
             return
         self._limit = max(self._least, self._columns())
-        self._room = self._limit - width_of_runs(self._fitting(self._rest))
         prefix = self._fitting(self._first or self._rest)
+        self._room = self._limit - max(width_of_runs(prefix), width_of_runs(self._fitting(self._rest)))
         self._first = ()
         for text, style in prefix:
             self._sheet.put(text, style)

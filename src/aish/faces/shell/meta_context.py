@@ -7,6 +7,7 @@ import time
 import msgspec
 
 from aish.engine.cost import day_start_ms, dollars
+from aish.engine.route import AUTO
 from aish.faces.shell.arguments import unknown
 from aish.faces.shell.delegating import delegate_to
 from aish.faces.shell.state import Shell
@@ -91,7 +92,7 @@ async def route(shell: Shell, rest: str) -> None:
     word, _, text = rest.partition(" ")
     match word:
         case "on" | "off":
-            shell.change(model="auto" if word == "on" else shell.runtime.config.model)
+            await _switch_routing(shell, on=word == "on")
             shell.output.note(f"routing by the kind of question: {word}")
         case "check" if text.strip():
             await _explain_route(shell, text)
@@ -101,6 +102,18 @@ async def route(shell: Shell, rest: str) -> None:
             _show_routing(shell)
         case _:
             raise unknown("route", word, "check TEXT, on or off")
+
+
+async def _switch_routing(shell: Shell, *, on: bool) -> None:
+    """Off, the model is the one that was chosen before; where [routing] is automatic, one has to be named."""
+    if on == shell.engine.chooser.is_automatic(shell.request.model):
+        return
+    if on:
+        shell.unrouted = shell.request.model
+        shell.change(model=AUTO)
+    else:
+        default = shell.runtime.config.model or (await shell.engine.router.resolve("")).name
+        shell.change(model=shell.unrouted or default)
 
 
 async def _explain_route(shell: Shell, text: str) -> None:

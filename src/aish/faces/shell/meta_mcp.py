@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from aish.errors import UsageError
+from aish.faces.mcp_prompts import text_of_prompt, values_of
 from aish.faces.runtime import McpServerView
 from aish.faces.shell.arguments import words_of
 from aish.faces.shell.state import Shell
@@ -24,13 +27,12 @@ async def mcp(shell: Shell, rest: str) -> None:
         case "tool":
             _tool(shell, argument)
         case "log":
-            for line in list(_find(shell, argument).log)[-_LOG_LINES:]:
-                shell.output.note(line)
+            _show(shell, list(_find(shell, argument).log)[-_LOG_LINES:], f"{argument} has logged nothing")
         case "refresh":
             shell.output.note(f"{await _find(shell, argument).refresh()} tools")
         case "resources":
-            for resource in await _find(shell, argument).session.list_resources():
-                shell.output.note(f"{resource.uri}  {resource.name}")
+            found = await _find(shell, argument).session.list_resources()
+            _show(shell, [f"{resource.uri}  {resource.name}" for resource in found], f"{argument} has no resources")
         case "prompt" | "prompts":
             await _prompt(shell, argument)
         case "connect":
@@ -52,7 +54,10 @@ def _list(shell: Shell) -> None:
         shell.output.note(
             f"{_SIGNS.get(server.state, '?')} {name:<14} {server.state:<11} {len(server.specs())} tools{why}"
         )
-    if not servers:
+    others = [name for name in shell.runtime.config.mcp.servers if name not in servers]
+    for name in others:
+        shell.output.note(f"{_SIGNS['closed']} {name:<14} closed      :mcp connect {name}")
+    if not servers and not others:
         shell.output.note("no MCP servers; :mcp connect NAME URL, or [mcp.servers.NAME] in the config")
 
 
@@ -62,22 +67,26 @@ async def _prompt(shell: Shell, argument: str) -> None:
     session = _find(shell, server).session
     name, *given = words_of(rest) or [""]
     if not name:
-        for prompt in await session.list_prompts():
-            wanted = " ".join(f"{value.name}{'' if value.required else '?'}" for value in prompt.arguments)
-            shell.output.note(f"{prompt.name}({wanted})  {prompt.description}")
+        _show(shell, [_prompt_line(prompt) for prompt in await session.list_prompts()], f"{server} has no prompts")
         return
-    messages = await session.get_prompt(name, dict(pair.partition("=")[::2] for pair in given))
-    text = "\n\n".join(getattr(message, "text", "") for message in messages)
+    messages = await session.get_prompt(name, values_of(given))
+    text = text_of_prompt(messages)
     shell.attached.tell(f"[prompt {name} of {server}]\n{text}")
     shell.output.note(f"{text}\nit goes along with your next question")
 
 
+def _prompt_line(prompt: Any) -> str:
+    wanted = " ".join(f"{value.name}{'' if value.required else '?'}" for value in prompt.arguments)
+    return f"{prompt.name}({wanted})  {prompt.description}"
+
+
 def _tools(shell: Shell, server: str) -> None:
-    for spec in shell.engine.tools.specs():
-        if not server or spec.source == server:
-            shell.output.note(
-                f"{spec.name:<34} {spec.effect:<8} {spec.description.splitlines()[0][:80] if spec.description else ''}"
-            )
+    lines = [
+        f"{spec.name:<34} {spec.effect:<8} {spec.description.splitlines()[0][:80] if spec.description else ''}"
+        for spec in shell.engine.tools.specs()
+        if not server or spec.source == server
+    ]
+    _show(shell, lines, f"{server} has no tools" if server else "there are no tools")
 
 
 def _tool(shell: Shell, name: str) -> None:
@@ -89,14 +98,17 @@ def _tool(shell: Shell, name: str) -> None:
 
 
 async def _connect(shell: Shell, argument: str) -> None:
-    """`NAME URL`, `URL`, or `NAME COMMAND …` for a program."""
+    """`NAME URL`, `URL`, or `NAME COMMAND …` for a program; `NAME` alone for one that is known, from the beginning."""
     first, _, rest = argument.partition(" ")
     if not first:
         shell.output.note("connect to what? :mcp connect NAME URL, or :mcp connect NAME COMMAND ARGS")
         return
     name, target = ("", first) if first.startswith(("http://", "https://")) else (first, rest.strip())
     words_of(target)  # refused here, where it was typed
-    name = await shell.runtime.connect_mcp(name, target)
+    if target:
+        name = await shell.runtime.connect_mcp(name, target)
+    else:
+        await shell.runtime.reconnect_mcp(name)
     server = shell.runtime.mcp_servers[name]
     if server.state == "ready":
         shell.output.note(f"✓ {name}: {len(server.specs())} tools")
@@ -104,6 +116,11 @@ async def _connect(shell: Shell, argument: str) -> None:
         shell.output.note(f"✗ {server.failure.message}")
     else:
         shell.output.note(f"… {name} is still connecting; :mcp list shows how it goes")
+
+
+def _show(shell: Shell, lines: Sequence[str], none: str) -> None:
+    for line in lines or [none]:
+        shell.output.note(line)
 
 
 def _name(shell: Shell, name: str) -> str:

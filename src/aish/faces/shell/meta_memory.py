@@ -62,11 +62,11 @@ async def memory(shell: Shell, rest: str) -> None:
 
 
 def _book(shell: Shell) -> FactsBook:
-    return FactsBook(shell.runtime.store, time.time_ns() // 1_000_000)
+    return FactsBook(shell.runtime.store, time.time_ns() // 1_000_000, shell.engine.redacted)
 
 
 async def _add(shell: Shell, text: str, kind: FactKind) -> None:
-    fact = await _book(shell).add(shell.engine.redacted(text), kind)
+    fact = await _book(shell).add(text, kind)
     shell.output.note(f"remembered [{short_id(fact)}]: {fact.text}")
 
 
@@ -83,8 +83,8 @@ async def _edit(shell: Shell, argument: str) -> None:
     fact = await book.get(id)
     text = text.strip() or (await shell.read("› ", fact.text) or "").strip()
     if text:
-        await book.edit(fact.id, shell.engine.redacted(text))
-        shell.output.note(f"[{short_id(fact)}] {text}")
+        changed = await book.edit(fact.id, text)
+        shell.output.note(f"[{short_id(fact)}] {changed.text}")
 
 
 async def _list(shell: Shell, words: str) -> None:
@@ -106,8 +106,8 @@ def _inject(shell: Shell, switch: str) -> None:
     if switch not in ("", "on", "off"):
         raise unknown("memory inject", switch, "on or off")
     if switch:
-        shell.change(background=switch == "on")
-    shell.output.note(f"what is remembered goes along with questions: {'yes' if shell.request.background else 'no'}")
+        shell.change(memory=switch == "on")
+    shell.output.note(f"what is remembered goes along with questions: {'yes' if shell.request.memory else 'no'}")
 
 
 async def _clear(shell: Shell) -> None:
@@ -198,4 +198,4 @@ async def _offer(shell: Shell, candidates: Sequence[str]) -> None:
 
 
 def _numbers(typed: str) -> list[int]:
-    return [int(word) for word in typed.replace(",", " ").split() if word.isdecimal()]
+    return list(dict.fromkeys(int(word) for word in typed.replace(",", " ").split() if word.isdecimal()))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from aish.config.show import show_rows
+from aish.errors import SessionNotFound
+from aish.faces.shell.arguments import unknown
 from aish.faces.shell.state import Shell
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
@@ -30,13 +32,17 @@ async def sessions(shell: Shell, rest: str) -> None:
 
 
 async def resume(shell: Shell, rest: str) -> None:
-    listed = await shell.runtime.store.list_sessions(limit=200)
-    others = [session for session in listed if session.id != shell.request.session]
-    chosen = next((s for s in listed if rest and s.id.startswith(rest)), None if rest else next(iter(others), None))
-    if chosen is None:
-        shell.output.note("there is no such session; :sessions lists them")
-        return
-    await _go_on_with(shell, chosen)
+    """By its id, or by a beginning that only it has; without one, the latest but this."""
+    store = shell.runtime.store
+    if rest:
+        whole = await store.find_session(rest)
+        found = [whole] if whole else await store.list_sessions(limit=2, under=rest)
+    else:
+        found = [one for one in await store.list_sessions(limit=2) if one.id != shell.request.session][:1]
+    if len(found) != 1:
+        why = f"several sessions begin with {rest}" if found else "there is no such session"
+        raise SessionNotFound(why, hint=":sessions lists them")
+    await _go_on_with(shell, found[0])
 
 
 async def resumed(shell: Shell) -> None:
@@ -97,13 +103,15 @@ async def config(shell: Shell, rest: str) -> None:
         for place in shell.runtime.loaded.files:
             shell.output.note(str(place.path))
         return
+    if rest not in ("", "show", "show all"):
+        raise unknown("config", rest, "show, show all or path")
     rows = [row for row in show_rows(shell.runtime.loaded) if rest == "show all" or row.origin != "default"]
     for row in rows:
         shell.output.note(f"{row.key} = {row.value}  ({row.origin})")
     if rest != "show all":
         shell.output.note("the rest is as it comes; :config show all shows every setting")
-    tools = ", ".join(shell.request.tools) or "none"
-    shell.output.note(f"here and now: model {shell.request.model or '(what is found)'}; tools {tools}")
+    model = shell.model or shell.request.model or shell.runtime.config.model or "(what is found)"
+    shell.output.note(f"here and now: model {model}; tools {', '.join(shell.request.tools) or 'none'}")
 
 
 async def trust(shell: Shell, rest: str) -> None:

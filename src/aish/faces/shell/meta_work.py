@@ -1,4 +1,7 @@
-"""Long work at the prompt: `:norris GOAL`, `:norris resume|list`; `:plan TEXT`, `:plan save|run|list`."""
+"""Long work at the prompt: `:norris GOAL`, `:norris resume|list`; `:plan TEXT`, `:plan save|run|list`.
+
+A goal may begin with such a word, too: `:norris list the open questions`.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ async def norris(shell: Shell, rest: str) -> None:
     match word:
         case "":
             shell.output.note("work towards what? :norris GOAL, :norris resume [ID], :norris list")
-        case "list":
+        case "list" if not more.strip():
             runs = await shell.engine.runs.list(_MOST)
             for run in runs:
                 shell.output.note(run_line(run))
             if not runs:
                 shell.output.note("no runs yet")
-        case "resume":
+        case "resume" if len(more.split()) <= 1:
             record = await find_run(shell.engine, more.strip())
             await resume(shell.engine, record, _watcher(shell), None)
         case _:
@@ -52,23 +55,28 @@ async def _begin(shell: Shell, goal: str) -> None:
 
 async def plan(shell: Shell, rest: str) -> None:
     word, _, more = rest.partition(" ")
-    words = words_of(more) if word in ("save", "run") else []
     match word:
         case "":
             shell.output.note("plan what? :plan TEXT, :plan save NAME, :plan run NAME [PARAM=VALUE …], :plan list")
-        case "list":
+        case "list" if not more.strip():
             templates = await list_templates(shell.engine.store)
             for template in templates:
                 shell.output.note(template_line(template))
             if not templates:
                 shell.output.note("no plans are kept; :plan save NAME keeps the latest")
-        case "save":
-            shell.output.note(f"kept: {template_line(await save(shell.engine, words))}")
-        case "run":
-            request = await template_request(shell.engine, shell.runtime, words)
+        case "save" if _plain_words(more) <= 2:
+            shell.output.note(f"kept: {template_line(await save(shell.engine, words_of(more)))}")
+        case "run" if _plain_words(more) <= 1:
+            request = await template_request(shell.engine, shell.runtime, words_of(more))
             await _planned(shell, request.input[0].text, request.planner, request.tools)
         case _:
             await _planned(shell, rest, planning_of(shell.runtime.config.planner, True), ())
+
+
+def _plain_words(text: str) -> int:
+    """Those that are no PARAM=VALUE. More of them than a plan is named by, and it is a text: run the tests."""
+    before, equals, _ = text.partition("=")
+    return len(before.split()) - bool(equals)
 
 
 async def _planned(shell: Shell, text: str, planning: Planning | None, tools: tuple[str, ...]) -> None:

@@ -1,12 +1,13 @@
 """`aish norris GOAL` and `aish runs list|show|resume|abandon`.
 
 Exit codes of work: 0 the goal is reached, 3 it was given up, 4 the model could not be asked, 5 a limit was reached,
-6 it halted and waits for a person.
+6 it halted and waits for a person, 130 it was stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -23,13 +24,13 @@ from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.runs_view import run_json, run_line
 from aish.faces.runtime import Runtime
 from aish.faces.shell.first_use import ensure_model
-from aish.faces.shell.interrupts import on_interrupt
+from aish.faces.shell.interrupts import on_interrupt, was_stopped
 from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import Narrator, narrator_for
 from aish.faces.shell.styles import look_for
 from aish.faces.shell.tools_ready import await_tools
 from aish.faces.shell.working import TerminalWatcher, report
-from aish.faces.signals import run_until_done
+from aish.faces.signals import INTERRUPTED, run_until_done
 from aish.faces.terminal import Output
 from aish.types.runs import OPEN_STATES, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState
 
@@ -42,11 +43,13 @@ def norris_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Work towards a goal. What is destructive halts: on a terminal you are asked, else it ends there.",
-        epilog="exit codes: 0 reached, 3 given up, 4 the model could not be asked, 5 a limit, 6 halted",
+        epilog="exit codes: 0 reached, 3 given up, 4 the model could not be asked, 5 a limit, 6 halted, 130 stopped",
     )
     parser.add_argument("goal", nargs="+")
     parser.add_argument("--model", "-m", default="", help="the model that works")
-    parser.add_argument("--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable)")
+    parser.add_argument(
+        "--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable; 'none' offers none)"
+    )
     parser.add_argument("--max-steps", type=int, metavar="N", help="at most so many steps (norris.max_steps)")
     parser.add_argument("--budget", type=float, metavar="DOLLARS", help="at most so much money (norris.max_cost)")
     parser.add_argument("--minutes", type=float, metavar="M", help="at most so long (norris.max_minutes)")
@@ -95,7 +98,7 @@ async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
     body = first_state(
         runtime.config,
         model=arguments.model,
-        tools=tuple(glob for glob in arguments.tools or () if glob != "none"),
+        tools=None if arguments.tools is None else tuple(glob for glob in arguments.tools if glob != "none"),
         max_steps=arguments.max_steps,
         max_cost=arguments.budget,
         max_minutes=arguments.minutes,
@@ -126,18 +129,39 @@ async def work(
     watcher: TerminalWatcher,
     answer: HaltAnswer | None = None,
 ) -> int:
-    """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action."""
+    """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action; pressed
+    again it stops what runs, and the work can be gone on with as after a crash."""
     async with owning as run:
         worker = Norris(engine, run, watcher)
-        with on_interrupt(worker.pause):
-            state = await worker.work(answer)
+        working = asyncio.ensure_future(worker.work(answer))
+        with on_interrupt(lambda: _interrupt(worker, watcher, working)):
+            state = await _until_stopped(working)
     record = await engine.runs.find(run.record.id)
     for line in report(record, list(await engine.runs.steps(record.id))):
         watcher.note(line)
+    if state is None:
+        return INTERRUPTED
     halt = msgspec.json.decode(record.body, type=NorrisBody).halt
     if state is RunState.HALTED and halt is not None and halt.kind is HaltKind.TROUBLE:
         return _CODES[RunState.FAILED]
     return _CODES[state]
+
+
+def _interrupt(worker: Norris, watcher: TerminalWatcher, working: asyncio.Future[RunState]) -> None:
+    if worker.is_pausing:
+        working.cancel()
+    else:
+        worker.pause()
+        watcher.note("it halts before the next action; Ctrl-C again stops what runs")
+
+
+async def _until_stopped(working: asyncio.Future[RunState]) -> RunState | None:
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if not was_stopped(working):
+            raise
+        return None
 
 
 async def _runs(arguments: argparse.Namespace, runtime: Runtime) -> int:

@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     action, *rest = arguments.words_
-    manages = action in ("save", "list", "delete")
+    manages = action in ("save", "delete") or arguments.words_ == ["list"]
     async with runtime.engine(mcp=() if manages else None) as engine:
         match action:
-            case "list":
+            case "list" if not rest:
                 return await _list(engine)
             case "save":
                 return await _save(engine, rest)

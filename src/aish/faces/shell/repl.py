@@ -58,7 +58,7 @@ async def run_shell(
             output,
             _not_yet,
             msgspec.structs.replace(request, system=_told(runtime, request)),
-            Attached(config.attach_max_chars if config.attach_output else 0),
+            Attached(config.attach_max_chars),
             highlight=config.highlight,
             reasoning=config.reasoning,
         )
@@ -223,7 +223,7 @@ class _Repl:
         if not routed.text:
             return
         result = await self._run(routed.text)
-        if routed.goal is Goal.SHELL:
+        if routed.goal is Goal.SHELL and self._shell.runtime.config.shell.attach_output:
             self._shell.attached.add(result)
         if result.status == _NOT_FOUND and not routed.sure and len(routed.text.split()) > 1:
             answer_ = await self._prompt.ask("ask the model instead? [y/N] ")

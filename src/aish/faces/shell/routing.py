@@ -58,7 +58,10 @@ _WORD = re.compile(r"(?:[^\W\d_][\w'’-]*|\d+)[,.;:!?]?", re.UNICODE)
 _SHELLISH = re.compile(r"[|<>&;$`*\\{}=~]|(?:^|\s)-{1,2}[A-Za-z0-9]|/|\.\w")
 _DEFINITION = re.compile(r"[\w.-]+\s*\(\)\s*[{(]")  # of a function
 # What only a command line has, whatever its first word: then a typing error is bash's to name, and costs no model.
-_COMMANDLIKE = re.compile(r"\s-{1,2}[A-Za-z]|[|<>]|&&")
+_COMMANDLIKE = re.compile(r"\s-{1,2}[A-Za-z]|[|<>]|&&|^(?:\.{1,2}|~)/\w")
+_COMMENTS = re.compile(r"\A(?:#[^\n]*\n\s*)+")  # before the commands of what is pasted
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})(?:/\S*)?")
+_QUOTED = re.compile(r"\"[\w./-]+\"|'[\w./-]+'")
 _GOES_ON = re.compile(r"[\"'`(;|&]")  # an assignment whose value has blanks in it, or that ends a command
 _PREFIXED = {":": Goal.META, "?": Goal.MODEL}
 
@@ -73,9 +76,19 @@ def route(line: str, resolve: Resolve) -> Routed:
         return Routed(Goal.SHELL, text[1:].strip(), sure=True)
     if goal := _PREFIXED.get(text[0]):
         return Routed(goal, text[1:].strip(), sure=True)
-    known = _DEFINITION.match(text) is not None or resolve(_first_word(text)) is not None
-    is_command = not reads_as_prose(text) if known else looks_mistyped(text)
+    code = _COMMENTS.sub("", text)
+    known = _DEFINITION.match(code) is not None or _is_known(_first_word(code), resolve)
+    is_command = not reads_as_prose(code) if known else looks_mistyped(code)
     return Routed(Goal.SHELL if is_command else Goal.MODEL, text)
+
+
+def _is_known(word: str, resolve: Resolve) -> bool:
+    """A word may be written so that no alias is taken for it, and what is in a variable is the shell's to say."""
+    return _VARIABLE.fullmatch(word) is not None or resolve(_unquoted(word)) is not None
+
+
+def _unquoted(word: str) -> str:
+    return word[1:] if word.startswith("\\") else word.strip("\"'") if _QUOTED.fullmatch(word) else word
 
 
 def looks_mistyped(text: str) -> bool:
@@ -98,7 +111,7 @@ def reads_as_prose(text: str) -> bool:
         return False
     said = sum(word.strip(",.;:!?").lower() in _PROSE for word in rest)
     # A verb that is a command needs one such word; any other first word needs two, or a sentence's length.
-    return said >= (1 if first.lower() in _VERBS or first[0].isupper() else 2) and len(rest) >= 2
+    return said >= (1 if first.lower() in _VERBS or first[0].isupper() or first[0] == "$" else 2) and len(rest) >= 2
 
 
 def _first_word(text: str) -> str:

@@ -59,6 +59,7 @@ class Shell(msgspec.Struct, eq=False):
     request: TurnRequest  # model, session, tools and limits of the next turn
     attached: Attached
     model: str = ""  # its full name, once it is known
+    unrouted: str = ""  # the model of before `:route on`
     window: int | None = None
     context_tokens: int = 0  # of the last request
     usage: Usage = Usage()

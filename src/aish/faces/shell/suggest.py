@@ -22,6 +22,7 @@ from aish.faces.shell.verdicts import verdict_lines
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, visible
 from aish.types.command_hints import CommandHint
+from aish.types.events import Status
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
 
@@ -92,6 +93,9 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
         async with engine.turn(request) as batches:
             async for events in batches:
                 heard.see(events)
+                for event in events:
+                    if isinstance(event.body, Status):
+                        output.note(f"· {event.body.text}")
     line = runnable_line(heard.said, hints)
     if not line:
         output.note(f"aish: {heard.trouble or 'the model suggested nothing'}")

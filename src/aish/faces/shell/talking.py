@@ -17,6 +17,7 @@ from aish.faces.shell.echo import unechoed
 from aish.faces.shell.heard import Heard
 from aish.faces.shell.hints import (
     asks_for_command,
+    program_of,
     runnable,
     shown,
     sorted_out,
@@ -87,12 +88,15 @@ class Talking:
         return hints
 
     def _offered(self, commands: list[str], hints: Sequence[CommandHint]) -> list[str]:
-        """Of what the model proposes, what can be run here; of a small model's question, a line that surely can."""
+        """Of what the model proposes, what can be run here, or may once something before it was run; of a small model's
+        question, a line that surely can."""
         live = self._shell.live
         if live is not None and commands:
-            commands, missing = sorted_out(commands, lambda word: live.resolve(word) is not None)
-            for program in missing:
+            there, _ = sorted_out(commands, lambda word: live.resolve(word) is not None)
+            first = commands.index(there[0]) if there else len(commands)
+            for program in filter(None, map(program_of, commands[:first])):
                 self._shell.output.note(f"· {program} is not on this machine")
+            commands = commands[first:]
         return commands or (runnable(hints) if hints and self._is_weak else [])
 
     async def _goes_on(self) -> bool:

@@ -45,7 +45,7 @@ def checked(spec: ToolSpec, arguments: str, asked: Asked) -> tuple[str, tuple[Re
     """The arguments as they should be, and what was changed. What is no JSON object stays as it is."""
     try:
         given = msgspec.json.decode(arguments, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return arguments, ()
     properties = spec.schema.get("properties")
     if not isinstance(properties, dict):
@@ -80,7 +80,7 @@ def find_made_up(spec: ToolSpec, arguments: str, asked: Asked) -> str:
     without has taken the wrong tool, or was told too little."""
     try:
         given = msgspec.json.decode(arguments, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     properties, required = spec.schema.get("properties") or {}, spec.schema.get("required") or ()
     for name in map(str, required):

@@ -149,7 +149,7 @@ def _meaning(pieces: Sequence[CallFragment]) -> tuple[str, object]:
     arguments = "".join([piece.arguments for piece in pieces])
     try:
         return name, msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return name, arguments
 
 

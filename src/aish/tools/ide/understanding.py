@@ -71,7 +71,8 @@ class Understanding:
         page = Page(len(answer.value), offset, limit)
         files = f"files={len({place.path for place in answer.value})}"
         head = envelope(answer, _moved(arguments, spot), page, files, revision=source.revision)
-        return joined(head, by_file(answer.value[page.start : page.end]) or _nothing(answer))
+        none = f"there are no more than {len(answer.value)}" if answer.value else _nothing(answer)
+        return joined(head, by_file(answer.value[page.start : page.end]) or none)
 
     async def diagnostics(self, arguments: Arguments, edited: Sequence[str]) -> str:
         if "path" in arguments:

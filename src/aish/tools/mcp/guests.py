@@ -25,7 +25,7 @@ from aish.safety.urls import fault_of, find_allowed, is_public
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import Exposure, McpServer, Open, State
 from aish.tools.mcp.types import ServerSpec
-from aish.types.guests import GuestServer
+from aish.types.guests import GuestServer, GuestView
 from aish.types.messages import Part, TextPart
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 from aish.wire.http import HttpClient
@@ -75,6 +75,9 @@ class GuestServers:
 
     def __len__(self) -> int:
         return len(self._guests)
+
+    def views(self) -> Sequence[GuestView]:
+        return [guest.view() for guest in self._guests.values()]
 
     async def bring(self, wanted: Sequence[GuestServer]) -> Mapping[str, tuple[Toolset, Lease]]:
         """By label. GuestRefused where one may not be connected to, GuestFailed where it cannot be."""
@@ -193,6 +196,11 @@ class _Guest:
         lease = Lease()
         self._leases.add(lease)
         return lease
+
+    def view(self) -> GuestView:
+        spec = self.server.spec
+        origin = "/".join(spec.url.split("/")[:3]).partition("?")[0]
+        return GuestView(spec.name, self.owner, origin, self.server.state, tuple(self.specs()))
 
     def specs(self) -> Sequence[ToolSpec]:
         return self.server.specs()

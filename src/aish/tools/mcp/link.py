@@ -89,7 +89,10 @@ class Link:
             return await self._transport.request(method, params, timeout_s=timeout_s)
         except SessionGone:
             await self._greet_again(greeted)
-        return await self._transport.request(method, params, timeout_s=timeout_s)
+        answer = await self._transport.request(method, params, timeout_s=timeout_s)
+        if method != "tools/list":
+            self.inbox.changed("tools")  # it was most likely restarted, perhaps with others
+        return answer
 
     async def _greet_again(self, greeted: int) -> None:
         """One of those who find the session gone renews it for all."""

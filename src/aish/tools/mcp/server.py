@@ -107,25 +107,29 @@ class McpServer:
 
     async def aclose(self) -> None:
         self._stopping.set()
+        if self._session is None:  # it may be connecting, which nobody waits for any more
+            self._owner.cancel()
         await asyncio.wait({self._owner}, timeout=2 * self.spec.close_wait_s + 5)
         if not self._owner.done():
             self._owner.cancel()
             await asyncio.wait({self._owner}, timeout=5)
         self.state = State.CLOSED
+        self._settled.set()
 
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
-        crashes = 0
+        crashes, was_ready = 0, False
         while not self._stopping.is_set():
             began_s = loop.time()
             self.state = State.CONNECTING
-            was_ready = await self._one_life()
+            was_ready = await self._one_life() or was_ready
             if self._stopping.is_set():
                 break
             crashes = 1 if loop.time() - began_s > _STEADY_S else crashes + 1
             # One that never came up is not tried again unasked: its command or url is wrong, and saying so helps more.
             if not was_ready or crashes > RESTARTS:
                 self.state = State.FAILED
+                self._offer(())
                 self._settled.set()
                 await self._stopping.wait()
                 break
@@ -167,7 +171,9 @@ class McpServer:
                     self._log.append(self.failure.message)
                 if gone in done or stop in done:
                     return
-                await self._reread()
+                rereading = asyncio.ensure_future(self._reread())
+                await asyncio.wait({rereading, stop}, return_when=asyncio.FIRST_COMPLETED)
+                rereading.cancel()
         finally:
             gone.cancel()
             stop.cancel()
@@ -200,7 +206,9 @@ class McpServer:
     def _take_tools(self) -> None:
         assert self._session is not None
         offered = [tool for tool in self._session.tools if _is_offered(tool.name, self.exposure)]
-        specs = tuple(self._spec_of(tool) for tool in offered)
+        self._offer(tuple(self._spec_of(tool) for tool in offered))
+
+    def _offer(self, specs: tuple[ToolSpec, ...]) -> None:
         if specs != self._specs:
             self._specs = specs
             self.generation += 1

@@ -69,11 +69,14 @@ class Inbox:
 
     def notification(self, method: str, params: msgspec.Raw) -> None:
         if method in _CHANGES:
-            self._tell(ListChanged(self._server, _CHANGES[method]))
+            self.changed(_CHANGES[method])
         elif method == "notifications/progress":
             self._progress(_fields(params))
         elif method == "notifications/message":
             self._log(_fields(params))
+
+    def changed(self, what: Listed) -> None:
+        self._tell(ListChanged(self._server, what))
 
     def warn(self, text: str) -> None:
         """Once for each text."""
@@ -117,11 +120,17 @@ class _StatusLine:
 
 
 def _progress_text(fields: dict[str, Any]) -> str:
-    done, total, message = fields.get("progress"), fields.get("total"), fields.get("message")
-    count = ""
-    if isinstance(done, int | float):
-        count = f"{done:g}/{total:g}" if isinstance(total, int | float) else f"{done:g}"
+    done, total, message = _number(fields.get("progress")), _number(fields.get("total")), fields.get("message")
+    count = f"{done}/{total}" if done and total else done
     return f"{message} ({count})" if isinstance(message, str) and count else str(message or count)
+
+
+def _number(value: object) -> str:
+    """Empty for what is none, or larger than can be shown."""
+    try:
+        return f"{value:g}" if isinstance(value, int | float) else ""
+    except OverflowError:
+        return ""
 
 
 def _fields(params: msgspec.Raw) -> dict[str, Any]:

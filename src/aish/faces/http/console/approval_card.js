@@ -91,7 +91,8 @@ class Card {
       this.id ||= await pending.locate(this.question.call);
       this.#show(await pending.answer(this.id, given));
     } catch (error) {
-      this.answers.append(line(error.message, "bad"));
+      this.answers.querySelector(".refused")?.remove(); // the last word counts
+      this.answers.append(line(clean(error.message), "bad refused"));
     }
   }
 

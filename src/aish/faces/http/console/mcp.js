@@ -33,6 +33,8 @@ export function show(place, _rest, app) {
 /** `load` is null for those who may only look. */
 function card(server, open, load) {
   const alias = clean(server.alias);
+  const { brought } = server;
+  const key = brought ? `${alias} ${brought.origin} ${brought.by}` : alias;
   const act = (what) => button(what[0].toUpperCase() + what.slice(1), async (event) => {
     event.target.disabled = true;
     await send("POST", `/v1/mcp/${encodeURIComponent(server.alias)}/${what}`, {}).catch((error) => notice(error.message, "bad"));
@@ -43,10 +45,11 @@ function card(server, open, load) {
     "article",
     { class: "card" },
     make("header", {}, make("h2", {}, alias), make("span", { class: `badge ${KINDS[server.state] ?? ""}` }, server.state), make("span", { class: "dim" }, server.transport ?? "")),
+    brought ? line(clean(`Brought by a request${brought.by ? ` of ${brought.by}` : ""}, at ${brought.origin}`), "dim") : null,
     server.error ? line(clean(server.error), "bad") : null,
-    load && make("div", { class: "row" }, isUp ? act("refresh") : act("connect"), isUp ? act("disconnect") : null),
-    unfolding(open, `${alias} tools`, some((server.tools ?? []).length, "tool"), () => toolList(server.tools ?? [])),
-    unfolding(open, `${alias} log`, "Log", () => [longText((server.log_tail ?? []).join("\n") || "(nothing was said)")]),
+    load && !brought && make("div", { class: "row" }, isUp ? act("refresh") : act("connect"), isUp ? act("disconnect") : null),
+    unfolding(open, `${key} tools`, some((server.tools ?? []).length, "tool"), () => toolList(server.tools ?? [])),
+    brought ? null : unfolding(open, `${alias} log`, "Log", () => [longText((server.log_tail ?? []).join("\n") || "(nothing was said)")]),
   );
 }
 
