@@ -45,6 +45,7 @@ class TurnMaker:
         aside: Aside,
         redact: Callable[[str], str],
         system: str,
+        tools_note: str,
         background: FindBackground,
     ) -> None:
         self._tools = tools
@@ -54,6 +55,7 @@ class TurnMaker:
         self._aside = aside
         self._redact = redact
         self._system = system
+        self._tools_note = tools_note
         self._background = background
         self._lanes = Lanes()
 
@@ -73,7 +75,7 @@ class TurnMaker:
         tools = self.tools(request.guests)
         offer = self._offer_for(request, tools, interactive=ask is not None)
         _check_choice(request.tool_choice, offer)
-        system = await self._system_parts(request, chosen.route, conversation)
+        system = await self._system_parts(request, chosen.route, conversation, offer)
 
         transcript = Transcript()
         return Turn(
@@ -92,7 +94,7 @@ class TurnMaker:
     async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
         """What the model would be sent for it now."""
         offer = self._offer_for(request, self.tools(request.guests), interactive=True)
-        system = await self._system_parts(request, chosen.route, conversation)
+        system = await self._system_parts(request, chosen.route, conversation, offer)
         scribe, meter = Scribe(request.session, "", self._clock), Meter(request.limits, self._clock)
         asking = self._asking(request, chosen, conversation, system, offer, meter, scribe, Transcript())
         return await asking.view()
@@ -135,8 +137,11 @@ class TurnMaker:
         writer = PlanWriter(self._aside, route, list(tools.values()), planning, session=request.charged_to or session)
         return Planner(writer, planning, tools, plan.journal, plan.save)
 
-    async def _system_parts(self, request: TurnRequest, route: Route, conversation: Conversation) -> SystemParts:
-        base = compose_system(self._system, route.system, request.system, conversation.system)
+    async def _system_parts(
+        self, request: TurnRequest, route: Route, conversation: Conversation, offer: Offer
+    ) -> SystemParts:
+        note = self._tools_note if offer.specs and not route.info.is_weak else ""
+        base = compose_system(self._system, route.system, request.system, conversation.system, note)
         background = await self._background(request) if request.memory or request.project else Background()
         summary = "" if request.is_autonomous else conversation.summary.text
         return SystemParts(base, background.memory, background.project, summary)

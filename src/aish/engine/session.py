@@ -55,6 +55,7 @@ class Engine:
         owners: Owners,
         redactor: Redactor,
         system: str = "",
+        tools_note: str = "",
         rules: ContextRules | None = None,
         routing: Routing | None = None,
         prices: Prices | None = None,
@@ -64,7 +65,8 @@ class Engine:
         shared: bool = False,
     ) -> None:
         """`shared`: other processes answer in the same sessions at the same time, and are waited for. `background`
-        finds what is known of the user and the project. `store` may also be what makes one, when it is first needed."""
+        finds what is known of the user and the project. `tools_note` is told to models that have tools. `store` may
+        also be what makes one, when it is first needed."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -76,6 +78,7 @@ class Engine:
         self._gate = gate
         self._redactor = redactor
         self._system = system
+        self._tools_note = tools_note
         self._rules = rules or ContextRules()
         self._background = background
         self._write_through = write_through
@@ -199,6 +202,7 @@ class Engine:
             aside=self.aside,
             redact=self._redactor.text,
             system=self._system,
+            tools_note=self._tools_note,
             background=self._background,
         )
 

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from aish.config.prices import own_prices, price_table
 from aish.config.schema import Config
-from aish.engine.context import BASE, compose_system
+from aish.engine.context import BASE, TOOLS_NOTE, compose_system
 from aish.engine.cost import Caps, Prices
 from aish.engine.route import Router
 from aish.engine.session import Engine, FindBackground
@@ -74,6 +74,7 @@ class Engines:
             gate=gate,
             store=store,
             system=own_words if serving else compose_system(BASE, own_words),
+            tools_note="" if serving else TOOLS_NOTE,
             routing=routing_of(self._config),
             background=background,
             write_through=not serving,
