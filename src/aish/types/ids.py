@@ -13,6 +13,8 @@ from typing import Literal
 
 Kind = Literal["sess", "turn", "call", "req", "run", "resp", "appr", "key", "use", "fact"]
 
+OWN_SESSIONS = "sess_"  # how those begin that we name; clients of a server may name theirs
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _TO_ALPHABET = bytes(ord(_ALPHABET[byte & 31]) for byte in range(256))

@@ -13,6 +13,7 @@ from aish.faces.signals import run_until_done
 from aish.faces.terminal import visible
 from aish.ports import Store
 from aish.types.events import decode_event
+from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 
@@ -91,7 +92,7 @@ async def _print_events(store: Store, turn: TurnRecord) -> int:
 async def _resolve(store: Store, name: str) -> str:
     if name != "latest":
         return name
-    sessions = await store.list_sessions(limit=1)
+    sessions = await store.list_sessions(limit=1, under=OWN_SESSIONS)
     if not sessions:
         raise SessionNotFound("there are no sessions yet")
     return sessions[0].id

@@ -15,6 +15,7 @@ from aish.faces.shell.lines import LineSource
 from aish.faces.shell.styles import look_for
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import Output, has_person
+from aish.types.ids import OWN_SESSIONS
 from aish.types.limits import Limits
 from aish.types.messages import TextPart, UserMessage, text_of, user
 from aish.types.requests import TurnRequest
@@ -179,7 +180,7 @@ async def _session(arguments: argparse.Namespace, runtime: Runtime) -> str:
         return str(arguments.session)
     if not arguments.resume:
         return ""
-    sessions = await runtime.store.list_sessions(limit=1)
+    sessions = await runtime.store.list_sessions(limit=1, under=OWN_SESSIONS)
     if not sessions:
         raise UsageError("there is no session to go on with", hint="leave out --continue to start one")
     return sessions[0].id

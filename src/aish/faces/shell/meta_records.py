@@ -12,6 +12,7 @@ from aish.errors import SessionNotFound
 from aish.faces.shell.arguments import unknown
 from aish.faces.shell.state import Shell
 from aish.types.events import TurnEnd
+from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from aish.types.records import SessionRecord
 
@@ -38,7 +39,8 @@ async def resume(shell: Shell, rest: str) -> None:
         whole = await store.find_session(rest)
         found = [whole] if whole else await store.list_sessions(limit=2, under=rest)
     else:
-        found = [one for one in await store.list_sessions(limit=2) if one.id != shell.request.session][:1]
+        newest = await store.list_sessions(limit=2, under=OWN_SESSIONS)
+        found = [one for one in newest if one.id != shell.request.session][:1]
     if len(found) != 1:
         why = f"several sessions begin with {rest}" if found else "there is no such session"
         raise SessionNotFound(why, hint=":sessions lists them")
