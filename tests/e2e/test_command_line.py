@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,24 @@ def test_a_session_is_continued_by_continue_and_by_its_id(aish):
         "> add 2 and 2",
         "> add 3 and 3",
     ]
+
+
+def test_what_a_client_of_a_server_has_named_is_not_gone_on_with_unasked(aish):
+    own = aish.run("--model", "fake-tool", "--json", "add 1 and 1").events[0].session
+    with closing(sqlite3.connect(aish.home / ".local/share/aish/aish.db")) as db, db:
+        db.execute("INSERT INTO sessions VALUES ('of-a-client', 1, 9999999999999, 'theirs', '', '', 0)")
+    assert aish.run("-m", "fake-tool", "--json", "--continue", "add 2 and 2").events[0].session == own
+    assert "add 2 and 2" in aish.run("sessions", "show", "latest").out
+    assert "of-a-client" in aish.run("sessions", "list").out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("olama", "did you mean ollama?"), ("nonsense", "there are "), ("ollama", "is fine")]
+)
+def test_a_preferred_provider_that_there_is_not_is_found_by_the_check(aish, name, said):
+    aish.env["AISH_PROVIDER"] = name
+    done = aish.run("config", "check")
+    assert (done.code == 0) == (said == "is fine") and said in done.out
 
 
 def test_sessions_that_nobody_uses_are_kept_as_long_as_is_wanted(aish):

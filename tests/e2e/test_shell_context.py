@@ -113,7 +113,7 @@ async def test_what_a_session_cost_is_told_by_model_and_category(home):
         await did(term, ":cost detail", "play:play  main")
         await did(term, ":cost reset", "counting from here")
         await did(term, "? on", "two")
-        await did(term, ":cost", "this session: 1 calls")
+        await did(term, ":cost", "this session: 1 call,")
 
 
 async def test_a_cap_refuses_the_question_with_the_numbers_and_what_was_run_is_not_lost(home):

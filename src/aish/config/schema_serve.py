@@ -50,5 +50,10 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
     approval_timeout_s: Annotated[float, Meta(gt=0, description="Seconds it waits; unanswered it is refused.")] = 120.0
     drain_s: Annotated[float, Meta(ge=0, description="Seconds that streams have to end after SIGTERM.")] = 30.0
     keep_days: Annotated[
-        Count, Meta(description="Days that stored responses and the traces of requests without a session are kept.")
+        int,
+        Meta(
+            ge=1,
+            le=36_500,
+            description="Days that stored responses and the traces of requests without a session are kept.",
+        ),
     ] = 30

@@ -33,6 +33,10 @@ def total(rows: Iterable[SpentRow]) -> Spent:
     return spent
 
 
+def calls(spent: Spent) -> str:
+    return f"{spent.calls} call{'' if spent.calls == 1 else 's'}"
+
+
 def money(spent: Spent) -> str:
     """What is known, and that there is more where some is not."""
     if spent.unknown and spent.unknown == spent.calls:

@@ -71,6 +71,7 @@ def _mistakes(config: Config) -> list[str]:
     return [
         *example_errors(rules),
         *_unknown_fields(config.shell.prompt),
+        *_unknown_provider(config),
         *(f"mcp.servers.{name} needs either a command or a url" for name in unclear),
         *(
             f"mcp.servers.{name}: a name has letters, digits, '-' and single '_' that do not end it"
@@ -90,6 +91,22 @@ def _known_fields(name: str) -> str:
     return f"did you mean {{{near[0]}}}?" if near else f"there are {', '.join(PROMPT_FIELDS)}"
 
 
+def _unknown_provider(config: Config) -> list[str]:
+    """The one to prefer: it would be passed over without a word."""
+    name, known = config.provider, _providers(config)
+    if not name or name in known:
+        return []
+    near = difflib.get_close_matches(name, known, n=1)
+    return [
+        f"provider: there is no {name}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}")
+    ]
+
+
+def _providers(config: Config) -> list[str]:
+    names = (*config.providers, *(server.name for server in config.discovery.servers), "embedded", "scripted")
+    return list(dict.fromkeys(names))
+
+
 def _names(config: Config) -> tuple[list[str], list[str]]:
     """Models that are asked for something in particular: names that are surely misspelt, and those that nothing here
     knows. Only a provider could say whether it has such a model, and it is not asked."""
@@ -102,7 +119,7 @@ def _names(config: Config) -> tuple[list[str], list[str]]:
         "planner.model": config.planner.model,
         "safety.second_opinion": config.safety.second_opinion,
     }
-    providers = {*config.providers, *(server.name for server in config.discovery.servers), "embedded", "scripted"}
+    providers = _providers(config)
     misspelt, doubts = [], []
     for key, name in meant.items():
         if not name or name in presets or name.partition(":")[0] in providers:

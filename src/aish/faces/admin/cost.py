@@ -15,7 +15,7 @@ from aish.engine.cost import day_start_ms
 from aish.errors import UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.signals import run_until_done
-from aish.faces.spending_table import By, chart, grouped, money, table, total
+from aish.faces.spending_table import By, calls, chart, grouped, money, table, total
 from aish.ports import Store
 from aish.types.usage import Spent
 
@@ -47,7 +47,7 @@ async def _run(store: Store, arguments: argparse.Namespace, by: tuple[By, ...], 
     if bars := chart(grouped(rows, by[:1])):
         print("", *bars, sep="\n")
     whole = total(rows)
-    print(f"\n{whole.calls} calls, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; {money(whole)}")
+    print(f"\n{calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; {money(whole)}")
     return 0
 
 

@@ -11,7 +11,7 @@ from aish.engine.route import AUTO
 from aish.faces.shell.arguments import unknown
 from aish.faces.shell.delegating import delegate_to
 from aish.faces.shell.state import Shell
-from aish.faces.spending_table import By, estimate_note, grouped, money, table, total
+from aish.faces.spending_table import By, calls, estimate_note, grouped, money, table, total
 from aish.types.context import ContextView
 from aish.types.messages import user
 from aish.types.usage import SpentRow
@@ -63,7 +63,7 @@ async def cost(shell: Shell, rest: str) -> None:
             shell.output.note(line)
     spent = total(rows)
     shell.output.note(
-        f"this session: {spent.calls} calls, {spent.prompt_tokens} tokens in, {spent.completion_tokens} out"
+        f"this session: {calls(spent)}, {spent.prompt_tokens} tokens in, {spent.completion_tokens} out"
         f"{estimate_note(spent)}; {money(spent)}"
     )
     await _caps(shell)
