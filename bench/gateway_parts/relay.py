@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from aish.providers.chat_wire import decode_chunk
+from aish.providers.chat_chunks import decode_chunk
 from aish.wire.http import HttpClient, Response
 from aish.wire.lines import SseReader
 

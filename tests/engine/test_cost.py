@@ -11,7 +11,7 @@ from aish.config.prices import price_table, shipped_prices
 from aish.config.schema_context import PriceConfig
 from aish.engine.cost import Caps, Prices, day_start_ms
 from aish.engine.session import flattened
-from aish.providers.chat_wire import read_usage
+from aish.providers.chat_chunks import read_usage
 from aish.store.sqlite import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported

@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from aish.errors import ModelNotFound, ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from aish.providers import chat_wire, facts
-from aish.providers.chat_wire import (
-    Dialect,
-    Encoded,
-    decode_chunk,
-    encode_message,
-    encode_request,
-    object_text,
-    read_chunk,
-)
+from aish.providers.chat_chunks import decode_chunk, read_chunk
+from aish.providers.chat_wire import Dialect, Encoded, encode_message, encode_request, object_text
 from aish.providers.endpoint import Endpoint
 from aish.providers.faults import error_for, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json

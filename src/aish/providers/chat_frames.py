@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from aish.providers.chat_wire import WireChunk, decode_chunk
+from aish.providers.chat_chunks import WireChunk, decode_chunk
 
 _TRIED = "other words"
 _NO_HEAD = b"\0"  # no chunk of JSON begins so

@@ -1,8 +1,4 @@
-"""The chat-completions wire: canonical requests to its JSON, its stream chunks to ours.
-
-Reading is lenient, since every backend differs a little: fields may be missing, null, or of a neighbouring type. Only
-what is decoded here is trusted further in.
-"""
+"""The chat-completions wire, what is asked: canonical requests to its JSON. What is answered is in `chat_chunks`."""
 
 from __future__ import annotations
 
@@ -13,8 +9,6 @@ from typing import Any
 import msgspec
 
 from aish.providers.loose_json import encode_json
-from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
-from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import (
     AssistantMessage,
     ImagePart,
@@ -29,14 +23,8 @@ from aish.types.messages import (
 )
 from aish.types.requests import Sampling, StepRequest, ToolChoice, Tuning
 from aish.types.tools import ToolSpec
-from aish.types.usage import Usage
 
 Json = dict[str, Any]
-
-# Beyond these a report is a mistake.
-_MOST_DOLLARS = 10_000
-_MOST_TOKENS = 1_000_000_000
-_MOST_INDEX = 1_000_000_000
 
 # A conversation so short is encoded in less time than it is looked up.
 _WORTH_KEEPING = 12
@@ -228,194 +216,3 @@ def _encode_sampling(sampling: Sampling) -> Json:
         "response_format": {"type": "json_object"} if sampling.json_object else None,
     }
     return {key: value for key, value in body.items() if value is not None}
-
-
-class _Function(msgspec.Struct):
-    name: Any = None
-    arguments: Any = None  # text; some backends send the object itself
-
-
-class _Call(msgspec.Struct):
-    index: Any = None
-    id: Any = None
-    function: _Function | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: Any = None  # text; some backends send a list of parts
-    reasoning_content: Any = None
-    reasoning: Any = None
-    refusal: Any = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    message: _Delta | None = None  # in an answer that is not streamed
-    finish_reason: Any = None  # MNN sends an empty text until the last
-
-
-class WireChunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: Any = None
-    error: Any = None
-    object: Any = None
-    message: Any = None
-    code: Any = None
-
-    def find_error(self) -> Any:
-        """The error it reports instead of an answer, if it does; LMDeploy's lies bare in the chunk."""
-        if self.error:
-            return self.error
-        if self.object == "error":
-            return {"message": self.message, "code": self.code}
-        for choice in self.choices or ():
-            if choice.finish_reason == "error":
-                return "it gave up on its answer"
-        return None
-
-    def plain_text(self) -> str:
-        """Of a chunk that holds a piece of the answer and nothing else, which nearly all do; "" of any other."""
-        choices = self.choices
-        if choices is None or len(choices) != 1 or self.usage or self.error:
-            return ""
-        choice = choices[0]
-        delta = choice.delta
-        if delta is None or choice.finish_reason or delta.tool_calls or delta.reasoning_content or delta.reasoning:
-            return ""
-        return delta.content if type(delta.content) is str else ""
-
-    def plain_fragment(self) -> CallFragment | None:
-        """The same of a chunk that goes on with one tool call and holds nothing else."""
-        choices = self.choices
-        if choices is None or len(choices) != 1 or self.usage or self.error:
-            return None
-        choice = choices[0]
-        delta = choice.delta
-        if delta is None or choice.finish_reason or delta.content or delta.reasoning_content or delta.reasoning:
-            return None
-        calls = delta.tool_calls
-        if calls is None or len(calls) != 1 or delta.refusal:
-            return None
-        index, function = calls[0].index, calls[0].function
-        if type(index) is not int or calls[0].id or function is None or function.name:
-            return None
-        whole = 0 <= index < _MOST_INDEX and type(function.arguments) is str
-        return CallFragment(index, arguments=function.arguments) if whole else None
-
-    def plain_arguments(self) -> str:
-        fragment = self.plain_fragment()
-        return fragment.arguments if fragment else ""
-
-
-decode_chunk = msgspec.json.Decoder(WireChunk).decode
-
-_ENDS = {
-    "stop": StepEnd.STOP,
-    "eos": StepEnd.STOP,
-    "tool_calls": StepEnd.TOOL_CALLS,
-    "function_call": StepEnd.TOOL_CALLS,
-    "length": StepEnd.LENGTH,
-    "content_filter": StepEnd.FILTERED,
-}
-
-
-def read_chunk(wire: WireChunk) -> list[Chunk]:
-    """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
-    chunks: list[Chunk] = []
-    if isinstance(wire.usage, dict) and wire.usage:
-        chunks.append(UsageChunk(read_usage(wire.usage)))
-    for choice in wire.choices or ():
-        if choice.delta is not None:
-            _read_delta(choice.delta, chunks)
-        elif choice.message is not None:
-            _read_delta(_numbered(choice.message), chunks)
-        if choice.finish_reason:
-            _read_end(choice.finish_reason, chunks)
-    return chunks
-
-
-def read_usage(usage: Any) -> Usage:
-    if not isinstance(usage, dict):
-        return Usage()
-    of_prompt, of_answer, cost = (
-        usage.get("prompt_tokens_details"), usage.get("completion_tokens_details"), usage.get("cost")
-    )  # fmt: skip
-    return Usage(
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(of_prompt, "cached_tokens") if of_prompt else 0,
-        reasoning_tokens=_count(of_answer, "reasoning_tokens") if of_answer else 0,
-        cost=None if cost is None else _dollars(cost),
-    )
-
-
-def _dollars(cost: Any) -> float | None:
-    """What nobody can have paid for one call is no price."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= _MOST_DOLLARS:
-        return None
-    return float(cost)
-
-
-def _numbered(message: _Delta) -> _Delta:
-    """A whole message lists its calls in order and without index."""
-    for index, call in enumerate(message.tool_calls or ()):
-        call.index = index
-    return message
-
-
-def _read_delta(delta: _Delta, chunks: list[Chunk]) -> None:
-    if reasoning := _text(delta.reasoning_content) or _text(delta.reasoning):
-        chunks.append(ReasoningDelta(reasoning))
-    if text := _text(delta.content) or _text(delta.refusal):
-        chunks.append(TextDelta(text))
-    for call in delta.tool_calls or ():
-        function = call.function or _Function()
-        fragment = CallFragment(
-            _index(call.index), _word(call.id), _word(function.name), _argument_text(function.arguments)
-        )
-        chunks.append(fragment)
-
-
-def _read_end(reason: Any, chunks: list[Chunk]) -> None:
-    end = _ENDS.get(_word(reason), StepEnd.UNKNOWN)
-    if end is StepEnd.UNKNOWN:
-        text = f"the backend gives a reason for its end that aish does not know: {_word(reason)[:40]}"
-        chunks.append(Status(text))
-    if end is StepEnd.FILTERED:
-        chunks.append(Status("the backend withheld the rest of the answer (content filter)"))
-    chunks.append(StepFinished(end))
-
-
-def _text(content: Any) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    texts = (part.get("text") for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _index(value: Any) -> int | None:
-    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
-        return int(value)
-    return int(value) if isinstance(value, int | float) and 0 <= value < _MOST_INDEX else None
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _argument_text(arguments: Any) -> str:
-    if arguments is None or isinstance(arguments, str):
-        return arguments or ""
-    return msgspec.json.encode(arguments).decode()
-
-
-def _count(usage: Any, key: str) -> int:
-    return tokens_used(usage.get(key)) if isinstance(usage, dict) else 0
-
-
-def tokens_used(value: Any) -> int:
-    """As reported; 0 for what no call can have taken."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0

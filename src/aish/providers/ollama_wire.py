@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from aish.providers.chat_wire import Json, encode_tools, object_text, tokens_used, with_images_apart
+from aish.providers.chat_chunks import tokens_used
+from aish.providers.chat_wire import Json, encode_tools, object_text, with_images_apart
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import (

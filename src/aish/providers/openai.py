@@ -22,8 +22,9 @@ from aish.errors import (
 )
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
+from aish.providers.chat_chunks import WireChunk, decode_chunk, read_chunk
 from aish.providers.chat_frames import arguments_frame, text_frame
-from aish.providers.chat_wire import Dialect, Encoded, WireChunk, decode_chunk, encode_request, read_chunk
+from aish.providers.chat_wire import Dialect, Encoded, encode_request
 from aish.providers.counting import Counting
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoint
 from aish.providers.faults import error_text, stream_error

@@ -137,7 +137,7 @@ def _read_item(item: dict[str, Any]) -> Item:
         case {"call": dict(call)}:
             return msgspec.convert({"index": None, **call}, CallFragment)
         case {"usage": dict(usage)}:
-            from aish.providers.chat_wire import read_usage
+            from aish.providers.chat_chunks import read_usage
 
             return UsageChunk(read_usage(usage))
         case {"wait_s": int() | float() as seconds}:
