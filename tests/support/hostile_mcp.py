@@ -289,6 +289,22 @@ def mode_modern_only(server: Server) -> None:
     )
 
 
+def mode_modern_changes(server: Server) -> None:
+    """Tells of a change once it is asked to, and not before."""
+    mode_modern_only(server)
+    discovered = server.handlers["server/discover"]({})
+    server.handlers["server/discover"] = lambda params: {**discovered, "capabilities": {"tools": {"listChanged": True}}}
+
+    def listen(message: dict[str, Any]) -> None:
+        meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]}}
+        acknowledged = {**meta, "notifications": message["params"]["notifications"]}
+        send({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": acknowledged})
+        server.tools.append(tool("new"))
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta})
+
+    on_method(server, "subscriptions/listen", listen)
+
+
 def mode_modern_after_exit(server: Server) -> None:
     mode_modern_only(server)
     on_method(server, "initialize", lambda message: os._exit(1))

@@ -364,6 +364,35 @@ def mode_stateless_no_method(server: HttpMcp) -> None:
     instead(server, "tools/call", lambda m: as_json({"jsonrpc": "2.0", "id": m["id"], "error": error}, "404 Not Found"))
 
 
+def mode_stateless_changes(server: HttpMcp) -> None:
+    """Tells of a change, and then breaks off; the next subscription hears nothing, and has missed one."""
+    mode_stateless(server)
+    server.capabilities = {"tools": {"listChanged": True}}
+
+    async def listen(peer: Peer, request: Request, message: Message) -> None:
+        said = {"_meta": {"io.modelcontextprotocol/subscriptionId": message["id"]}}
+        granted = {**said, "notifications": message["params"]["notifications"]}
+        acknowledged = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": granted}
+        await peer.send(STREAM, event(acknowledged))
+        if server.methods().count("subscriptions/listen") == 1:
+            await server.wake.wait()
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": said}
+            await peer.send(event(changed))
+            peer.writer.close()
+        else:
+            await peer.left()
+
+    server.on["subscriptions/listen"] = listen
+
+
+def mode_stateless_deaf(server: HttpMcp) -> None:
+    """Announces changes, and knows no way to hear of them."""
+    mode_stateless(server)
+    server.capabilities = {"tools": {"listChanged": True}}
+    error = {"code": -32601, "message": "Method not found"}
+    instead(server, "subscriptions/listen", lambda m: as_json({"jsonrpc": "2.0", "id": m["id"], "error": error}))
+
+
 @asynccontextmanager
 async def http_mcp(*modes: str) -> AsyncIterator[HttpMcp]:
     server = HttpMcp()

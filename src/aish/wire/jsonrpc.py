@@ -122,6 +122,11 @@ class Peer:
         except TimeoutError as exc:
             raise WireTimeout(f"{self._title} did not take {method} within {timeout_s:g} s", phase="write") from exc
 
+    def open(self, method: str, params: Any = msgspec.UNSET) -> None:
+        """A request that opens something: it is answered at its end, if ever, and nobody waits for that."""
+        self._last_id += 1
+        self._say(encode_request(self._last_id, method, params))
+
     async def _exchange(self, method: str, params: Any) -> msgspec.Raw:
         self._check_open()
         self._last_id = id = self._last_id + 1

@@ -322,6 +322,28 @@ async def test_an_error_inside_a_status_is_the_error_in_the_stateless_era() -> N
     assert (error.kind, error.code) == (FaultKind.RPC, -32601)
 
 
+async def test_changes_are_heard_by_a_subscription_in_the_stateless_era_and_missed_ones_are_looked_for() -> None:
+    async with connected("stateless_changes", protocol="2026-07-28") as client:
+        await eventually(lambda: "subscriptions/listen" in client.server.methods())
+        assert ListChanged("web", "tools") not in client.events
+        client.server.wake.set()
+        await eventually(lambda: ListChanged("web", "tools") in client.events)
+        await eventually(lambda: client.events.count(ListChanged("web", "tools")) == 2)
+        assert await client.call("regional") == "called regional"
+    first, second = (message for message in client.server.messages if message["method"] == "subscriptions/listen")
+    assert first == second and first["params"]["notifications"] == {"toolsListChanged": True}
+    assert first["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    sent = next(request for request in client.server.requests if b"subscriptions/listen" in request.body)
+    assert sent.headers["mcp-method"] == "subscriptions/listen"
+
+
+async def test_a_server_that_announces_changes_and_has_no_subscriptions_is_asked_once() -> None:
+    async with connected("stateless_deaf", protocol="2026-07-28") as client:
+        await eventually(lambda: "subscriptions/listen" in client.server.methods())
+        assert await client.call("regional") == "called regional"
+    assert client.server.methods().count("subscriptions/listen") == 1
+
+
 async def test_no_notification_is_sent_in_the_stateless_era_when_a_call_is_cancelled() -> None:
     async with connected("stateless", "silent", protocol="2026-07-28") as client:
         assert (await client.fail(timeout_s=0.2)).kind is FaultKind.TIMEOUT

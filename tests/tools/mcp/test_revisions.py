@@ -9,8 +9,9 @@ import pytest
 from aish.errors import UsageError
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import FaultKind
-from aish.tools.mcp.types import ServerSpec
+from aish.tools.mcp.types import ListChanged, ServerSpec
 from aish.types.messages import text_of
+from support.eventually import eventually
 from support.hostile import Hostile
 
 
@@ -48,6 +49,13 @@ async def test_a_server_of_the_stateless_era_is_found_out_by_a_new_process(hosti
         assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
         assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
         assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "aish"
+
+
+async def test_changes_are_asked_for_in_the_stateless_era_and_no_call_waits_for_that(hostile: Hostile) -> None:
+    async with hostile.open("modern_changes", protocol="2026-07-28", max_in_flight=1) as session:
+        await eventually(lambda: ListChanged(session.server, "tools") in hostile.events)
+        assert text_of((await session.call_tool("echo", {"text": "hi"})).parts) == "hi"
+        assert "new" in [tool.name for tool in await session.refresh_tools()]
 
 
 async def test_a_server_known_to_be_stateless_is_started_once(hostile: Hostile) -> None:

@@ -1,8 +1,8 @@
 """A server behind a URL: Streamable HTTP, a POST for each request, answered with JSON or with an event stream.
 
-What the server has to say by itself comes on the streams that answer requests, and on one listening GET stream where
-it announces changes and gave us a session. A stream that breaks off after an event with an id is resumed from there.
-Leaving tells the server to forget the session.
+What the server has to say by itself comes on the streams that answer requests, and where it announces changes on one
+more: a listening GET stream if it gave us a session, in the stateless era a subscription. A stream that breaks off
+after an event with an id is resumed from there. Leaving tells the server to forget the session.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.safety.urls import fault_of, find_allowed
 from aish.tools.mcp.errors import HttpFailure, SessionGone
 from aish.tools.mcp.headers import standard_headers
 from aish.tools.mcp.reply import Reply, Resumable, failure
-from aish.tools.mcp.transport import Inbox
+from aish.tools.mcp.transport import SUBSCRIBE, Inbox
 from aish.tools.mcp.types import ServerSpec
 from aish.wire.errands import Errands
 from aish.wire.http import HttpClient, Response, Timeouts
@@ -45,6 +45,7 @@ _MAX_SESSION_ID_CHARS = 1024
 
 Headers = list[tuple[str, str]]
 Pause = Callable[[float], Awaitable[object]]
+Listen = Callable[[], Awaitable[None]]
 
 
 class HttpTransport:
@@ -99,8 +100,16 @@ class HttpTransport:
         self._stateless = stateless
 
     def listen(self) -> None:
-        if self._session_id and (self._listening is None or self._listening.done()):
-            self._listening = asyncio.create_task(self._listen())
+        if self._session_id:
+            stream = Resumable(self._spec.max_message_bytes, self._take)
+            self._keep_listening(stream, lambda: self._listen(stream), greeting=0)
+
+    def subscribe(self, params: dict[str, Any]) -> None:
+        self._last_id = id = self._last_id + 1
+        stream = Reply(id, self._spec.max_message_bytes, self._take)
+        body = encode_request(id, SUBSCRIBE, params)
+        about = list(standard_headers(self._version, SUBSCRIBE, params))
+        self._keep_listening(stream, lambda: self._subscribe(stream, body, about), greeting=1)
 
     def forget_session(self) -> None:
         self._session_id = ""
@@ -221,23 +230,41 @@ class HttpTransport:
         else:
             await self._post(encode_result(message.id, result))
 
-    async def _listen(self) -> None:
-        """Until it makes no sense. A stream that says something is opened again soon, one that does not ever later."""
-        stream = Resumable(self._spec.max_message_bytes, self._take)
+    def _keep_listening(self, stream: Resumable, listen: Listen, *, greeting: int) -> None:
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.create_task(self._listen_again(stream, listen, greeting))
+
+    async def _listen_again(self, stream: Resumable, listen: Listen, greeting: int) -> None:
+        """Until it makes no sense. A stream that says something is opened again soon, one that does not ever later.
+        `greeting` is how many messages it begins with, which say nothing."""
         pause_s = _MIN_PAUSE_S
         while True:
             heard = stream.heard
             try:
-                about = [("Last-Event-ID", stream.event_id)] if stream.event_id else []
-                async with self._open("GET", about, b"", _LISTENING) as response:
-                    await stream.drain(response)
+                await listen()
+            except RpcError:
+                return  # it does not have what it announces
             except HttpFailure as exc:
                 if exc.status < 500 and exc.status != 429:
                     return
             except WireError:
                 pass
-            pause_s = _MIN_PAUSE_S if stream.heard > heard else min(2 * pause_s, _MAX_PAUSE_S)
+            pause_s = _MIN_PAUSE_S if stream.heard > heard + greeting else min(2 * pause_s, _MAX_PAUSE_S)
             await self._pause(max(pause_s, stream.retry_s(_MIN_PAUSE_S, _MAX_PAUSE_S)))
+
+    async def _listen(self, stream: Resumable) -> None:
+        about = [("Last-Event-ID", stream.event_id)] if stream.event_id else []
+        async with self._open("GET", about, b"", _LISTENING) as response:
+            await stream.drain(response)
+
+    async def _subscribe(self, stream: Reply, body: bytes, about: Headers) -> None:
+        """Such a stream does not go on where it broke off: what has changed since is found by listing again."""
+        again = stream.heard > 0
+        async with self._open("POST", about, body, _LISTENING) as response:
+            if again:
+                self._inbox.changed("tools")
+            if (end := await stream.read(response)) is not None:
+                end.answer()
 
     # The end.
 

@@ -133,6 +133,8 @@ class Link:
         if not isinstance(supported, list) or STATELESS not in supported:
             self._warn_mismatch(STATELESS, supported)
         self.facts = _facts(hello, STATELESS)
+        if self.facts.announces("tools"):
+            self._transport.subscribe({"notifications": {"toolsListChanged": True}, "_meta": _STAMP})
 
     def _warn_mismatch(self, sent: str, got: object) -> None:
         shown = clean(str(got), 40)

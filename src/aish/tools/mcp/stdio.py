@@ -15,7 +15,7 @@ import msgspec
 
 from aish.errors import AishError, ProcessError, WireTimeout
 from aish.tools.mcp.text import Discretion
-from aish.tools.mcp.transport import Inbox
+from aish.tools.mcp.transport import SUBSCRIBE, Inbox
 from aish.tools.mcp.types import ServerSpec
 from aish.wire.child_reading import EXIT_WAIT_S, ChildReading
 from aish.wire.framing import NewlineFraming
@@ -64,6 +64,9 @@ class StdioTransport:
 
     def listen(self) -> None:
         """Everything comes on the one stream."""
+
+    def subscribe(self, params: dict[str, Any]) -> None:
+        self._peer.open(SUBSCRIBE, params)
 
     def forget_session(self) -> None:
         """There is none: the process is the session."""

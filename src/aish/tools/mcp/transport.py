@@ -16,6 +16,7 @@ from aish.tools.mcp.text import Discretion, clean
 from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerLog, Warned
 from aish.wire.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 
+SUBSCRIBE = "subscriptions/listen"
 _STATUS_CHARS = 200
 _STATUS_EVERY_S = 0.1  # a person cannot read faster, and a server may report every byte
 _LOG_CHARS = 500
@@ -42,6 +43,9 @@ class Transport(Protocol):
 
     def listen(self) -> None:
         """The server announces changes: hear them, where that takes a connection of its own."""
+
+    def subscribe(self, params: dict[str, Any]) -> None:
+        """The same in the stateless era, where a server tells only who has asked for it."""
 
     def forget_session(self) -> None:
         """The next request starts anew."""

@@ -106,7 +106,12 @@ class ServerFacts(msgspec.Struct, frozen=True):
         return what in self.capabilities
 
     def announces_changes(self) -> bool:
-        return any(isinstance(value, dict) and value.get("listChanged") is True for value in self.capabilities.values())
+        return any(self.announces(what) for what in self.capabilities)
+
+    def announces(self, what: str) -> bool:
+        """Whether it says so when its list of them is another one."""
+        offered = self.capabilities.get(what)
+        return isinstance(offered, dict) and offered.get("listChanged") is True
 
 
 class Warned(msgspec.Struct, frozen=True):
