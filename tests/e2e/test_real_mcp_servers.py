@@ -17,7 +17,7 @@ import pytest
 
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import McpError
-from aish.tools.mcp.types import ServerSpec
+from aish.tools.mcp.types import ListChanged, ServerSpec
 from aish.types.messages import text_of
 from aish.wire.http import HttpClient
 from support.command import Command
@@ -156,8 +156,20 @@ async def test_a_server_of_the_official_sdk_answers_over_http(sdk_port: int, pro
     spec = ServerSpec("peer", url=f"http://127.0.0.1:{sdk_port}/mcp", protocol=protocol)
     async with HttpClient() as http, open_session(spec, http=http) as session:
         assert session.facts.protocol_version == version
-        assert [tool.name for tool in session.tools] == ["add"]
+        assert [tool.name for tool in session.tools] == ["add", "grow"]
         assert text_of((await session.call_tool("add", {"a": 2, "b": 3})).parts) == "5"
+
+
+async def test_a_server_of_the_official_sdk_tells_of_its_new_tools_in_the_stateless_era(sdk_port: int):
+    await eventually(lambda: listens(sdk_port), 60)
+    spec, events = ServerSpec("peer", url=f"http://127.0.0.1:{sdk_port}/mcp", protocol="2026-07-28"), list[Any]()
+    async with HttpClient() as http, open_session(spec, http=http, on_event=events.append) as session:
+        for number in range(500):  # the first may come before the subscription does
+            await session.call_tool("grow", {"name": f"tool{number}"})
+            if events:
+                break
+        assert ListChanged("peer", "tools") in events
+        assert "tool0" in [tool.name for tool in await session.refresh_tools()]
 
 
 @pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 
 server = MCPServer("peer", log_level="ERROR")
 
@@ -13,6 +13,14 @@ server = MCPServer("peer", log_level="ERROR")
 def add(a: int, b: int) -> int:
     """Add two whole numbers."""
     return a + b
+
+
+@server.tool()
+async def grow(name: str, context: Context) -> str:
+    """Another tool, of which clients that asked for it are told."""
+    server.add_tool(add, name=name)
+    await context.notify_tools_changed()
+    return "grown"
 
 
 if __name__ == "__main__":
