@@ -163,6 +163,26 @@ async def test_a_server_that_is_not_there_is_told_as_such() -> None:
     assert error.message.startswith(f"the store postgresql://127.0.0.1:{port}/aish cannot be reached")
 
 
+async def test_while_a_server_is_known_to_be_away_each_is_told_after_one_attempt() -> None:
+    attempts = 0
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
+    async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        store = PostgresStore(f"postgresql://aish@127.0.0.1:{port}/aish?sslmode=disable", patience_s=1.0)
+        made = []
+        for number in range(3):
+            with pytest.raises(StoreError, match="cannot be reached"):
+                await store.create_session(SessionRecord(f"sess_{number}", 1, 1))
+            made.append(attempts - sum(made))
+        await store.aclose()
+    assert made[0] > 2 and made[1:] == [1, 1]
+
+
 @pytest.mark.parametrize("url", ["mysql://x/y", "", "/var/lib/aish.db"])
 async def test_an_address_of_something_else_is_refused(url: str) -> None:
     error = await refusal(url)

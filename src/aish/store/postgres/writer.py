@@ -2,7 +2,8 @@
 
 Life: the task and its connection begin at the first use. A group whose connection breaks is tried again over a new one,
 for as long as patience lasts, and is never written twice (see `marks`). Then its waiters are told, and what nobody
-waits for (events, posted operations) goes back to the queue. `close` writes what is queued and ends the task.
+waits for (events, posted operations) goes back to the queue. Those who come while the database is known to be away are
+told after one attempt. `close` writes what is queued and ends the task.
 """
 
 from __future__ import annotations
@@ -187,7 +188,8 @@ class Writer:
                 if self._link is not None and is_lost(exc):
                     self._link.drop()
                     self._link = None
-                if not is_passing(exc) or loop.time() + delay >= give_up:
+                is_away = self._failed and self._link is None
+                if is_away or not is_passing(exc) or loop.time() + delay >= give_up:
                     raise
             # Replicas that were cut off together do not come back together.
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
