@@ -98,6 +98,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_shell.py::test_a_session_is_resumed*",
         "e2e/test_command_line.py::test_sessions*",
         "e2e/test_command_line.py::test_a_session_is_continued*",
+        "e2e/test_command_line.py::test_what_a_client_of_a_server_has_named*",
     ),
     "§19 a real shell: one persistent bash on a pty, for the person's lines and the model's": (
         "tools/livebash/test_live_bash.py::*",
@@ -168,6 +169,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_wrong_config*",
         "e2e/test_command_line.py::test_config_is_made*",
         "e2e/test_command_line.py::test_a_starter_file*",
+        "e2e/test_command_line.py::test_a_preferred_provider*",
         "e2e/test_command_line.py::test_config_check*",
         "e2e/test_command_line.py::test_an_untrusted_project*",
         "e2e/test_shell.py::test_*a_projects_file*",

@@ -485,7 +485,7 @@ def test_a_server_that_a_request_brings_along_answers_in_responses_and_in_chat(
     got = asked(client, RESPONSES, input="hi", tools=[brought])
     assert [item["type"] for item in got["final"]["output"]] == ["mcp_list_tools", "mcp_call", "message"]
     listing, made, _ = got["final"]["output"]
-    assert (listing["server_label"], [tool["name"] for tool in listing["tools"]]) == ("peer", ["add"])
+    assert (listing["server_label"], [tool["name"] for tool in listing["tools"]]) == ("peer", ["add", "grow"])
     assert (made["server_label"], made["name"], made["output"]) == ("peer", "add", "5")
     aish_server.upstream.reply(call("peer__add", {"a": 2, "b": 4}), text("Six."))
     deltas, _ = streamed(client, tools=[brought])

@@ -28,12 +28,13 @@ class LineSource:
 
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """One line without its end; None when there are no more."""
-        _show(prompt)
         if self._pending is None:
             loop = asyncio.get_running_loop()
             self._pending = loop.create_future()
-            reading = threading.Thread(target=_read, args=(loop, self._pending), name="aish-input", daemon=True)
-            reading.start()
+            asked = (loop, self._pending, prompt)
+            threading.Thread(target=_read, args=asked, name="aish-input", daemon=True).start()
+        else:
+            _show(prompt)
         line = None
         try:
             line = await asyncio.shield(self._pending)
@@ -59,9 +60,11 @@ def drop_typed_ahead() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def _read(loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None]) -> None:
+def _read(loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None], prompt: str) -> None:
+    """What is typed as soon as the question stands there is echoed, too."""
     try:
         with echoed():
+            _show(prompt)
             line: str | None = input()
     except (EOFError, UnicodeDecodeError, OSError):
         line = None
