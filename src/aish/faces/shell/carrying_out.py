@@ -10,10 +10,10 @@ from contextlib import suppress
 
 from aish.errors import ProcessError
 from aish.faces.runtime import LiveShell
+from aish.faces.shell.consent import ask_how_wide
 from aish.faces.shell.hints import sorted_out
 from aish.faces.shell.state import Shell
-from aish.faces.shell.verdicts import HARMLESS, TOO_WIDE
-from aish.safety.always import is_too_wide
+from aish.faces.shell.verdicts import HARMLESS
 from aish.safety.policy import Judgement
 from aish.types.decisions import Answer, Choice, Question, Verdict
 from aish.types.live_shell import RunResult
@@ -85,15 +85,7 @@ async def _always(shell: Shell, judged: Judgement) -> Answer | None:
     if judged.always is None:
         shell.output.note("  no rule would be narrow enough to allow this always")
         return None
-    covers = judged.always.title.removeprefix("always ")
-    changed = await shell.read("always allow: ", covers)
-    if changed is None:
-        return None
-    wanted = changed.strip() or covers
-    if wanted != covers and is_too_wide(wanted, command=True):
-        shell.output.note(f"  {TOO_WIDE}")
-        return None
-    return Answer(Choice.ALWAYS, rule=wanted)
+    return await ask_how_wide(judged.always.title, shell, shell.output, command=True)
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aish.faces.shell.calls_shown import arguments_shown, edited_arguments, what_would_run
 from aish.faces.shell.lines import Lines, drop_typed_ahead
-from aish.faces.shell.verdicts import TOO_WIDE
 from aish.faces.terminal import Output, has_person, visible
 from aish.ports import Ask
 from aish.safety.always import is_too_wide
@@ -61,22 +60,11 @@ class TerminalConsent:
             elif choice is Choice.ALWAYS and not question.always:
                 self._output.note("no rule would be narrow enough to allow this always")
             elif choice is Choice.ALWAYS:
-                covers = question.always.removeprefix("always ")
-                if wanted := await self._wanted(question, covers):
-                    return Answer(choice, rule=wanted)
+                command = question.tool == SHELL_TOOL
+                if always := await ask_how_wide(question.always, self._lines, self._output, command=command):
+                    return always
             elif choice is not None:
                 return Answer(choice)
-
-    async def _wanted(self, question: Question, covers: str) -> str:
-        """What is always to be allowed, as the person leaves it; "" asks again."""
-        changed = await self._lines.read("always allow: ", covers)
-        if changed is None:
-            return ""
-        wanted = changed.strip() or covers
-        if wanted != covers and is_too_wide(wanted, command=question.tool == SHELL_TOOL):
-            self._output.note(TOO_WIDE)
-            return ""
-        return wanted
 
     def _explain(self, question: Question) -> None:
         if question.preview:
@@ -93,3 +81,16 @@ def _prompt(question: Question) -> str:
     always = f", [a]lways for {visible(question.always.removeprefix('always '))}" if question.always else ""
     turn = ", yes for this [t]urn" if question.like else ""
     return f"run it? [y]es, [n]o, [e]dit, e[x]plain{turn}{always}: "
+
+
+async def ask_how_wide(always: str, lines: Lines, output: Output, *, command: bool) -> Answer | None:
+    """What is always to be allowed, as the person leaves it; None: ask again."""
+    covers = always.removeprefix("always ")
+    changed = await lines.read("always allow: ", covers)
+    if changed is None:
+        return None
+    wanted = changed.strip() or covers
+    if wanted != covers and is_too_wide(wanted, command=command):
+        output.note("that would allow nearly everything; nothing was run or kept")
+        return None
+    return Answer(Choice.ALWAYS, rule=wanted)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from aish.safety.policy import Judgement
 
 HARMLESS = "only reads, as far as can be told"
-TOO_WIDE = "that would allow nearly everything; nothing was run or kept"
 
 
 def verdict_lines(judged: Judgement) -> Iterator[str]:
