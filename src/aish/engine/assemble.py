@@ -66,20 +66,16 @@ class Assembler:
         self.calls: list[ToolCall] = []
         self.end: StepEnd | None = None
         self.usage: Usage | None = None
-        self._text_chars = 0
+        self.text_chars = 0
 
     @property
     def said_anything(self) -> bool:
-        return bool(self._text_chars or self._drafts)
-
-    @property
-    def text_chars(self) -> int:
-        return self._text_chars
+        return bool(self.text_chars or self._drafts)
 
     @property
     def is_full(self) -> bool:
         """Whether the answer has reached a length at which it is cut."""
-        return self._text_chars >= MAX_TEXT_CHARS
+        return self.text_chars >= MAX_TEXT_CHARS
 
     @property
     def is_whole(self) -> bool:
@@ -97,7 +93,7 @@ class Assembler:
         event = self._scribe.event
         for chunk in batch[len(events) :]:
             if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
-                self._text_chars += len(chunk.text)
+                self.text_chars += len(chunk.text)
                 events.append(event(chunk))
             elif type(chunk) is CallFragment:
                 self._fragment(chunk, events)
@@ -116,7 +112,7 @@ class Assembler:
             if type(chunk) is not TextDelta:
                 break
             words.append(chunk)
-            self._text_chars += len(chunk.text)
+            self.text_chars += len(chunk.text)
         return self._scribe.events(words) if words else []
 
     def finish(self) -> list[Event]:

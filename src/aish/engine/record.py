@@ -130,7 +130,7 @@ class Recorder:
         lines = self._without_secrets(events, encoded)
         finished = isinstance(last.body, TurnFinished)
         if finished and (record := turn.unrecorded) is not None:
-            turn.finished()
+            turn.is_finished = True
             turn.unrecorded = None
             # What was said in one piece each has been looked at as a whole already.
             clean = lines is encoded and sum([type(event.body) in _DELTAS for event in events]) <= 1
@@ -139,7 +139,7 @@ class Recorder:
         self._begin(turn)
         self._store.append_events(last.turn, first.seq, last.seq, lines)
         if finished:
-            turn.finished()
+            turn.is_finished = True
             await self._finish(turn, last)
         elif _any_durable(events):
             await self._store.flush()

@@ -94,7 +94,7 @@ class Router:
             return True
         if route.use_tool_role is not None:
             return not route.use_tool_role
-        return route.provider.name in self._strict_providers
+        return bool(self._strict_providers) and route.provider.name in self._strict_providers
 
     def forget(self, route: Route) -> None:
         """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
@@ -111,11 +111,9 @@ class Router:
     async def _plain(self, name: str) -> Route:
         if not name:
             return await self._default_route()
-        if (route := await self._at_provider(name)) is not None:
-            return route
-        if self._catch_all and name not in self._providers:
-            return await self._described(self._providers[self._catch_all], name)
-        return await self._listed(name)
+        if self._catch_all and name.partition(":")[0] not in self._providers:
+            name = f"{self._catch_all}:{name}"
+        return self._known.get(name) or await self._at_provider(name) or await self._listed(name)
 
     async def _default_route(self) -> Route:
         for provider in await self._candidates_once():

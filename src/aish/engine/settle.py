@@ -17,7 +17,7 @@ NO_RESULT = "[aish] no result was given for this call."
 def settle(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Results of calls nobody made are left out. Some backends use an id again: its results then go in order."""
     for message in messages:
-        if type(message) is ToolMessage or _calls(message):
+        if type(message) is ToolMessage or (type(message) is AssistantMessage and message.tool_calls):
             return tuple(messages) if _is_settled(messages) else _settled(messages)
     return tuple(messages)
 

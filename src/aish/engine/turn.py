@@ -64,7 +64,7 @@ class Turn:
     end: TurnEnd | None = None
     broken = False
     unrecorded: TurnRecord | None = None  # the recorder's, where nothing of it is written yet
-    _finished = False
+    is_finished = False  # and its end recorded: nothing is owed any more
 
     def __init__(
         self,
@@ -80,6 +80,8 @@ class Turn:
         scribe: Scribe,
         planner: Planner | None = None,
     ) -> None:
+        self.id = scribe.turn
+        self.session = scribe.session
         self._planner = planner
         self._notes = notes
         self._past = past
@@ -101,14 +103,6 @@ class Turn:
     def _dispatcher(self) -> Dispatcher:
         """Made for the first call: most turns have none."""
         return self._make_dispatcher()
-
-    @property
-    def id(self) -> str:
-        return self._scribe.turn
-
-    @property
-    def session(self) -> str:
-        return self._scribe.session
 
     @property
     def left_calls(self) -> list[ToolCall]:
@@ -191,7 +185,7 @@ class Turn:
 
     def close(self, end: TurnEnd) -> list[Event]:
         """What is still owed when the turn is left early. Empty if it had finished."""
-        if self._finished:
+        if self.is_finished:
             return []
         self.end = end
         owed = [
@@ -261,14 +255,6 @@ class Turn:
         detail = "" if end is TurnEnd.ANSWERED else self._saying()
         words.append(self._emit(TurnFinished(end, self._meter.usage, detail)))
         return words
-
-    @property
-    def is_finished(self) -> bool:
-        return self._finished
-
-    def finished(self) -> None:
-        """Its end is recorded: nothing is owed any more."""
-        self._finished = True
 
     def _saying(self) -> str:
         said = _SAYINGS[self.end or TurnEnd.FAILED]

@@ -7,9 +7,10 @@ from aish.types.messages import ImagePart, Message, TextPart, ToolMessage
 
 def without_images(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """The same object where there is none. Those of the user go along: they are wanted, and a refusal says why not."""
-    if not any(type(message) is ToolMessage and message.images for message in messages):
-        return messages
-    return tuple(_told(message) if isinstance(message, ToolMessage) else message for message in messages)
+    for message in messages:
+        if type(message) is ToolMessage and message.images:
+            return tuple(_told(message) if type(message) is ToolMessage else message for message in messages)
+    return messages
 
 
 def _told(message: ToolMessage) -> ToolMessage:

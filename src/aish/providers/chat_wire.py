@@ -99,8 +99,13 @@ class Encoded:
 
 def with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
     """The images of results after them, as the user's: the role of a tool holds text alone."""
-    if not any(type(message) is ToolMessage and message.images for message in messages):
-        return messages
+    for message in messages:
+        if type(message) is ToolMessage and message.images:
+            return _with_images_apart(messages)
+    return messages
+
+
+def _with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
     apart: list[Message] = []
     images: list[Part] = []
     for message in messages:

@@ -118,14 +118,16 @@ class Backend:
         return self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
 
     def is_plain(self, response: Response) -> bool:
-        return "content-encoding" not in response.headers or _encoding_of(response) in ("", "identity")
+        encoding = response.headers.find("content-encoding")
+        return encoding is None or encoding.strip().lower() in ("", "identity")
 
     async def refusal(self, model: str, response: Response) -> ProviderError:
         """Why that is no answer."""
         if response.status != 200:
             return await refusal(self.name, model, response)
+        encoding = response.headers["content-encoding"][:20]
         return ProviderProtocolError(
-            f"{self.name} compressed its answer ({_encoding_of(response)[:20]}) although it was asked not to",
+            f"{self.name} compressed its answer ({encoding}) although it was asked not to",
             hint="turn off compression in the proxy or gateway before it",
         )
 
@@ -170,7 +172,3 @@ class _Opened(AbstractAsyncContextManager[Response]):
 
     def _translated(self, error: WireError | UsageError) -> ProviderError:
         return self._backend.without_secrets(translate(self._backend.name, error))
-
-
-def _encoding_of(response: Response) -> str:
-    return response.headers.get("content-encoding").strip().lower()

@@ -23,14 +23,14 @@ _DRAWN = 256  # ids for which randomness is drawn at once: asking the system eac
 
 
 def new_id(kind: Kind) -> str:
-    now_ms = time.time_ns() // 1_000_000
-    return f"{kind}_{_coarse_time(now_ms >> 15)}{_PAIRS[now_ms >> 5 & 1023]}{_ALPHABET[now_ms & 31]}{_chance()}"
+    chance = next(_pool.chances, "") or _draw()  # one step, so that no two threads get the same
+    return f"{kind}_{_stamp(time.time_ns() // 1_000_000)}{chance}"
 
 
-@lru_cache(maxsize=2)
-def _coarse_time(half_minutes: int) -> str:
-    """The first six characters."""
-    return "".join([_PAIRS[half_minutes >> shift & 1023] for shift in (20, 10, 0)])
+@lru_cache(maxsize=2)  # several are made in one millisecond
+def _stamp(now_ms: int) -> str:
+    high = [_PAIRS[now_ms >> shift & 1023] for shift in (35, 25, 15, 5)]
+    return f"{''.join(high)}{_ALPHABET[now_ms & 31]}"
 
 
 class _Pool:
@@ -40,11 +40,6 @@ class _Pool:
 
 _pool = _Pool()
 os.register_at_fork(after_in_child=lambda: setattr(_pool, "chances", iter(())))  # or both would make the same ids
-
-
-def _chance() -> str:
-    chance = next(_pool.chances, "")  # one step, so that no two threads get the same
-    return chance or _draw()
 
 
 def _draw() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import httptools
 
 from aish.errors import BadResponse, TooLarge, WireError
-from aish.wire.http_message import Headers
+from aish.wire.http_message import NO_HEADERS, Headers
 
 _WRONG_PORT = "Is this the right port, and is it http rather than https?"
 
@@ -24,7 +24,7 @@ class AnswerParser:
     def __init__(self, origin: str, *, max_header_bytes: int, head_only: bool) -> None:
         self.status = 0
         self.reason = ""
-        self.headers = Headers()
+        self.headers = NO_HEADERS
         self.headed = False  # status and headers are there
         self.complete = False
         self.keep_alive = False  # complete, and the connection may carry another request

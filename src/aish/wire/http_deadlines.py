@@ -90,7 +90,7 @@ class Watchdog:
 
     def enter(self, phase: Literal["send", "first_byte", "idle"]) -> None:
         self._phase = phase
-        self._limit_s = _limit_of(self._timeouts, phase)
+        self._limit_s = self._timeouts.first_byte_s if phase == "first_byte" else self._timeouts.idle_s
         self.stamp = self._loop.time()
 
     def limit_silence(self, seconds: float) -> None:

@@ -86,6 +86,9 @@ class Headers:
         return f"Headers({[name for name, _ in self]})"
 
 
+NO_HEADERS = Headers()
+
+
 class Response(AsyncIterator[bytes]):
     """An answer whose head has arrived. Iterate over it, once, for the body in the pieces in which it arrives.
 
@@ -100,7 +103,7 @@ class Response(AsyncIterator[bytes]):
     def __init__(self, target: Target, bounds: HttpBounds) -> None:
         self.status = 0
         self.reason = ""
-        self.headers = Headers()
+        self.headers = NO_HEADERS
         self._target = target
         self._bounds = bounds
 

@@ -57,7 +57,7 @@ class Pool:
         """A connection for one exchange, an idle one if there is and `fresh` does not forbid it."""
         if self._closed:
             raise self._closed_error(target)
-        origin = self._origins.setdefault(target.origin, _Origin())
+        origin = self._origins.get(target.origin) or self._origins.setdefault(target.origin, _Origin())
         if not fresh and (connection := _take_idle(origin)) is not None:
             return connection
         try:

@@ -302,8 +302,10 @@ def split_new(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[M
     for place in range(len(messages), 0, -1):
         if type(messages[place - 1]) is AssistantMessage:
             return tuple(messages[:place]), tuple(messages[place:])
-    first = next((place for place, message in enumerate(messages) if type(message) is not SystemMessage), 0)
-    return tuple(messages[:first]), tuple(messages[first:])
+    for place, message in enumerate(messages):
+        if type(message) is not SystemMessage:
+            return tuple(messages[:place]), tuple(messages[place:])
+    return (), tuple(messages)
 
 
 def check_servers(service: Service, mcp: Sequence[McpTool], guests: BroughtTools | None = None) -> None:

@@ -16,6 +16,7 @@ from aish.types.usage import Usage
 
 STEP_MS = 10_000
 POINTS = 360
+_MS = 1_000_000  # in nanoseconds
 _MAX_SAMPLES = 512  # of one point; a median of as many is as good
 
 
@@ -39,14 +40,10 @@ class Point(msgspec.Struct):
 _COUNTED = ("requests", "turns", "tokens_in", "tokens_out", "tool_calls", "errors", "cost")
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Series:
-    def __init__(self, now_ms: Callable[[], int] = _now_ms) -> None:
-        self._now_ms = now_ms
-        self.since_ms = now_ms()
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now_ns = now_ns
+        self.since_ms = now_ns() // _MS
         self._points: deque[Point] = deque([Point(self._step())], maxlen=POINTS)
         self._before = Point(self.since_ms)  # the sum of all points but the newest
 
@@ -89,14 +86,14 @@ class Series:
 
     def _now(self) -> Point:
         newest = self._points[-1]
-        if not 0 <= self._now_ms() - newest.at_ms < STEP_MS:
+        if not 0 <= self._now_ns() // _MS - newest.at_ms < STEP_MS:
             self._before = _sum(self._before, newest)
             newest = Point(self._step())
             self._points.append(newest)
         return newest
 
     def _step(self) -> int:
-        return self._now_ms() // STEP_MS * STEP_MS
+        return self._now_ns() // _MS // STEP_MS * STEP_MS
 
 
 def _sum(first: Point, second: Point) -> Point:

@@ -49,7 +49,7 @@ async def stream_turn(
     trace: bool = False,
 ) -> None:
     meter, unsent = TurnMeter(service.metrics), b""
-    with _watch(service, exchange, streamer) as watch:
+    with Watch(exchange, streamer, heartbeat_s=service.config.heartbeat_s) as watch:
         try:
             with watch.until_shut_down():
                 async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
@@ -92,7 +92,7 @@ async def collect_turn(
     trace: bool = False,
 ) -> bytes:
     meter, summary = TurnMeter(service.metrics), TraceSummary() if trace else None
-    with _watch(service, exchange, None) as watch:
+    with Watch(exchange, None) as watch:
         try:
             with watch.until_shut_down():
                 async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
@@ -118,11 +118,6 @@ def name_turn(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
         exchange.extra.append((b"x-turn-id", turn.encode()))
     if turn and trace:
         exchange.extra.append(trace_link(turn))
-
-
-def _watch(service: Service, exchange: Exchange, encoder: Encoder | None) -> Watch:
-    config = service.config
-    return Watch(exchange, encoder, heartbeat_s=config.heartbeat_s)
 
 
 def _settled(meter: TurnMeter, error: AishError | Problem) -> Problem:

@@ -35,14 +35,14 @@ class ClientGone(Exception):
 
 
 class Watch:
-    """`encoder` None: the reply is sent as a whole at the end."""
+    """`encoder` None: the reply is sent as a whole at the end, and nothing before it."""
 
-    def __init__(self, exchange: Exchange, encoder: Encoder | None, *, heartbeat_s: float) -> None:
+    def __init__(self, exchange: Exchange, encoder: Encoder | None, *, heartbeat_s: float = 0.0) -> None:
         self._exchange = exchange
         self._encoder = encoder
         self._heartbeat_s = heartbeat_s
         self._loop = asyncio.get_running_loop()
-        self._sweep = sweep_of(self._loop)
+        self._sweep = None if encoder is None else sweep_of(self._loop)
         self._sent_s = self._loop.time()
         self._gone = False
         self._sign: asyncio.Future[None] | None = None  # of life, or the headers
@@ -50,13 +50,17 @@ class Watch:
     def __enter__(self) -> Watch:
         self._task = asyncio.current_task()
         self._exchange.when_gone(self._give_up)
-        if self._encoder is not None:
+        if self._sweep is not None:
             self._sweep.add(self)
         return self
 
     def _end(self) -> None:
         self._exchange.stop_watching()
-        self._sweep.discard(self)
+        self._leave_sweep()
+
+    def _leave_sweep(self) -> None:
+        if self._sweep is not None:
+            self._sweep.discard(self)
         if self._sign is not None:
             self._sign.cancel()
 
@@ -95,9 +99,7 @@ class Watch:
         await self._exchange.send_piece(self._opening() + data)
 
     async def finish(self) -> None:
-        self._sweep.discard(self)  # nothing comes after the end
-        if self._sign is not None:
-            self._sign.cancel()
+        self._leave_sweep()  # nothing comes after the end
         await self._start()
         await self._exchange.send_piece(b"", last=True)
         self._end()
@@ -135,7 +137,7 @@ class Watch:
 
 async def while_there(exchange: Exchange, work: Awaitable[Result]) -> Result:
     """What comes of it, for a reply that is sent as a whole. A client that goes breaks it off."""
-    with Watch(exchange, None, heartbeat_s=0) as watch, watch.until_shut_down():
+    with Watch(exchange, None) as watch, watch.until_shut_down():
         return await work
 
 
