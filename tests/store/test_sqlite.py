@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
@@ -361,3 +362,21 @@ def test_the_packaged_migrations_make_the_tables() -> None:
         migrate(db, Path("x"), migrations())
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert {"sessions", "turns", "events"} <= tables
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files as Linux lists them")
+def test_what_may_be_taken_back_is_not_copied_to_files_elsewhere(path: Path) -> None:
+    connection = open_writer(path, busy_timeout_s=1)
+    fill = "INSERT INTO events (turn, first_seq, last_seq, body) VALUES ('turn', ?, ?, zeroblob(3000))"
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(fill, [(number, number) for number in range(400)])
+        connection.execute("SAVEPOINT operation")
+        connection.execute("UPDATE events SET body = zeroblob(2999)")
+        fds = Path("/proc/self/fd")
+        opened = [str(path.readlink()) for path in fds.iterdir() if path.is_symlink()]
+        assert any("aish.db" in name for name in opened)
+        assert [name for name in opened if "etilqs" in name] == []
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()

@@ -27,6 +27,7 @@ def open_writer(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
         _check_owner(connection, path)
         _use_wal(connection, patience_s=busy_timeout_s)
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may take back: no copies of it under /tmp
         migrate(connection, path, migrations())
     except BaseException:
         connection.close()
