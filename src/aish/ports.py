@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
+from aish.types.embeddings import Embedded
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
@@ -68,7 +69,7 @@ class Provider(Tokenizer, Protocol):
         """The request as it will be sent, as far as is known now: tools are written into the messages where the
         backend takes none. Pure, and for counting: what is read back depends on the request as it was."""
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+    async def embed(self, model: str, texts: Sequence[str]) -> Embedded: ...
 
     async def aclose(self) -> None:
         """End every connection and process. Idempotent."""

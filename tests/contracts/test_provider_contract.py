@@ -268,11 +268,11 @@ async def test_an_unknown_model_is_not_found_wherever_it_is_named(backends: Back
 async def test_embeddings_are_one_for_each_text_or_a_provider_error(backends: Backends):
     provider = await backends.answering()
     try:
-        vectors = await provider.embed(backends.model, ["a", "bb"])
+        embedded = await provider.embed(backends.model, ["a", "bb"])
     except ProviderError as exc:
         assert "embeddings" in exc.message
     else:
-        assert [vector[0] for vector in vectors] == [1, 2]
+        assert [vector[0] for vector in embedded.vectors] == [1, 2]
 
 
 async def test_closing_twice_is_closing_once(backends: Backends):

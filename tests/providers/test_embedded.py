@@ -117,7 +117,9 @@ async def test_describe_count_and_embed_ask_the_real_model(model_cache: ModelCac
         assert (info.provider, info.id, info.context_size) == ("embedded", "smollm2", 2048)
         assert info.capabilities.tokenize and info.capabilities.embeddings and not info.capabilities.native_tools
         assert await bench.provider.count_tokens("smollm2", "hello world") == 2
-        near, same, far = await bench.provider.embed("smollm2", ["a cat", "a cat", "stock market crash of 1929"])
+        near, same, far = (
+            await bench.provider.embed("smollm2", ["a cat", "a cat", "stock market crash of 1929"])
+        ).vectors
         assert near == pytest.approx(same, abs=1e-3) and near != pytest.approx(far, abs=1e-3)
         assert [model.name for model in await bench.provider.list_models()].count("embedded:smollm2") == 1
     finally:

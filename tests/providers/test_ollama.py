@@ -300,6 +300,12 @@ async def test_embeddings_that_are_not_all_there_are_an_error(odd, http):
             await provider_at(server.url, http).embed(MODEL, ["a", "b"])
 
 
+async def test_what_embeddings_took_is_told(http):
+    async with running(Ollama()) as server:
+        embedded = await provider_at(server.url, http).embed(MODEL, ["a", "bb"])
+    assert ([vector[0] for vector in embedded.vectors], embedded.usage) == ([1, 2], Usage(4))
+
+
 @pytest.mark.parametrize("listing", [b"[]", b"{}", b'{"models": 3}', b"<html>", b"\xff"])
 async def test_a_listing_that_is_none_is_an_error(listing, http):
     class Odd(Ollama):

@@ -15,6 +15,7 @@ from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall,
 from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import ResultStatus
+from aish.types.usage import Usage
 from aish.wire.http import HttpClient
 from support.backends import (
     ANSWER,
@@ -200,8 +201,29 @@ async def test_a_tokenizer_that_is_busy_is_asked_again(http):
 @pytest.mark.parametrize("fake", [LlamaCpp, Vllm, LMDeploy, LMStudio])
 async def test_embeddings_come_in_the_order_of_the_texts(fake, http):
     async with running(fake()) as server:
-        vectors = await provider_at(server.url, http).embed(MODEL, ["a", "bbb"])
-    assert [vector[0] for vector in vectors] == [1, 3]
+        embedded = await provider_at(server.url, http).embed(MODEL, ["a", "bbb"])
+    assert [vector[0] for vector in embedded.vectors] == [1, 3]
+    assert embedded.usage is None  # it says nothing of it
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({"prompt_tokens": 5, "total_tokens": 5}, Usage(5)),
+        ({"prompt_tokens": 5, "cost": 0.25}, Usage(5, cost=0.25)),
+        ({"prompt_tokens": -1}, None),
+        ("five", None),
+        (None, None),
+    ],
+)
+async def test_what_embeddings_took_is_as_the_backend_says(said, read, http):
+    class Counting(Vllm):
+        def post_v1_embeddings(self, request):
+            return [json_answer({"data": [{"index": 0, "embedding": [1.0]}], "usage": said})]
+
+    async with running(Counting()) as server:
+        embedded = await provider_at(server.url, http).embed(MODEL, ["a"])
+    assert embedded.usage == read
 
 
 async def test_a_backend_without_embeddings_says_so(http):

@@ -272,6 +272,6 @@ async def test_real_endpoints_fail_over_and_list_and_embed(http):
         assert await say(pool, request) == "".join(ANSWER)
         assert await say(pool, request) == "".join(ANSWER)
         assert [info.id for info in await pool.list_models()] == [Vllm.model]
-        assert len(await pool.embed(Vllm.model, ["x"])) == 1
+        assert len((await pool.embed(Vllm.model, ["x"])).vectors) == 1
         assert await pool.count_tokens(Vllm.model, "one two") == 2
         assert len(loading.requests) == 1

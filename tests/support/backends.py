@@ -275,7 +275,8 @@ class Ollama(FakeBackend):
         return chunked(*(self.line(line) for line in lines), kind="application/x-ndjson")
 
     def post_api_embed(self, request: Request) -> list[bytes]:
-        return [json_answer({"model": self.model, "embeddings": [[len(t), 0.5] for t in body_of(request)["input"]]})]
+        vectors = [[len(text), 0.5] for text in body_of(request)["input"]]
+        return [json_answer({"model": self.model, "embeddings": vectors, "prompt_eval_count": 2 * len(vectors)})]
 
     def missing(self, request: Request) -> list[bytes]:
         model = body_of(request)["model"]

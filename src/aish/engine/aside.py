@@ -1,6 +1,9 @@
-"""One model call beside the conversation: a text in, a text out, without tools, counted and priced like any other."""
+"""One model call beside the conversation: a text in, a text or vectors out, without tools, counted and priced like any
+other."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -8,6 +11,7 @@ from aish.engine.cost import Ledger
 from aish.engine.route import Route
 from aish.engine.tokens import BYTES_PER_TOKEN, byte_length
 from aish.types.chunks import UsageChunk
+from aish.types.embeddings import Embedded
 from aish.types.events import TextDelta
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
@@ -15,6 +19,7 @@ from aish.types.usage import Category, Usage
 
 # No more of an answer is read: whoever asks aside wants a paragraph.
 _MAX_CHARS = 64_000
+_EMBEDDING_S = 600.0  # after this, what was set aside for it is free again
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -98,3 +103,23 @@ class Aside:
         spent = self._ledger.priced(call, usage or guess)
         await self._ledger.settle(call, spent)
         return Said(answer.strip(), spent)
+
+    async def embed(self, route: Route, texts: Sequence[str]) -> Embedded:
+        """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
+        guess = Usage(sum(-(-byte_length(text) // BYTES_PER_TOKEN) for text in texts), estimated=True)
+        call = await self._ledger.admit(
+            session="",
+            model=route.name,
+            category=Category.EMBED,
+            prompt_tokens=guess.prompt_tokens,
+            answer_tokens=0,
+            deadline_s=_EMBEDDING_S,
+        )
+        try:
+            embedded = await route.provider.embed(route.info.id, texts)
+        except BaseException:
+            await self._ledger.drop(call)
+            raise
+        spent = self._ledger.priced(call, embedded.usage or guess)
+        await self._ledger.settle(call, spent)
+        return Embedded(embedded.vectors, spent)

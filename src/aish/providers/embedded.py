@@ -26,6 +26,7 @@ from aish.providers.cache_folder import check_is_gguf, is_file, path_of
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
 from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
+from aish.types.embeddings import Embedded
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import Sampling, StepRequest
@@ -109,7 +110,7 @@ class EmbeddedProvider:
         except ProviderError:
             return None
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
         async with self._inner_for(model) as inner:
             return await inner.embed(model, texts)
 

@@ -12,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
+from aish.providers.chat_chunks import tokens_used
 from aish.providers.chat_wire import Json
 from aish.providers.endpoint import LOOKUP, Backend, Endpoint
 from aish.providers.faults import error_text, stream_error
@@ -29,9 +30,11 @@ from aish.providers.ollama_wire import (
     trained_window,
 )
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
+from aish.types.embeddings import Embedded
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
+from aish.types.usage import Usage
 from aish.wire.http import HttpClient
 from aish.wire.lines import LineReader
 
@@ -89,11 +92,13 @@ class OllamaProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return None
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
         body = {"model": model, "input": list(texts)}
         answer = await self._backend.post(f"{self._endpoint.root}/api/embed", body, model=model)
         vectors = answer.get("embeddings") if isinstance(answer, dict) else None
-        return facts.embeddings(self._name, vectors, count=len(texts))
+        checked = facts.embeddings(self._name, vectors, count=len(texts))
+        read = tokens_used(answer.get("prompt_eval_count"))
+        return Embedded(checked, Usage(read) if read else None)
 
     async def aclose(self) -> None:
         """The HTTP client is shared and closed by its owner."""

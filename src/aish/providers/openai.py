@@ -22,7 +22,7 @@ from aish.errors import (
 )
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
-from aish.providers.chat_chunks import WireChunk, decode_chunk, read_chunk
+from aish.providers.chat_chunks import WireChunk, decode_chunk, read_chunk, read_usage
 from aish.providers.chat_frames import arguments_frame, text_frame
 from aish.providers.chat_wire import Dialect, Encoded, encode_request
 from aish.providers.counting import Counting
@@ -30,6 +30,7 @@ from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL, Backend, Endpoi
 from aish.providers.faults import error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
+from aish.types.embeddings import Embedded
 from aish.types.events import Status, TextDelta
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
@@ -87,10 +88,12 @@ class OpenAIProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._counting.prompt(request)
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
         body = {"model": model, "input": list(texts), "encoding_format": "float"}
         answer = await self._backend.post(f"{self._endpoint.api}/embeddings", body, model=model)
-        return facts.embeddings(self._name, facts.embedding_rows(answer), count=len(texts))
+        vectors = facts.embeddings(self._name, facts.embedding_rows(answer), count=len(texts))
+        usage = read_usage(answer.get("usage"))
+        return Embedded(vectors, usage if usage.prompt_tokens else None)
 
     async def aclose(self) -> None:
         """The HTTP client is shared and closed by its owner."""

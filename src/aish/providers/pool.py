@@ -26,6 +26,7 @@ from aish.errors import (
 )
 from aish.ports import Provider
 from aish.types.chunks import Batch
+from aish.types.embeddings import Embedded
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
 
@@ -111,7 +112,7 @@ class PoolProvider:
             return await member.provider.count_prompt(request)
         return None
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
         return await self._first_to(lambda provider: provider.embed(model, texts))
 
     async def aclose(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from aish.ports import Provider
 from aish.safety.redact import Redactor, Restorer, Vault
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
+from aish.types.embeddings import Embedded
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.models import ModelInfo
@@ -49,7 +50,7 @@ class RedactingProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._inner.count_prompt(_sent(request, Vault(self._redactor, request.session)))
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
         return await self._inner.embed(model, [self._redactor.text(text) for text in texts])
 
     async def aclose(self) -> None:

@@ -47,6 +47,7 @@ class Category(StrEnum):
     NORRIS = "norris"
     PREPLAN = "preplan"
     PLANNER = "planner"
+    EMBED = "embed"
 
 
 class Price(msgspec.Struct, frozen=True):

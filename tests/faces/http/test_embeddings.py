@@ -6,19 +6,26 @@ import base64
 
 import pytest
 
+from aish.engine.cost import Caps, Prices
 from aish.faces.http.keys import create_key
 from aish.providers.scripted import ScriptedProvider, from_steps
+from aish.types.embeddings import Embedded
+from aish.types.usage import Price, Usage
 from support.engines import Bench
 from support.http_face import face
 
 
 class Embedder(ScriptedProvider):
+    used = None
+
     async def embed(self, model, texts):
-        return [[float(len(text)), 0.5] for text in texts]
+        return Embedded([[float(len(text)), 0.5] for text in texts], self.used)
 
 
-def bench():
-    return Bench(provider=Embedder("scripted", {"model": from_steps([[]])}))
+def bench(used=None, **settings):
+    provider = Embedder("scripted", {"model": from_steps([[]])})
+    provider.used = used
+    return Bench(provider=provider, settings=settings)
 
 
 async def ask(http, **fields):
@@ -59,6 +66,34 @@ async def test_what_is_embedded_is_spent_by_its_key():
     async with face(under) as http:
         replies = [await http.ask("POST", "/v1/embeddings", body, authorization=f"Bearer {key}") for _ in range(2)]
     assert [reply.status for reply in replies] == [200, 402]
+
+
+@pytest.mark.parametrize(("used", "tokens"), [(Usage(7), 7), (None, 10)])
+async def test_what_is_embedded_is_counted_and_priced_as_the_backend_says_else_as_we_count(used, tokens):
+    under = bench(used, prices=Prices({"scripted:model": Price(1.0, 0.0)}))
+    async with face(under) as http:
+        reply = await ask(http, input=["x" * 20] * 2)
+        rows = (await http.ask("GET", "/v1/spending?by=category&days=1")).json["rows"]
+    assert reply.json["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+    assert [(row["category"], row["calls"], row["tokens_in"], row["cost"]) for row in rows] == [
+        ("embed", 1, tokens, pytest.approx(tokens / 1e6))
+    ]
+
+
+async def test_a_cap_holds_for_embeddings_too():
+    under = bench(prices=Prices({"scripted:model": Price(1.0, 0.0)}), caps=Caps(day=0.000015))
+    async with face(under) as http:
+        replies = [await ask(http, input="x" * 40) for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 402]
+    assert "today's" in replies[1].json["error"]["message"]
+
+
+async def test_what_was_set_aside_for_embeddings_that_failed_is_free_again():
+    settings = {"prices": Prices({"scripted:model": Price(1.0, 0.0)}), "caps": Caps(day=0.000015)}
+    async with face(Bench(settings=settings)) as http:
+        replies = [await ask(http, input="x" * 40) for _ in range(2)]
+    assert [reply.status for reply in replies] == [400, 400]
+    assert "no embeddings" in replies[1].json["error"]["message"]
 
 
 async def test_a_model_without_embeddings_says_so():

@@ -18,7 +18,7 @@ from aish.faces.http.problems import bad_field, refuse_model
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.watch import while_there
-from aish.types.usage import Usage
+from aish.types.usage import NOTHING_USED
 
 _MOST_TEXTS = 2048
 
@@ -59,13 +59,13 @@ class Embeddings:
         refuse_model(caller, given.model)
         texts = _texts(given.input)
         route = await service.engine.router.resolve(given.model)
-        vectors = await while_there(exchange, route.provider.embed(route.info.id, texts))
-        tokens = sum(-(-len(text) // 4) for text in texts)
-        await service.keys.spend(caller, Usage(tokens))
+        embedded = await while_there(exchange, service.engine.aside.embed(route, texts))
+        vectors, spent = embedded.vectors, embedded.usage or NOTHING_USED
+        await service.keys.spend(caller, spent)
         _check_dimensions(given, vectors)
         encoded = _as_base64 if given.encoding_format == "base64" else list
         data = [{"object": "embedding", "index": n, "embedding": encoded(v)} for n, v in enumerate(vectors)]
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        usage = {"prompt_tokens": spent.prompt_tokens, "total_tokens": spent.total_tokens}
         answer = {"object": "list", "data": data, "model": given.model or route.name, "usage": usage}
         await exchange.reply(200, msgspec.json.encode(answer))
 
