@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from aish.config import paths
+from aish.config.kept_file import change_file
 from aish.errors import ConfigError
 
 _FILE = "approved.json"
@@ -36,13 +36,8 @@ def load_approvals(file: Path) -> list[dict[str, Any]]:
 
 def add_approval(file: Path, rule: Mapping[str, Any]) -> None:
     """Appends, whole or not at all; only the user may read it."""
-    rules = [*load_approvals(file), dict(rule)]
-    staged = file.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(rules)) + b"\n")
-        staged.replace(file)
-    except OSError as exc:
-        raise ConfigError(f"{file} cannot be written: {exc.strerror}") from exc
+
+    def changed() -> bytes:
+        return msgspec.json.format(msgspec.json.encode([*load_approvals(file), dict(rule)])) + b"\n"
+
+    change_file(file, changed)

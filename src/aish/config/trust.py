@@ -3,13 +3,12 @@ one."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from aish.config.kept_file import change_file
 from aish.config.paths import data_dir, real
 from aish.config.reading import Unreadable, read_bounded
 from aish.errors import ConfigError
@@ -78,28 +77,11 @@ def read_pins(file: Path) -> dict[str, str]:
 
 
 def _write_pins(file: Path, changes: Mapping[str, str | None]) -> None:
-    pins = {name: pin for name, pin in {**read_pins(file), **changes}.items() if pin is not None}
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(file, msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n")
-    except OSError as exc:
-        raise ConfigError(f"{file} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
+    def changed() -> bytes:
+        pins = {name: pin for name, pin in {**read_pins(file), **changes}.items() if pin is not None}
+        return msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n"
 
-
-def _replace(file: Path, content: bytes) -> None:
-    import tempfile  # only for those who trust a file
-
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)  # made with mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as temporary:
-            temporary.write(content)
-            temporary.flush()
-            os.fsync(temporary.fileno())
-        Path(name).replace(file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    change_file(file, changed)
 
 
 def _name(path: Path) -> str:
