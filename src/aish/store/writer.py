@@ -34,8 +34,9 @@ JOIN_WINDOW_S = 0.05
 # What could not be written and nobody waits for is kept up to this, in the hope of a later group, and then given up.
 KEPT_BYTES = 64 * 1024 * 1024
 KEPT_ITEMS = 20_000  # the same for what has no size of its own, a KB each
-# What may be queued before whoever makes more of it has to wait for the disk.
-QUEUED_BYTES = 8 * 1024 * 1024
+# What may be queued before whoever makes more of it has to wait for the disk. Little: an allocator seldom gives back
+# what a burst has taken, and there are several copies of it on its way.
+QUEUED_BYTES = 2 * 1024 * 1024
 # Each attempt waits as long as the busy timeout for other processes.
 _ATTEMPTS = 3
 
