@@ -89,9 +89,15 @@ class Assembler:
         return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
 
     def feed(self, batch: Batch) -> list[Event]:
-        events = self._plain_start(batch)
+        words: list[Body] = []  # that it begins with: nearly always all of it
+        for chunk in batch:
+            if type(chunk) is not TextDelta:
+                break
+            words.append(chunk)
+            self.text_chars += len(chunk.text)
+        events = self._scribe.events(words) if words else []
         event = self._scribe.event
-        for chunk in batch[len(events) :]:
+        for chunk in batch[len(words) :]:
             if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
                 self.text_chars += len(chunk.text)
                 events.append(event(chunk))
@@ -104,16 +110,6 @@ class Assembler:
             elif type(chunk) is Status:
                 events.append(event(chunk))
         return events
-
-    def _plain_start(self, batch: Batch) -> list[Event]:
-        """Of the words it begins with, which is nearly always all of it."""
-        words: list[Body] = []
-        for chunk in batch:
-            if type(chunk) is not TextDelta:
-                break
-            words.append(chunk)
-            self.text_chars += len(chunk.text)
-        return self._scribe.events(words) if words else []
 
     def finish(self) -> list[Event]:
         """All fragments are in: every draft becomes a ready call, in the order they began."""

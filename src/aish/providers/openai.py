@@ -183,7 +183,17 @@ class _Answer(AsyncIterator[Batch]):
 
     async def __anext__(self) -> Batch:
         while not self._ended:
-            if batch := await self._next():
+            if self._whole:
+                await self._let_end()
+                break
+            try:
+                piece = await self._body.__anext__()
+            except StopAsyncIteration:
+                self._ended = True
+                batch = self._read_all([event.data for event in self._reader.finish()])
+            else:
+                batch = self._read_all(self._reader.feed_data(piece)) if self._begun else await self._begin(piece)
+            if batch:
                 self._said = True
                 return batch
         if self._broken is not None:
@@ -204,23 +214,17 @@ class _Answer(AsyncIterator[Batch]):
             raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
         return Status(f"{self._provider} ended the answer without a finish reason")
 
-    async def _next(self) -> list[Chunk]:
-        """What one more read of the body holds, which may be nothing."""
-        if self._whole:
-            self._ended = True
-            self._body.complete(_TAIL_S)
-            await self._body.drain()
-            return []
-        try:
-            piece = await self._body.__anext__()
-        except StopAsyncIteration:
-            self._ended = True
-            return self._read_all([event.data for event in self._reader.finish()])
-        if not self._begun and piece.strip():
-            self._begun = True
-            if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
-                wire = await self._whole_answer(piece, html=start == b"<")
-                return self._read_whole(wire)
+    async def _let_end(self) -> None:
+        """Nothing is missing; what may still come is read, so that the connection can be used again."""
+        self._ended = True
+        self._body.complete(_TAIL_S)
+        await self._body.drain()
+
+    async def _begin(self, piece: bytes) -> list[Chunk]:
+        """The first of it says whether it comes by events or as one document."""
+        self._begun = bool(piece.strip())
+        if (start := piece.lstrip(b"\xef\xbb\xbf \r\n\t")[:1]) in (b"{", b"<"):
+            return self._read_whole(await self._whole_answer(piece, html=start == b"<"))
         return self._read_all(self._reader.feed_data(piece))
 
     def _read_all(self, events: Sequence[bytes]) -> list[Chunk]:

@@ -144,28 +144,26 @@ class Served:
 
     def send(self, message: Any) -> Awaitable[None]:
         """Not a coroutine: every piece of every answer comes through here."""
-        if self._line.is_full and not self.is_gone:
+        line = self._line
+        if self.is_gone:
+            return line.done
+        if line.is_full:
             return self._send_later(message)
-        self._send(message)
-        return self._line.done
+        if self.started:
+            if self.complete or message["type"] != "http.response.body":
+                raise RuntimeError("a reply is one head and its body")
+            self._piece(message["body"], more=message.get("more_body", False))
+            return line.done
+        if message["type"] != "http.response.start":
+            raise RuntimeError("a reply begins with its head")
+        self._start(message["status"], message["headers"])
+        if not message.get(BODY_FOLLOWS):
+            line.write_soon(self)
+        return line.done
 
     async def _send_later(self, message: Any) -> None:
         await self._line.drain()
-        self._send(message)
-
-    def _send(self, message: Any) -> None:
-        if self.is_gone:
-            return
-        if not self.started:
-            if message["type"] != "http.response.start":
-                raise RuntimeError("a reply begins with its head")
-            self._start(message["status"], message["headers"])
-            if not message.get(BODY_FOLLOWS):
-                self._line.write_soon(self)
-            return
-        if self.complete or message["type"] != "http.response.body":
-            raise RuntimeError("a reply is one head and its body")
-        self._piece(message["body"], more=message.get("more_body", False))
+        await self.send(message)
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
