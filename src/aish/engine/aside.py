@@ -3,11 +3,12 @@ other."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
 
-from aish.engine.cost import Ledger
+from aish.engine.cost import Admitted, Ledger
 from aish.engine.route import Route
 from aish.engine.tokens import BYTES_PER_TOKEN, byte_length
 from aish.types.chunks import UsageChunk
@@ -95,14 +96,12 @@ class Aside:
                     usage = next((chunk.usage for chunk in batch if isinstance(chunk, UsageChunk)), usage)
                     if sum(map(len, said)) > _MAX_CHARS:
                         break
-        except BaseException:
-            await self._ledger.drop(call)
+        except BaseException as exc:
+            await self._not_answered(call, exc, Usage(estimate, estimated=True))
             raise
         answer = "".join(said)
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
-        spent = self._ledger.priced(call, usage or guess)
-        await self._ledger.settle(call, spent)
-        return Said(answer.strip(), spent)
+        return Said(answer.strip(), await self._settled(call, usage or guess))
 
     async def embed(self, route: Route, texts: Sequence[str]) -> Embedded:
         """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
@@ -117,9 +116,19 @@ class Aside:
         )
         try:
             embedded = await route.provider.embed(route.info.id, texts)
-        except BaseException:
-            await self._ledger.drop(call)
+        except BaseException as exc:
+            await self._not_answered(call, exc, guess)
             raise
-        spent = self._ledger.priced(call, embedded.usage or guess)
+        return Embedded(embedded.vectors, await self._settled(call, embedded.usage or guess))
+
+    async def _settled(self, call: Admitted, usage: Usage) -> Usage:
+        spent = self._ledger.priced(call, usage)
         await self._ledger.settle(call, spent)
-        return Embedded(embedded.vectors, spent)
+        return spent
+
+    async def _not_answered(self, call: Admitted, error: BaseException, asked: Usage) -> None:
+        """What failed costs nothing; what was broken off has been asked, and is paid for."""
+        if isinstance(error, asyncio.CancelledError):
+            await self._settled(call, asked)
+        else:
+            await self._ledger.drop(call)

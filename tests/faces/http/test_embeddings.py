@@ -145,3 +145,16 @@ async def test_a_client_that_leaves_takes_its_question_to_the_backend_with_it(pa
         await running
         assert slow.broken_off.is_set()
     assert visit.reply.status == 0
+
+
+async def test_what_was_broken_off_is_paid_for():
+    slow = Slow()
+    under = Bench(provider=slow, settings={"prices": Prices({"scripted:model": Price(1.0, 0.0)})})
+    async with face(under) as http:
+        visit = http.visit("POST", "/v1/embeddings", {"model": "scripted:model", "input": "x" * 40})
+        running = asyncio.create_task(visit.run(http.app))
+        await slow.asked.wait()
+        visit.leave()
+        await running
+        rows = (await http.ask("GET", "/v1/spending?by=category&days=1")).json["rows"]
+    assert [(row["category"], row["tokens_in"], row["cost"]) for row in rows] == [("embed", 10, pytest.approx(1e-5))]

@@ -215,11 +215,14 @@ def may_fall_back(service: Service, caller: Caller) -> bool:
 
 
 def planning_from(service: Service, caller: Caller, extensions: Extensions) -> Planning | None:
+    configured = service.runtime.config.planner
     try:
-        planning = planning_of(service.runtime.config.planner, extensions.planner)
+        planning = planning_of(configured, extensions.planner)
     except UsageError as exc:
         raise Problem(400, exc.message, param="planner", code="invalid_value") from exc
-    if planning is not None and planning.model:
+    if planning is not None and planning.model != configured.model:
+        service.check_model(caller, planning.model)
+    elif planning is not None and planning.model:
         refuse_model(caller, planning.model)
     return planning
 

@@ -11,7 +11,6 @@ from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
 from aish.faces.http.guests import bring_servers, consenting
-from aish.faces.http.problems import refuse_model
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
 from aish.types.ids import new_id
@@ -26,7 +25,7 @@ class ChatCompletions:
         service = self._service
         body = await read_body(exchange, service.config.max_body_bytes)
         chat = decode_chat(body)
-        refuse_model(caller, chat.model)
+        service.check_model(caller, chat.model)
         tools = await self._tools(chat, caller)
         request = self._request(exchange, caller, chat, tools, body)
         id = (exchange.id or new_id("req")).replace("req_", "chatcmpl-")

@@ -14,7 +14,7 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.bodies import decode_body, read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_text
-from aish.faces.http.problems import bad_field, refuse_model
+from aish.faces.http.problems import bad_field
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.watch import while_there
@@ -56,7 +56,7 @@ class Embeddings:
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
         given = decode_body(await read_body(exchange, service.config.max_body_bytes), _embeddings_decoder)
-        refuse_model(caller, given.model)
+        service.check_model(caller, given.model)
         texts = _texts(given.input)
         route = await service.engine.router.resolve(given.model)
         embedded = await while_there(exchange, service.engine.aside.embed(route, texts))
@@ -71,7 +71,7 @@ class Embeddings:
 
     async def tokenize(self, exchange: Exchange, caller: Caller) -> None:
         given = decode_body(await read_body(exchange, self._service.config.max_body_bytes), _tokenize_decoder)
-        refuse_model(caller, given.model)
+        self._service.check_model(caller, given.model)
         text = next((t for t in (given.content, given.prompt, given.text) if t is not None), None)
         if text is None:
             raise bad_field("content", "is missing")

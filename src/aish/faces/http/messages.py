@@ -19,7 +19,7 @@ from aish.faces.http.messages_request import (
     read_sampling,
     read_tools,
 )
-from aish.faces.http.problems import anthropic_shape, bad_field, refuse_model
+from aish.faces.http.problems import anthropic_shape, bad_field
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.turns import collect_turn, stream_turn
@@ -73,7 +73,7 @@ class Messages:
         config = self._service.config
         body = await read_body(exchange, config.max_body_bytes)
         given = decode_messages(body)
-        refuse_model(caller, given.model)
+        self._service.check_model(caller, given.model)
         check_count("messages", len(given.messages), config.max_messages)
         check_count("tools", len(given.tools or ()), config.max_tools)
         return given, body

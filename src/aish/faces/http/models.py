@@ -29,8 +29,10 @@ class Models:
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": shown}))
 
     async def get(self, exchange: Exchange, caller: Caller, model: str) -> None:
-        if not caller.may_use_model(model):
-            raise Problem(404, f"no model named {model}", code="model_not_found")
+        try:
+            self._service.check_model(caller, model)
+        except Problem as exc:
+            raise Problem(404, f"no model named {model}", code="model_not_found") from exc
         route = await self._service.engine.router.resolve(model)
         await exchange.reply(200, msgspec.json.encode(self._object(route.info, model)))
 

@@ -59,8 +59,7 @@ async def make_plan(
     service: Service, shelf: Shelf, exchange: Exchange, caller: Caller, asked: ResponseBody, head: str
 ) -> Plan:
     """`head` is the last document of the conversation, "" where there is none."""
-    if not caller.may_use_model(asked.model):
-        raise Problem(403, f"your key does not cover the model {asked.model}", code="model_not_allowed")
+    service.check_model(caller, asked.model)
     previous = asked.previous_response_id or head
     before = await _before(shelf, caller, asked, previous)
     items = await _items(service, shelf, caller, asked, previous)

@@ -94,6 +94,7 @@ class Runs:
         engine, config = self._service.engine, self._service.runtime.config
         self._check_room()
         _check(given)
+        self._service.check_model(caller, given.model)
         known = [spec.name for spec in engine.tools.specs()]
         tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
         if not tools:

@@ -29,6 +29,7 @@ from aish.faces.http.feed_news import FeedNews
 from aish.faces.http.keys import KeyRing
 from aish.faces.http.live import LiveTurns
 from aish.faces.http.metrics import MANY_WORKERS, Metrics
+from aish.faces.http.problems import Problem, refuse_model
 from aish.faces.http.runs import Runs
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
@@ -109,6 +110,20 @@ class Service:
     def ask(self, caller: Caller) -> Ask | None:
         """Who is asked where the gate wants consent; None: nobody, and it is refused."""
         return self.approvals.ask(caller) if self.config.approvals == "wait" else None
+
+    def check_model(self, caller: Caller, named: str) -> None:
+        """Problem 403 if the key does not cover what a client names, or if that is a file: what lies on this machine is
+        for administrators to name, and for the configuration, whose presets anybody may use."""
+        refuse_model(caller, named)
+        if not caller.admin and self._is_file(named):
+            raise Problem(403, "only an administrator's key may name a file", code="model_not_allowed")
+
+    def _is_file(self, named: str) -> bool:
+        """As the embedded provider sees it, under whatever name it is configured."""
+        provider, _, model = named.partition(":")
+        configured = self.runtime.config.providers.get(provider)
+        is_embedded = (configured.kind if configured else provider) == "embedded"
+        return is_embedded and ("/" in model or "\\" in model or model.endswith(".gguf"))
 
     def enter(self) -> Generation:
         """One more request is under way; it keeps the engine it began with until it leaves."""
