@@ -33,15 +33,18 @@ class Terminal:
         asyncio.get_running_loop().add_reader(master, self._read)
 
     def _read(self) -> None:
+        if not self._take():
+            asyncio.get_running_loop().remove_reader(self._master)
+
+    def _take(self) -> bool:
+        """What there is to be read now. False: nothing."""
         try:
             data = os.read(self._master, 65536)
         except OSError:
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._master)
-            return
+            return False
         self.raw = (self.raw + data)[-2_000_000:]
         self._stream.feed(data[-100:] if self.skims and len(data) > 1000 else data)
+        return bool(data)
 
     @property
     def text(self) -> str:
@@ -85,6 +88,8 @@ class Terminal:
             return self.code is not None
 
         await eventually(gone, DEADLINE_S)
+        while self._take():  # its last words may come after its end
+            pass
         assert self.code is not None
         return self.code
 
