@@ -28,7 +28,7 @@ from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded
 from aish.types.events import Status
-from aish.types.models import ModelInfo
+from aish.types.models import ModelInfo, means_file
 from aish.types.requests import Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "Models"]
@@ -231,7 +231,7 @@ class EmbeddedProvider:
         return self._crashes[-1] + _CRASH_WINDOW_S - self._monotonic_s()
 
     def _find_file(self, model: str) -> Path:
-        path = _as_path(model)
+        path = path_of(model) if means_file(model) else None
         if path is None or not is_file(path):
             found = self._models.find(model)
             if found is None:
@@ -250,10 +250,3 @@ class EmbeddedProvider:
 def _steadied(sampling: Sampling) -> Sampling:
     """llama.cpp's own default is made for large models; a small one wanders off at it."""
     return sampling if sampling.temperature is not None else msgspec.structs.replace(sampling, temperature=_TEMPERATURE)
-
-
-def _as_path(model: str) -> Path | None:
-    """A name with a separator or the suffix of a model file means that file."""
-    if "/" in model or "\\" in model or model.endswith(".gguf"):
-        return path_of(model)
-    return None

@@ -27,6 +27,11 @@ class Capabilities(msgspec.Struct, frozen=True):
     tool_adapter: bool = False  # picks tools with an adapter made for it
 
 
+def means_file(model: str) -> bool:
+    """Whether the embedded provider takes it for a file: with a separator in it, or the suffix of a model file."""
+    return "/" in model or "\\" in model or model.endswith(".gguf")
+
+
 class ModelInfo(msgspec.Struct, frozen=True, dict=True):
     """`context_size` and `parameters` are what the backend said, or None: they are never assumed."""
 

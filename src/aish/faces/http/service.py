@@ -34,6 +34,7 @@ from aish.faces.http.runs import Runs
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
 from aish.types.limits import Limits
+from aish.types.models import means_file
 
 _DAY_MS = 86_400_000
 _SWEEP_S = 3600.0
@@ -122,8 +123,7 @@ class Service:
         """As the embedded provider sees it, under whatever name it is configured."""
         provider, _, model = named.partition(":")
         configured = self.runtime.config.providers.get(provider)
-        is_embedded = (configured.kind if configured else provider) == "embedded"
-        return is_embedded and ("/" in model or "\\" in model or model.endswith(".gguf"))
+        return (configured.kind if configured else provider) == "embedded" and means_file(model)
 
     def enter(self) -> Generation:
         """One more request is under way; it keeps the engine it began with until it leaves."""
