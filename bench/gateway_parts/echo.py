@@ -1,5 +1,6 @@
 """The least a stdio MCP server can do, so that what is measured is the gateway. Two tools that answer alike with what
-they got: `look` says that it only reads, `echo` says nothing, so a careful client takes it for one with effects."""
+they got: `look` says that it only reads, `echo` says nothing, so a careful client takes it for one with effects. As
+many others as the first argument says are there to be listed."""
 
 import json
 import sys
@@ -10,6 +11,8 @@ TOOLS = [
     {"name": "look", "description": "l", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
     {"name": "echo", "description": "e", "inputSchema": SCHEMA},
 ]
+OTHERS = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+TOOLS += [{**TOOLS[0], "name": f"other_{number}"} for number in range(OTHERS)]
 INFO = {"name": "bench", "version": "1"}
 
 

@@ -17,10 +17,12 @@ RELAY = Path(__file__).with_name("relay.py")
 TOOLS_CONFIG = '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n'
 
 
-def aish(upstream: Upstream, port: int, *, tools: bool = False, url: str = "", more: str = TOOLS_CONFIG) -> Kind:
+def aish(
+    upstream: Upstream, port: int, *, tools: bool = False, url: str = "", more: str = TOOLS_CONFIG, others: int = 0
+) -> Kind:
     config = ""
     if tools:
-        command = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(ECHO))}]"
+        command = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps([str(ECHO), str(others)])}"
         where = f"url = {json.dumps(url)}" if url else command
         config = f"{more}[mcp.servers.bench]\n{where}\ntrust_hints = true\n"
     listen, endpoint = f"127.0.0.1:{port}", f"up={upstream.url}"

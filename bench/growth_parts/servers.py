@@ -21,10 +21,10 @@ HOLDS_S, RAMP_S = (5.0, 13.0), 3.0
 
 
 @contextmanager
-def server(*, tools: bool = False) -> Iterator[tuple[Gateway, Upstream]]:
+def server(*, tools: bool = False, others: int = 0) -> Iterator[tuple[Gateway, Upstream]]:
     with gateways.upstream_running() as upstream:
         port = gateways.free_port()
-        kind = kinds.aish(upstream, port, tools=tools, more=MORE if tools else "")
+        kind = kinds.aish(upstream, port, tools=tools, more=MORE if tools else "", others=others)
         with gateways.running(kind, port) as gateway:
             yield gateway, upstream
 
@@ -57,6 +57,12 @@ def tools_sent(count: int) -> float:
         return requests_us(
             gateway, body("bench-json", tools=[{"type": "function", "function": each} for each in functions])
         )
+
+
+def tools_served(count: int) -> float:
+    """The server's own, of an MCP server: shown to the model with every request."""
+    with server(tools=True, others=count) as (gateway, _):
+        return requests_us(gateway, body("bench-json"))
 
 
 def rounds_taken(count: int) -> float:
@@ -96,6 +102,7 @@ def _held(gateway: Gateway, upstream: Upstream, count: int, hold_s: float) -> tu
 SUBJECTS = (
     Subject("messages in a request", (10, 100, 1000), "a request", messages_sent, "faces/http/chat_request.py"),
     Subject("tools in a request", (5, 50, 500), "a request", tools_sent, "faces/http/chat_request.py"),
+    Subject("tools of the server", (10, 100, 1000), "a request", tools_served, "faces/http/asked.py, engine/making.py"),
     Subject(
         "rounds of a turn",
         (1, 10, 100),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from aish.errors import ModelNotFound, ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from aish.providers import chat_wire, facts
 from aish.providers.chat_chunks import decode_chunk, read_chunk
-from aish.providers.chat_wire import Dialect, Encoded, encode_message, encode_request, object_text
+from aish.providers.chat_wire import Dialect, Encoded, encode_message, encode_request, encode_tools, object_text
 from aish.providers.endpoint import Endpoint
 from aish.providers.faults import error_for, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
@@ -330,6 +330,23 @@ def test_a_long_conversation_is_encoded_once_and_reads_the_same(monkeypatch):
     assert json.loads(first)["messages"] == [encode_message(message) for message in messages]
     assert json.loads(again)["messages"][:-1] == json.loads(first)["messages"]
     assert set(times.values()) == {1}
+
+
+def test_the_same_tools_are_encoded_once_and_others_are_never_taken_for_them(monkeypatch):
+    times: list[int] = []
+
+    def counted(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        times.append(len(tools))
+        return encode_tools(tools)
+
+    monkeypatch.setattr(chat_wire, "encode_tools", counted)
+    tools = tuple(ToolSpec(f"t__{n}", "café", {"type": "object"}, Effect.READ, "t") for n in range(3))
+    other = msgspec.structs.replace(tools[1], description="another")
+    encoded = Encoded()
+    for offered in (tools, tools[:1] + tools[1:], (tools[0], other, tools[2]), tools[:2], tools):
+        body = encode_json(encode_request(StepRequest(MODEL, (user("hi"),), offered), Dialect(), encoded))
+        assert json.loads(body)["tools"] == encode_tools(offered)
+    assert times == [3, 3, 2, 3]
 
 
 def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):

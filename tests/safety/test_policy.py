@@ -64,6 +64,13 @@ def test_a_tool_that_would_be_asked_about_is_offered_only_where_someone_can_answ
     assert policy_gate().offers(tool(Effect.WRITE), interactive=interactive) is offered
 
 
+async def test_what_a_person_has_always_allowed_is_offered_from_then_on():
+    gate, write = policy_gate(), tool(Effect.WRITE)
+    assert not gate.offers(write, interactive=False)
+    await decide(gate, write, answering(Choice.ALWAYS))
+    assert gate.offers(write, interactive=False)
+
+
 def test_the_shell_is_offered_even_without_a_person_since_reading_needs_none():
     assert policy_gate().offers(SHELL, interactive=False)
     assert not policy_gate(exec="deny").offers(SHELL, interactive=True)

@@ -57,6 +57,19 @@ def test_names_that_would_collide_get_a_suffix_that_is_the_same_in_every_run():
     assert names(registry(fs=Tools().add("a.b").add("a_b").add("a/b"))) == first
 
 
+def test_the_list_is_the_very_same_until_a_source_offers_another():
+    tools = Tools().add("a")
+    made = registry(fs=tools)
+    before = made.specs()
+    assert made.specs() is before
+    tools.add("b")
+    assert names(made) == ["fs__a", "fs__b"]
+    made.hide(lambda alias, name: name == "a")
+    assert names(made) == ["fs__b"]
+    made.remove("fs")
+    assert names(made) == []
+
+
 @pytest.mark.parametrize("alias", ["", "a__b", "a b", "a.b", "x_", "ü"])
 def test_an_alias_that_could_not_be_told_apart_is_refused(alias):
     with pytest.raises(UsageError):

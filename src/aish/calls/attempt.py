@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -76,11 +76,15 @@ class Tools:
     @cached_property
     def line_starts(self) -> frozenset[str]:
         """What a line that is a Python call begins with."""
-        dotted = (name.replace("__", ".", 1) for name in self.schemas)
-        return frozenset({"print", "default_api.", *self.schemas, *dotted})
+        return _line_starts(tuple(self.schemas))
 
     def begins_line(self, word: str) -> bool:
         return word in self.line_starts or (word.startswith("default_api.") and self.is_name(word))
+
+
+@lru_cache(maxsize=32)  # the same tools are offered again and again
+def _line_starts(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset({"print", "default_api.", *names, *(name.replace("__", ".", 1) for name in names)})
 
 
 class Attempt:

@@ -59,9 +59,7 @@ class Recogniser:
         self._wasted = 0
         self.searched_chars = 0  # how much was looked at, again and again where that was needed: it has to be bounded
         # A line may be a Python call: at the start of one, what the names begin with is a trigger, too.
-        firsts = "".join(sorted({re.escape(name[0]) for name in self._tools.line_starts if name}))
-        self._trigger = _trigger_for(firsts)
-        self._first = re.compile(f"[{firsts}]")
+        self._trigger, self._first = _triggers_for(self._tools.line_starts)
         self._at_line_start = True
 
     def passes(self, text: str) -> bool:
@@ -240,9 +238,12 @@ class Recogniser:
         return pos + 1
 
 
-@lru_cache(maxsize=64)
-def _trigger_for(firsts: str) -> re.Pattern[str]:
-    return re.compile(rf"[<\[{{`]|~~|~\Z|\n(?=[{firsts}])")
+@lru_cache(maxsize=32)
+def _triggers_for(line_starts: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """In a text, and at the start of a line. One set of characters comes first: that is looked for three times as fast
+    as one of several beginnings."""
+    firsts = "".join(sorted({re.escape(name[0]) for name in line_starts if name}))
+    return re.compile(rf"[<\[{{`~\n](?:(?<![~\n])|(?<=~)(?:~|\Z)|(?<=\n)(?=[{firsts}]))"), re.compile(f"[{firsts}]")
 
 
 def _is_data(text: str, plain: re.Match[str]) -> bool:

@@ -12,12 +12,12 @@ import msgspec
 from aish.engine.execute import Executor
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
-from aish.engine.offer import matches
 from aish.engine.pump import Pump
 from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked
+from aish.types.globs import Globs
 from aish.types.tools import Arguments
 
 ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
@@ -40,7 +40,7 @@ class Consent:
         self.later: set[str] = set()
         self._gate = gate
         self._ask = ask
-        self._ask_about = tuple(ask_about)
+        self._ask_about = Globs(ask_about)
         self._journal = journal
         self._executor = executor
         self._meter = meter
@@ -83,7 +83,7 @@ class Consent:
 
     async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
         """The asker may want to be asked about what the gate lets pass."""
-        if not matches(effect.tool.name, self._ask_about):
+        if effect.tool.name not in self._ask_about:
             return allowed
         reason = "it was asked for that every such call be approved"
         question = Question(

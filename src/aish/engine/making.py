@@ -15,7 +15,7 @@ from aish.engine.execute import Executor, Lanes
 from aish.engine.held import answering
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
-from aish.engine.offer import Offer, matches
+from aish.engine.offer import Offer
 from aish.engine.route import Route
 from aish.engine.scribe import Scribe
 from aish.engine.session import Background, FindBackground
@@ -24,6 +24,7 @@ from aish.engine.turn import Turn
 from aish.errors import UsageError
 from aish.ports import Ask, Clock, Gate, Hosting, Toolset
 from aish.types.context import ContextView
+from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
 from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
@@ -151,25 +152,30 @@ class TurnMaker:
         return self._tools.seen_by(guests) if guests and isinstance(self._tools, Hosting) else self._tools
 
     def _offer_for(self, request: TurnRequest, tools: Toolset, *, interactive: bool) -> Offer:
-        among = request.tool_choice.among or ("*",)
-        clients = [spec for spec in request.client_tools if matches(spec.name, among)] if request.client_tools else ()
-        return self.offer(request.tools, among=among, interactive=interactive, clients=clients, source=tools)
+        clients: Sequence[ToolSpec] = request.client_tools
+        if not (named := request.tool_choice.among):
+            return self.offer(request.tools, interactive=interactive, clients=clients, source=tools)
+        among = Globs(named)
+        clients = [spec for spec in clients if spec.name in among]
+        return self.offer(request.tools, interactive=interactive, clients=clients, source=tools, among=among)
 
     def offer(
         self,
         tools: Sequence[str],
         *,
         interactive: bool,
-        among: Sequence[str] = ("*",),
         clients: Sequence[ToolSpec] = (),
         source: Toolset | None = None,
+        among: Globs | None = None,
     ) -> Offer:
         source = source or self._tools
         if not tools:
             return Offer(source.specs, (), clients)
         known = source.specs()
-        wanted = (spec for spec in known if matches(spec.name, tools) and matches(spec.name, among))
-        offered = [spec for spec in wanted if self._gate.offers(spec, interactive=interactive)]
+        wanted, offers = globs_of(tuple(tools)), self._gate.offers
+        offered = [spec for spec in known if spec.name in wanted and offers(spec, interactive=interactive)]
+        if among is not None:
+            offered = [spec for spec in offered if spec.name in among]
         return Offer(lambda: known, offered, clients)
 
     def dispatcher(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from aish.calls.near import find_near, without_prefix
@@ -61,8 +60,3 @@ class Offer:
         import difflib  # only for those who mistype
 
         return difflib.get_close_matches(name, [*self._offered, *self._clients], n=3)
-
-
-def matches(name: str, globs: Sequence[str]) -> bool:
-    """Globs may be written with a dot, too: `runtime.*` is `runtime__*`."""
-    return any(fnmatchcase(name, glob) or fnmatchcase(name, glob.replace(".", "__", 1)) for glob in globs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -76,11 +77,22 @@ class Encoded:
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Message, msgspec.Raw]] = {}
         self._bytes = 0
+        self._tools: tuple[Sequence[ToolSpec], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
 
     def messages(self, messages: Sequence[Message]) -> Sequence[Json | msgspec.Raw]:
         if len(messages) < _WORTH_KEEPING:
             return [encode_message(message) for message in messages]
         return [self._of(message) for message in messages]
+
+    def tools(self, tools: Sequence[ToolSpec]) -> msgspec.Raw:
+        """The last list of them, too: that of a server is the same for most requests."""
+        known, raw = self._tools
+        if len(known) == len(tools) and all(map(operator.is_, known, tools)):
+            return raw
+        raw = msgspec.Raw(encode_json(encode_tools(tools)))
+        if len(memoryview(raw)) <= _MOST_KEPT_BYTES:
+            self._tools = tools, raw
+        return raw
 
     def _of(self, message: Message) -> msgspec.Raw:
         known = self._kept.get(id(message))
@@ -121,7 +133,7 @@ def _with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
 def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
     body: Json = {"model": request.model, "messages": encoded.messages(with_images_apart(request.messages))}
     if request.tools:
-        body["tools"] = encode_tools(request.tools)
+        body["tools"] = encoded.tools(request.tools)
         if request.tool_choice != _FREE_CHOICE:
             body["tool_choice"] = _encode_choice(request.tool_choice)
         if request.parallel_calls is not None:

@@ -42,6 +42,7 @@ _PATH_ARGUMENTS = frozenset({
     "path", "paths", "file", "files", "file_path", "filename", "uri", "directory", "source", "destination", "target",
 })  # fmt: skip
 _MAX_REASONS = 5
+_MOST_OFFERED = 10_000
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -73,6 +74,7 @@ class PolicyGate:
         self._where = where
         self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
+        self._offered: dict[tuple[str, Effect, bool], bool] = {}  # by these rules; asked for every tool in every turn
 
     @property
     def _shell(self) -> ShellContext:
@@ -80,6 +82,15 @@ class PolicyGate:
 
     def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
         """Not where every call of it would be refused."""
+        key = tool.name, tool.effect, interactive
+        offered = self._offered.get(key)
+        if offered is None:
+            if len(self._offered) >= _MOST_OFFERED:
+                self._offered.clear()
+            offered = self._offered[key] = self._may_run(tool, interactive=interactive)
+        return offered
+
+    def _may_run(self, tool: ToolSpec, *, interactive: bool) -> bool:
         judged = self._judge_tool(tool, ())
         if tool.name == SHELL_TOOL and judged.verdict is Verdict.ASK:
             return True  # a line that is proved read-only runs without anybody's consent
@@ -107,6 +118,7 @@ class PolicyGate:
         if rule is not None and rule not in self._rules:
             self._remember(rule)
             self._rules.append(rule)
+            self._offered.clear()
 
     def judge(self, tool: ToolSpec, arguments: Arguments) -> Judgement:
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from aish.types.decisions import Verdict
+from aish.types.globs import globs_of
 from aish.types.tools import Effect
 
 # A word of a prefix that stands for any one word.
@@ -38,7 +39,7 @@ Words = tuple[str | None, ...]  # of one command; None is a word that cannot be 
 
 
 def matches_tool(rule: Rule, name: str) -> bool:
-    return not rule.tools or any(_names(glob, name) for glob in rule.tools)
+    return not rule.tools or name in globs_of(rule.tools)
 
 
 def matches_effect(rule: Rule, effect: Effect) -> bool:
@@ -77,10 +78,6 @@ def _example_matches(rule: Rule, example: str) -> bool:
     if rule.paths:
         return matches_path(rule, example)
     return bool(rule.tools) and matches_tool(rule, example)
-
-
-def _names(glob: str, name: str) -> bool:
-    return fnmatchcase(name, glob) or fnmatchcase(name, glob.replace(".", "__", 1))
 
 
 def _begins_with(words: Words, prefix: Sequence[str]) -> bool:

@@ -36,6 +36,7 @@ class Registry:
         self._sources: dict[str, Toolset] = {}
         self._offered: _Offered = []
         self._bound: dict[str, Binding] = {}
+        self._specs: tuple[ToolSpec, ...] = ()
         self._hidden: Callable[[str, str], bool] = lambda alias, name: False
         self._visits: WeakValueDictionary[str, Registry] = WeakValueDictionary()
         self._numbers = count(1)
@@ -81,7 +82,9 @@ class Registry:
         return f"{stem}{number}"
 
     def specs(self) -> Sequence[ToolSpec]:
-        return [binding.spec for binding in self._bindings().values()]
+        """The very same as long as no source offers another list."""
+        self._bindings()
+        return self._specs
 
     def find(self, name: str) -> Binding | None:
         """By wire name; a dot is accepted for the first `__`."""
@@ -118,14 +121,15 @@ class Registry:
 
     def _bindings(self) -> dict[str, Binding]:
         """Made anew only when a source offers another list than before."""
-        offered = [(alias, source, source.specs()) for alias, source in self._sources.items()]
+        offered = [(alias, source, tuple(source.specs())) for alias, source in self._sources.items()]
         if not _same(offered, self._offered):
             self._offered = offered
             self._bound = _bind(offered, self._hidden)
+            self._specs = tuple(binding.spec for binding in self._bound.values())
         return self._bound
 
 
-_Offered = list[tuple[str, Toolset, Sequence[ToolSpec]]]
+_Offered = list[tuple[str, Toolset, tuple[ToolSpec, ...]]]
 
 
 def _same(offered: _Offered, before: _Offered) -> bool:

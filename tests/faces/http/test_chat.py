@@ -212,6 +212,21 @@ async def test_bounds_on_what_is_sent():
         assert (await http.chat(tools=[function(n) for n in "abc"])).json["error"]["param"] == "tools"
 
 
+async def test_so_many_names_of_tools_and_no_more_may_be_written_by_a_client():
+    bench = Bench([TextDelta("x")], tools=Tools().add("git__log"))
+    names = [f"l{number}*" for number in range(1500)]
+    async with face(bench) as http:
+        server = {"type": "mcp", "server_label": "git", "allowed_tools": [*names, "log"]}
+        assert (await http.chat(tools=[server])).status == 200
+        assert (await http.chat(tools=[server, server])).json["error"]["param"] == "tools"
+        among = [{"type": "mcp", "server_label": name} for name in names] * 2
+        reply = await http.chat(
+            tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": among}}
+        )
+        assert reply.json["error"]["param"] == "tool_choice.tools"
+    assert [tool.name for tool in bench.scripted.requests[0].tools] == ["git__log"]
+
+
 async def test_an_unknown_model_is_a_404():
     async with face(Bench()) as http:
         reply = await http.chat(model="nope", stream=True)
@@ -402,7 +417,7 @@ async def test_a_trace_is_summed_up_in_a_header_and_the_whole_is_named():
 async def test_each_api_says_where_its_trace_is_and_sums_it_up_where_it_can(path, stream):
     bench = Bench([call("t__x")], [TextDelta("done")], tools=ours())
     said = {"messages": [{"role": "user", "content": "x"}], "input": "x", "max_tokens": 5}
-    async with face(bench, tools=["t__x"]) as http:
+    async with face(bench, tools=("t__x",)) as http:
         body = {"model": "scripted:model", **said, "trace": True, "stream": stream}
         reply = await http.ask("POST", path, body)
         summary = json.loads(reply.headers["x-runtime-trace"])

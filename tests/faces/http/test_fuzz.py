@@ -239,7 +239,7 @@ def check(path: str, reply: Reply) -> None:
 
 async def send(method, path, body, **headers):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    async with face(bench(), tools=["t__*"]) as http:
+    async with face(bench(), tools=("t__*",)) as http:
         return await http.ask(method, path, data, **headers)
 
 

@@ -246,6 +246,6 @@ async def test_tokens_are_counted_without_asking_the_model():
 async def test_a_failure_after_an_effect_is_not_one_that_clients_retry():
     tools = Tools().add("t__w", effect=Effect.WRITE)
     steps = [call("t__w")], [TextDelta("wrote"), ProviderUnavailable("lost")]
-    async with face(Bench(*steps, tools=tools, gate=policy_gate(write="allow")), tools=["t__*"]) as http:
+    async with face(Bench(*steps, tools=tools, gate=policy_gate(write="allow")), tools=("t__*",)) as http:
         told = await events(http)
     assert told[-1]["error"]["type"] == "invalid_request_error"

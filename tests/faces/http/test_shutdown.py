@@ -63,7 +63,7 @@ async def test_who_waits_for_the_whole_is_told_to_ask_again(path, key):
 @EACH_API
 async def test_but_not_where_a_tool_was_broken_off(path, key):
     bench, tools = halted()
-    async with face(bench, tools=["t__*"]) as http:
+    async with face(bench, tools=("t__*",)) as http:
         reply = await cancelled(http, path, lambda reply: tools.calls, key, stream=False)
     assert reply.status == 424 and reply.json["error"]["type"] == "invalid_request_error"
 

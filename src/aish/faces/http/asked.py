@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from aish.engine.offer import matches
 from aish.errors import UsageError
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
@@ -21,6 +20,7 @@ from aish.faces.http.problems import Problem, bad_field, refuse_model
 from aish.faces.http.service import Service
 from aish.faces.planning_request import planning_of
 from aish.faces.runtime import BroughtTools
+from aish.types.globs import Globs, globs_of
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage
 from aish.types.plans import Planning
@@ -34,6 +34,7 @@ _MAX_SESSION_CHARS = 128
 # Version, trace, span and flags, as W3C Trace Context has them; all zeros are nobody's.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = (b"traceparent",)
+_MOST_GLOBS = 2000  # that a client may write: each is compiled
 _RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
@@ -92,6 +93,23 @@ class Tools(msgspec.Struct, frozen=True):
         return self.guests.name if self.guests is not None else ""
 
 
+class Servers:
+    """Names of tools, by the label of their server."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: dict[str, list[tuple[str, str]]] = {}
+        for name in names:
+            label, _, own = name.partition("__")
+            self._names.setdefault(label, []).append((name, own))
+
+    def tools(self, label: str, globs: Iterable[str]) -> list[str]:
+        """Those of that server that the globs mean, by our names for them or its own."""
+        if (names := self._names.get(label)) is None:
+            return []
+        meant = Globs(globs)
+        return [name for name, own in names if own in meant or name in meant]
+
+
 def choose_tools(
     service: Service,
     caller: Caller,
@@ -102,10 +120,13 @@ def choose_tools(
     if not functions and not mcp and not service.config.tools:
         return Tools()
     source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
-    known = [spec.name for spec in source.specs()]
-    ours = {name for name in known if matches(name, service.config.tools)}
-    for entry in mcp:
-        ours |= {name for name in known if _belongs(name, entry)}
+    known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
+    ours = {name for name in known if name in injected}
+    if mcp:
+        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), _MOST_GLOBS)
+        by_server = Servers(known)
+        for entry in mcp:
+            ours.update(by_server.tools(entry.label, entry.allowed))
     clients: dict[str, ToolSpec] = {}
     for function in functions:
         name = function.name if function.name in known else wire_name(function.name)
@@ -122,14 +143,9 @@ def choose_tools(
 
 def _with_agreed(service: Service, mcp: Sequence[McpTool], tools: Tools) -> Tools:
     own = {spec.source for spec in service.engine.tools.specs()}
-    brought = [entry for entry in mcp if entry.label not in own]
-    agreed = frozenset(
-        name
-        for name in tools.ours
-        for entry in brought
-        if _belongs(name, entry, entry.agreed) and not matches(name, tools.ask)
-    )
-    return msgspec.structs.replace(tools, agreed=agreed)
+    by_server, asked = Servers(tools.ours), Globs(tools.ask)
+    agreed = [by_server.tools(entry.label, entry.agreed) for entry in mcp if entry.label not in own]
+    return msgspec.structs.replace(tools, agreed=frozenset(n for names in agreed for n in names if n not in asked))
 
 
 def _runnable(service: Service, caller: Caller, tools: Tools) -> tuple[str, ...]:
@@ -177,6 +193,7 @@ def _among(field: str, given: Any) -> ToolChoice:
     tools = given.get("tools") if isinstance(given, dict) else None
     if not isinstance(tools, list):
         raise bad_field(f"{field}.tools", "must list the tools that may be called")
+    check_count(f"{field}.tools", len(tools), _MOST_GLOBS)
     choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
     return msgspec.structs.replace(choice, among=tuple(_allowed(field, tool) for tool in tools))
 
@@ -328,13 +345,6 @@ def check_servers(service: Service, mcp: Sequence[McpTool], guests: BroughtTools
                 code="dynamic_mcp_off",
             )
         raise bad_field(f"{entry.field}.server_label", f"there is no MCP server {entry.label[:80]} with tools here")
-
-
-def _belongs(name: str, entry: McpTool, globs: Sequence[str] | None = None) -> bool:
-    """Whether it is a tool of that server, and one that it allows, or these globs do."""
-    source, _, tool = name.partition("__")
-    globs = entry.allowed if globs is None else globs
-    return source == entry.label and (matches(tool, globs) or matches(name, globs))
 
 
 def _client_tool(function: Function) -> ToolSpec:

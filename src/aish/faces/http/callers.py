@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aish.engine.offer import matches
+from aish.types.globs import globs_of
 
 _ALL = ("*",)
 
@@ -26,11 +26,14 @@ class Caller(msgspec.Struct, frozen=True):
     digest: str = ""
 
     def may_use_model(self, name: str) -> bool:
-        return self.models == _ALL or matches(name, self.models)
+        return self.models == _ALL or name in globs_of(self.models)
 
     def allowed(self, tools: Sequence[str]) -> tuple[str, ...]:
         """Of these tool names, those that the key covers."""
-        return tuple(name for name in tools if matches(name, self.tools))
+        if self.tools == _ALL:
+            return tuple(tools)
+        covered = globs_of(self.tools)
+        return tuple(name for name in tools if name in covered)
 
     def session(self, named: str) -> str:
         """Where a session of that name is kept: sessions of one key are nobody else's."""

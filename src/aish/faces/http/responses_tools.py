@@ -10,8 +10,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from aish.engine.offer import matches
-from aish.faces.http.asked import McpTool, check_count, choose_tools
+from aish.faces.http.asked import Servers, check_count, choose_tools
 from aish.faces.http.callers import Caller
 from aish.faces.http.guests import bring_servers, consenting
 from aish.faces.http.responses_forms import Listing, split_name
@@ -21,6 +20,7 @@ from aish.faces.runtime import BroughtTools
 from aish.ports import Ask
 from aish.safety.policy import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
+from aish.types.globs import Globs
 from aish.types.tools import ToolSpec
 
 
@@ -55,7 +55,8 @@ async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: 
     someone = {spec.name: spec for spec in offered(tools.ours, interactive=True, guests=named)}
     nobody = {spec.name for spec in offered(tools.ours, interactive=False, guests=named)}
     gated = {name for name in someone if name not in nobody or name == SHELL_TOOL}
-    late = frozenset(n for n in someone if matches(n, tools.ask) or (n in gated and _may_ask(n, declared)))
+    asked_about, by_server = Globs(tools.ask), Servers(someone)
+    late = frozenset(n for n in someone if n in asked_about or (n in gated and _may_ask(n, declared)))
     late -= tools.agreed
     usable = someone if service.ask(caller) is not None else nobody | late | tools.agreed
     return Chosen(
@@ -67,7 +68,11 @@ async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: 
         approvable=late | nobody | tools.agreed,
         guests=guests,
         agreed=tools.agreed,
-        listings=tuple(_listing(entry, list(someone.values())) for entry in declared.mcp if entry.label not in listed),
+        listings=tuple(
+            _listing(entry.label, [someone[name] for name in by_server.tools(entry.label, entry.allowed)])
+            for entry in declared.mcp
+            if entry.label not in listed
+        ),
     )
 
 
@@ -91,12 +96,12 @@ def _may_ask(name: str, declared: Declared) -> bool:
     return label not in declared.silent and any(entry.label == label for entry in declared.mcp)
 
 
-def _listing(entry: McpTool, offered: Sequence[ToolSpec]) -> Listing:
-    tools = []
-    for spec in offered:
-        label, name = split_name(spec.name)
-        if label == entry.label and (matches(name, entry.allowed) or matches(spec.name, entry.allowed)):
-            tools.append({
-                "name": name, "description": spec.description, "input_schema": spec.schema, "annotations": None,
-            })  # fmt: skip
-    return Listing(entry.label, tuple(tools), None if tools else f"no tools of {entry.label} can be used here")
+def _listing(label: str, specs: Sequence[ToolSpec]) -> Listing:
+    tools = tuple(
+        {
+            "name": split_name(spec.name)[1], "description": spec.description, "input_schema": spec.schema,
+            "annotations": None,
+        }
+        for spec in specs
+    )  # fmt: skip
+    return Listing(label, tools, None if tools else f"no tools of {label} can be used here")
