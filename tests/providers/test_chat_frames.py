@@ -48,6 +48,20 @@ def test_every_text_in_the_frame_is_read_as_the_whole_chunk_is(*, spaced: bool, 
     assert frame.text(data) == decode_chunk(data).plain_text() == text
 
 
+def event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
+
+
+@given(text=st.text(min_size=1), other=st.text(min_size=1))
+def test_an_event_that_comes_alone_is_read_without_finding_its_ends_and_several_are_not(text: str, other: str) -> None:
+    frame = learned(chunk("first"))
+    assert frame.event_text(event(chunk(text))) == text
+    assert frame.event_text(event(chunk(text)) + event(chunk(other))) == ""
+    assert frame.event_text(event(chunk(text))[:-1]) == ""
+    assert frame.event_text(chunk(text)) == ""
+    assert text_frame().event_text(event(chunk(text))) == ""
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -11,6 +11,7 @@ import pytest
 
 from aish.errors import ConnectFailed, ConnectionLost, TooLarge, UsageError, WireTimeout
 from aish.wire.http import HttpBounds, HttpClient, Timeouts
+from aish.wire.http_exchange import Exchange
 from aish.wire.reads import READ_BYTES
 from support.eventually import eventually
 from support.raw_server import DEADLINE_S, Peer, nothing_left, open_sockets, raw_server
@@ -411,6 +412,25 @@ async def test_reading_an_answer_after_leaving_it_is_an_error_and_not_an_end() -
             await anext(response)
         with pytest.raises(ConnectionLost, match="left before its end"):
             await anext(response)
+
+
+async def test_a_piece_that_comes_as_its_reader_leaves_is_there_for_the_next() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ENDLESS)
+        await peer.left()
+
+    async with raw_server(script) as server, HttpClient() as client, client.request("GET", server.url) as response:
+        assert await response.__anext__() == b"one"
+        reader = asyncio.create_task(response.__anext__())
+        await asyncio.sleep(0)
+        assert isinstance(response, Exchange)
+        response.feed(b"3\r\ntwo\r\n")
+        response.feed(b"5\r\nthree\r\n")
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert [await response.__anext__(), await response.__anext__()] == [b"two", b"three"]
 
 
 async def test_two_readers_of_one_answer_are_refused() -> None:

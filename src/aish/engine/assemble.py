@@ -89,6 +89,9 @@ class Assembler:
         return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
 
     def feed(self, batch: Batch) -> list[Event]:
+        if len(batch) == 1 and type(chunk := batch[0]) is TextDelta:  # as a model says it
+            self.text_chars += len(chunk.text)
+            return [self._scribe.event(chunk)]
         words: list[Body] = []  # that it begins with: nearly always all of it
         for chunk in batch:
             if type(chunk) is not TextDelta:

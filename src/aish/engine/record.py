@@ -63,6 +63,17 @@ class Recorder:
         """Makes them fit to be shown, and says whether they have to be written before they are: an intent, an outcome
         and the end. What else happens is written by the moment; of a turn that nobody watches, at its end."""
         is_due = self._write_through
+        if len(events) != 1 or type(events[0].body) is not TextDelta:
+            is_due = self._look_at(events) or is_due
+        turn.unwritten += events
+        if not is_due and turn.is_watched:
+            self._speaking.add(turn)
+            if self._moment is None:
+                self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._end_moment)
+        return is_due
+
+    def _look_at(self, events: list[Event]) -> bool:
+        is_due = False
         for place, event in enumerate(events):
             kind = type(event.body)
             if kind is TextDelta:
@@ -73,11 +84,6 @@ class Recorder:
                 is_due = True
             elif kind in _OF_OTHERS:
                 events[place] = self.presentable(event)
-        turn.unwritten += events
-        if not is_due and turn.is_watched:
-            self._speaking.add(turn)
-            if self._moment is None:
-                self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._end_moment)
         return is_due
 
     def let_go(self, turn: Turn) -> None:

@@ -20,8 +20,6 @@ Pairs = Iterable[tuple[bytes, bytes]]
 TOOLS = "aish.tools"
 # In a scope: the request on its connection, where the server is ours.
 CONNECTION = "aish.connection"
-# In the head of a reply: the first of its body is sent right after it.
-BODY_FOLLOWS = "aish.body_follows"
 
 _BODY_S = 30.0  # for a body to arrive whole; a few megabytes on a slow line
 _JSON = (b"content-type", b"application/json")
@@ -33,7 +31,8 @@ _STREAM_HEADERS = (
 
 
 class Link(Protocol):
-    """What a server of ours tells of a request. `on_gone` is called once when the client has gone."""
+    """What a server of ours tells of a request, and how it takes the reply: without a message for each piece of it.
+    `on_gone` is called once when the client has gone."""
 
     on_gone: Callable[[], None] | None
 
@@ -44,6 +43,11 @@ class Link(Protocol):
     def has_whole_body(self) -> bool: ...
 
     def take_body(self) -> bytes: ...
+
+    def send_head(self, status: int, headers: Pairs, *, at_once: bool) -> Awaitable[None]:
+        """`at_once`: the first of the body comes right after it."""
+
+    def send_piece(self, data: bytes, *, last: bool) -> Awaitable[None]: ...
 
 
 class HttpRefusal(Exception):
@@ -178,7 +182,7 @@ class Exchange:
         if body and b"content-type" not in dict(described):
             described.append(_JSON)
         await self.start(status, described, at_once=True)
-        await self._send({"type": "http.response.body", "body": body})
+        await self.send_piece(body, last=True)
 
     async def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> None:
         await self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)
@@ -186,11 +190,13 @@ class Exchange:
     def start(self, status: int, headers: Pairs, *, at_once: bool = False) -> Awaitable[None]:
         """With exactly these headers. Pieces follow; the first `at_once`."""
         self.started, self.status = True, status
-        return self._send(
-            {"type": "http.response.start", "status": status, "headers": list(headers), BODY_FOLLOWS: at_once}
-        )
+        if self._link is not None:
+            return self._link.send_head(status, headers, at_once=at_once)
+        return self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
+        if self._link is not None:
+            return self._link.send_piece(data, last=last)
         return self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
 

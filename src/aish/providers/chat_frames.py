@@ -27,6 +27,7 @@ class Frame:
         self._place = place
         self._plain = plain
         self._head, self._tail = _NO_HEAD, b""
+        self._event_head, self._event_tail = _NO_HEAD, b""
         self._in_vain = 0  # learned since it was last of use
 
     def text(self, data: bytes) -> str:
@@ -36,6 +37,18 @@ class Frame:
             try:
                 text = _decode_text(data[len(head) : -len(tail)])
             except ValueError:  # not one text: a null, or more than the words is new
+                return ""
+            self._in_vain = 0
+            return text
+        return ""
+
+    def event_text(self, piece: bytes) -> str:
+        """Of a chunk that came alone, with what makes it an event: the same, without finding its ends first."""
+        head, tail = self._event_head, self._event_tail
+        if piece.startswith(head) and piece.endswith(tail):
+            try:
+                text = _decode_text(piece[len(head) : -len(tail)])
+            except ValueError:  # more than one
                 return ""
             self._in_vain = 0
             return text
@@ -59,6 +72,7 @@ class Frame:
             return False
         if is_text:
             self._head, self._tail = head, tail
+            self._event_head, self._event_tail = b"data: " + head, tail + b"\n\n"
         return is_text
 
 

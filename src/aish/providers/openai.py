@@ -192,6 +192,8 @@ class _Answer(AsyncIterator[Batch]):
                 self._ended = True
                 batch = self._read_all([event.data for event in self._reader.finish()])
             else:
+                if self._reader.is_between and (text := self._frame.event_text(piece)):
+                    return [TextDelta(text)]
                 batch = self._read_all(self._reader.feed_data(piece)) if self._begun else await self._begin(piece)
             if batch:
                 self._said = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 from aish.errors import ConnectionLost, UsageError, WireError
 from aish.wire.http_answer import AnswerParser
@@ -51,6 +51,7 @@ class Exchange(Response):
         self._loop = loop
         self._parser = AnswerParser(target.origin, max_header_bytes=bounds.max_header_bytes, head_only=head_only)
         self._waiter: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[bytes] | None = None  # who waits for a piece is handed it
         self._error: WireError | None = None
         self._sent = False
         self._pieces: deque[bytes] = deque()
@@ -59,7 +60,7 @@ class Exchange(Response):
 
     @property
     def waiting(self) -> bool:
-        return self._waiter is not None and not self._waiter.done()
+        return _waits(self._waiter) or _waits(self._reader)
 
     # What the caller's side does.
 
@@ -102,8 +103,19 @@ class Exchange(Response):
                 raise self._error
             if self._parser.complete:
                 raise StopAsyncIteration
+            if _waits(self._reader):
+                raise UsageError("two tasks read one answer at the same time")
             self._watch.stamp = self._loop.time()
-            await self._news()
+            reader: asyncio.Future[bytes] = self._loop.create_future()
+            self._reader = reader
+            try:
+                if piece := await reader:
+                    return piece
+            except asyncio.CancelledError:
+                if not reader.cancelled() and reader.result():  # too late: it is kept for whoever reads on
+                    self._pieces.appendleft(reader.result())
+                    self._held_bytes += len(reader.result())
+                raise
         piece = self._pieces.popleft()
         self._held_bytes -= len(piece)
         if self._paused and self._held_bytes <= self._bounds.high_water_bytes // 2:
@@ -131,9 +143,7 @@ class Exchange(Response):
         return self._sent and self._error is None and self._parser.keep_alive
 
     def _news(self) -> asyncio.Future[None]:
-        """Done when something has come. Whoever waits for it is the only one."""
-        if self._waiter is not None and not self._waiter.done():
-            raise UsageError("two tasks read one answer at the same time")
+        """Done when something has come."""
         self._waiter = self._loop.create_future()
         return self._waiter
 
@@ -142,21 +152,30 @@ class Exchange(Response):
     def feed(self, data: bytes) -> None:
         self.touched = True
         piece = self._parser.feed(data)
-        if piece:
-            self._pieces.append(piece)
-            self._watch.stamp = self._loop.time()
-            self._held_bytes += len(piece)
-            if self._held_bytes > self._bounds.high_water_bytes and not self._paused:
-                self._paused = True
-                self._link.pause_reading()
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(piece)
+        elif piece:
+            self._hold(piece)
         if self._parser.error is not None:
             self.fail(self._parser.error)
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
+
+    def _hold(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._held_bytes += len(piece)
+        if self._held_bytes > self._bounds.high_water_bytes and not self._paused:
+            self._paused = True
+            self._link.pause_reading()
 
     def wake(self) -> None:
-        waiter = self._waiter
+        waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(b"")
 
     def write_resumed(self) -> None:
         self._watch.stamp = self._loop.time()
@@ -181,3 +200,7 @@ class Exchange(Response):
     def _lost(self) -> ConnectionLost:
         when = "in the middle of its answer" if self.touched else "before it answered"
         return ConnectionLost(f"{self._target.origin}: the connection was closed {when}")
+
+
+def _waits(future: asyncio.Future[Any] | None) -> bool:
+    return future is not None and not future.done()

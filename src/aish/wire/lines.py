@@ -77,6 +77,11 @@ class SseReader:
         self._at_start = True
         self._last_id = ""
 
+    @property
+    def is_between(self) -> bool:
+        """Whether what comes next begins an event."""
+        return not self._held and not self._skip_lf
+
     def feed(self, data: bytes) -> list[SseEvent]:
         """The events that `data` completes. After TooLarge the reader starts anew at the next feed."""
         if self._skip_lf or b"\r" in data:

@@ -124,6 +124,8 @@ class ChatStream:
         return self._delta({"role": "assistant", "content": ""})
 
     def encode(self, events: Sequence[Event]) -> bytes:
+        if len(events) == 1 and type(body := events[0].body) is TextDelta:  # as a model says it
+            return self._text(body.text)
         words = _words_first(events) if not self._narrative.new_step else []
         pieces = [self._texts(words)] if words else []
         for event in events[len(words) :]:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
-from aish.faces.asgi import BODY_FOLLOWS, App, Scope
+from aish.faces.asgi import App, Scope
 
 _NO_BODY = (204, 304)
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in http.HTTPStatus}
@@ -143,27 +143,48 @@ class Served:
         return {"type": "http.request", "body": self.take_body(), "more_body": self.more_body}
 
     def send(self, message: Any) -> Awaitable[None]:
+        match message["type"]:
+            case "http.response.start":
+                return self.send_head(message["status"], message["headers"])
+            case "http.response.body":
+                return self.send_piece(message["body"], last=not message.get("more_body", False))
+            case _:
+                raise RuntimeError("a reply is one head and its body")
+
+    def send_head(
+        self, status: int, headers: Iterable[tuple[bytes, bytes]], *, at_once: bool = False
+    ) -> Awaitable[None]:
+        line = self._line
+        if self.is_gone:
+            return line.done
+        if line.is_full:
+            return self._later(lambda: self.send_head(status, headers, at_once=at_once))
+        if self.started:
+            raise RuntimeError("a reply is one head and its body")
+        self._start(status, headers)
+        if not at_once:
+            line.write_soon(self)
+        return line.done
+
+    def send_piece(self, data: bytes, *, last: bool) -> Awaitable[None]:
         """Not a coroutine: every piece of every answer comes through here."""
         line = self._line
         if self.is_gone:
             return line.done
         if line.is_full:
-            return self._send_later(message)
-        if self.started:
-            if self.complete or message["type"] != "http.response.body":
-                raise RuntimeError("a reply is one head and its body")
-            self._piece(message["body"], more=message.get("more_body", False))
-            return line.done
-        if message["type"] != "http.response.start":
-            raise RuntimeError("a reply begins with its head")
-        self._start(message["status"], message["headers"])
-        if not message.get(BODY_FOLLOWS):
-            line.write_soon(self)
+            return self._later(lambda: self.send_piece(data, last=last))
+        if not self.started or self.complete:
+            raise RuntimeError("a reply is one head and its body")
+        if self._chunked and data and not last and not self._head:  # nearly all of a stream
+            line.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self._piece(data, more=not last)
         return line.done
 
-    async def _send_later(self, message: Any) -> None:
+    async def _later(self, send: Callable[[], Awaitable[None]]) -> None:
+        """When the client has taken some of what waits."""
         await self._line.drain()
-        await self.send(message)
+        await send()
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
