@@ -152,7 +152,10 @@ class Turn:
             batches = self._asking.ask(assembler)
             try:
                 async for events in batches:
-                    yield [*self._take_owed(), *events] if self._owed else events
+                    if self.is_watched:
+                        yield [*self._take_owed(), *events] if self._owed else events
+                    else:
+                        self._owed += events
             finally:
                 await batches.aclose()
             await self._book(assembler)

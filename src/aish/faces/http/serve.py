@@ -47,10 +47,6 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
         return _run_many(arguments, runtime, worker)
     service, app = make_app(arguments, runtime, mount_mcp)
     server = _Server(_config(app, arguments, runtime), service)
-    # What is loaded now stays: the collector need not look at it again and again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
     try:
         server.run()
     except SystemExit as exc:  # uvicorn's word for what it has logged
@@ -62,7 +58,12 @@ def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMc
     log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
     service = Service(runtime, arguments.key, must_have_keys=not is_loopback(host))
-    return service, App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
+    app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
+    # What is loaded now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
+    return service, app
 
 
 def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[[], App]) -> int:
