@@ -6,9 +6,10 @@ import random
 
 from aish.engine.loops import LONG_LOOP_CHARS, LOOP_CHARS, goes_round
 from aish.providers.scripted import ScriptedProvider
-from aish.types.chunks import StepEnd, StepFinished
+from aish.types.chunks import Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta, TurnEnd
 from aish.types.models import ModelInfo
+from aish.types.requests import StepRequest
 from support.engines import Bench, bodies, finish
 
 
@@ -45,3 +46,23 @@ async def test_a_model_that_is_not_weak_may_write_pages_of_the_same_row():
     events = await bench.run("two thousand rows, please")
     assert finish(events).reason is TurnEnd.ANSWERED
     assert sum(len(delta.text) for delta in bodies(events, TextDelta)) == 16_000
+
+
+async def test_a_weak_model_is_watched_for_it_though_its_asker_waits_for_the_whole():
+    asked: list[bool] = []
+
+    class Answering(ScriptedProvider):
+        parameters: int | None = None
+
+        async def describe(self, model: str) -> ModelInfo:
+            return ModelInfo(self.name, model, 8192, parameters=self.parameters)
+
+    def answered(request: StepRequest) -> list[Chunk]:
+        asked.append(request.stream)
+        return [TextDelta("well"), StepFinished(StepEnd.STOP)]
+
+    for parameters in (135_000_000, 7_000_000_000, None):
+        provider = Answering("scripted", {"model": answered})
+        provider.parameters = parameters
+        await Bench([], provider=provider).run("go", stream=False)
+    assert asked == [True, False, False]

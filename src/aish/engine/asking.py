@@ -272,7 +272,7 @@ class Asking:
             sampling=self._sampling,
             deadline_s=self._meter.remaining_s,
             session=self._scribe.session or self._scribe.turn,
-            stream=asked.stream,
+            stream=asked.stream or self.route.info.is_weak,  # or nobody sees that it goes round and round
             traceparent=asked.traceparent,
         )
 

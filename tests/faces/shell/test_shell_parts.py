@@ -59,6 +59,33 @@ def test_what_was_run_is_told_once_the_newest_with_the_most_room():
     assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
     assert len(told) < 300 and "left out" in told
     assert attached.peek() == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "waits"),
+    [
+        ("what is the capital of France", True),
+        ("tell me a joke", True),
+        ("add 17 and 25", True),
+        ("what command lists files", True),
+        ("why did it fail?", False),
+        ("What does THIS mean?", False),
+        ("is there a makefile", False),
+        ("which branch", False),
+        ("", True),
+    ],
+)
+def test_what_was_run_waits_for_a_question_that_may_be_about_it(question, waits):
+    attached = Attached(1000)
+    attached.add(ran("git status", "On branch main\nMakefile", status=1))
+    assert attached.may_wait(question) is waits
+
+
+def test_what_was_told_never_waits():
+    attached = Attached(1000)
+    attached.add(ran("ls", "Makefile"))
+    attached.tell("[prompt review of desk]\nLook at it.")
+    assert not attached.may_wait("the capital of France")
     nothing = Attached(0)
     nothing.add(ran("new", "n"))
     assert nothing.peek() == ""

@@ -5,13 +5,16 @@ import io
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
+import pytest
+
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.narrate import Narrator
 from aish.faces.shell.state import Shell
 from aish.faces.shell.talking import Talking
 from aish.faces.terminal import Output
 from aish.types.command_hints import CommandHint
-from aish.types.messages import user
+from aish.types.live_shell import RunResult
+from aish.types.messages import text_of, user
 from aish.types.models import ModelInfo
 from aish.types.requests import TurnRequest
 from support.eventually import eventually
@@ -24,6 +27,8 @@ class Person:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.requests: list[TurnRequest] = []
+        self.parameters = 1000
         self.said = io.StringIO()
         self.answering = asyncio.Event()
         self.answers = asyncio.Event()
@@ -40,7 +45,7 @@ class Person:
         return [HINT]
 
     async def _resolve(self, model: str) -> SimpleNamespace:
-        return SimpleNamespace(info=ModelInfo("p", "m", parameters=1000))
+        return SimpleNamespace(info=ModelInfo("p", "m", parameters=self.parameters))
 
     async def _ask(self, question: str, typed: str) -> str | None:
         self.asked.append(question)
@@ -51,6 +56,8 @@ class Person:
 
     @asynccontextmanager
     async def _turn(self, request: TurnRequest, *, ask: object):
+        self.requests.append(request)
+
         async def nothing():
             self.answering.set()
             await self.answers.wait()
@@ -83,3 +90,23 @@ async def test_an_answer_that_was_stopped_is_offered_nothing():
     person.shell.stop()
     await task
     assert person.asked == [] and "stopped" in person.said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text", "goes_along"),
+    [
+        (1000, "what is the capital of France", False),
+        (1000, "what does this say about France", True),
+        (7_000_000_000, "what is the capital of France", True),
+    ],
+)
+async def test_what_was_run_goes_along_but_not_with_any_question_to_a_small_model(parameters, text, goes_along):
+    person = Person()
+    person.parameters = parameters
+    person.answers.set()
+    person.shell.attached = attached = Attached(1000)
+    attached.add(RunResult("ls", 0, "/", 0.1, "README.md"))
+    await Talking(person.shell, lambda shell: None).talk(text)
+    [message] = person.requests[0].input
+    assert ("[I ran] $ ls" in text_of(message.parts)) is goes_along
+    assert bool(attached.peek()) is not goes_along

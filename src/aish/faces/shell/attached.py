@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 from aish.types.live_shell import RAN_MARK, RunEnd, RunResult
 
 _MAX_PIECES = 20
+
+_WORD = re.compile(r"[^\W_]{2,}")
+# What points at something that was there before, or asks what became of it; and what is shared by chance.
+_POINTING_WORDS = """
+    this that these those it its they them here there above last latest previous again wrong why mean means fix error
+    errors fail fails failed failing failure broken works worked output outputs printed result results happened missing
+"""
+_COMMON_WORDS = """
+    what which when where with from have does done will would could should about your mine some into more most make
+    made like list name names find know want need please thank thanks tell show give using used than then only just
+    also first next time times exit line lines command commands
+"""
+_POINTING, _COMMON = frozenset(_POINTING_WORDS.split()), frozenset(_COMMON_WORDS.split())
 
 
 class Attached:
@@ -25,6 +40,15 @@ class Attached:
 
     def clear(self) -> None:
         self._pieces = []
+
+    def may_wait(self, question: str) -> bool:
+        """Whether it is sure to be nothing but commands that the question is not about: it points at nothing, and they
+        share no word."""
+        if any(isinstance(piece, str) for piece in self._pieces):
+            return False
+        asked = {word.lower() for word in _WORD.findall(question)}
+        told = {word.lower() for word in _WORD.findall(self.peek())}
+        return not asked & _POINTING and not any(len(word) > 3 for word in (asked & told) - _COMMON)
 
     def peek(self) -> str:
         """For the model; "" if nothing was run since. The newest gets the most room."""

@@ -44,11 +44,12 @@ class Talking:
         """Ask, show the answer, and offer what it proposes; again while the person wants to go on."""
         shell = self._shell
         hints = await self._hints(text)
+        goes_on = False
         if self._is_weak and surely_asks_for_command(text) and (known := runnable(hints)):
             await carry_out(shell, known)  # a small model makes lines up, and runs them; this one is known to work here
             return
         while True:
-            said = await self._ask(text, hints)
+            said = await self._ask(text, hints, goes_on=goes_on)
             if said is None:
                 return
             commands, others = self._offered(proposals(said), hints), delegations(said)
@@ -57,7 +58,7 @@ class Talking:
             answered = await carry_out_delegations(shell, others) if others else False
             if not (answered or (ran and await self._goes_on())):
                 return
-            text = "Go on."
+            text, goes_on = "Go on.", True
 
     async def show(self, request: TurnRequest, heard: Heard) -> bool:
         """A turn as it comes; whether it was stopped: Ctrl-C does."""
@@ -81,11 +82,14 @@ class Talking:
             return ()
         shell = self._shell
         hints = await shell.runtime.find_commands(text)
-        self._is_weak = (await shell.engine.router.resolve(shell.request.model)).info.is_weak
+        self._is_weak = await self._asks_weak_model()
         if self._is_weak:
             for line in shown(hints):
                 shell.output.note(line)
         return hints
+
+    async def _asks_weak_model(self) -> bool:
+        return (await self._shell.engine.router.resolve(self._shell.request.model)).info.is_weak
 
     def _offered(self, commands: list[str], hints: Sequence[CommandHint]) -> list[str]:
         """Of what the model proposes, what can be run here, or may once something before it was run; of a small model's
@@ -109,19 +113,22 @@ class Talking:
                 answer = await self._shell.read("tell the model what came out? [y/N] ")
                 return answer is not None and answer.strip().lower() in ("y", "yes")
 
-    async def _ask(self, text: str, hints: Sequence[CommandHint] = ()) -> str | None:
+    async def _ask(self, text: str, hints: Sequence[CommandHint], *, goes_on: bool) -> str | None:
         """What the model said; None if it was stopped: what was said is kept, but nothing is proposed."""
         shell = self._shell
+        ran = shell.attached.peek()
+        if ran and not goes_on and shell.attached.may_wait(text) and await self._asks_weak_model():
+            ran = ""  # which would take it for more to do; it waits for a question that may be about it
         question = await expand(text, Places(Path(shell.cwd), shell.runtime.mcp_servers))
         heard = Heard()
         # Its first line names the session, so what was run comes last.
-        attached = tuple(TextPart(f"\n\n{ran}") for ran in [shell.attached.peek()] if ran)
+        attached: tuple[TextPart, ...] = (TextPart(f"\n\n{ran}"),) if ran else ()
         if told := told_to_model(hints):
             attached = (*attached, TextPart(told))
         request = msgspec.structs.replace(shell.request, input=(UserMessage((*question.parts, *attached)),))
         stopped = await self.show(request, heard)
         self._keep(heard)
-        if not heard.failed:  # else it goes along with the next try
+        if ran and not heard.failed:  # else it goes along with the next try
             shell.attached.clear()
         return None if stopped else heard.said
 
