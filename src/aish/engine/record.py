@@ -73,6 +73,7 @@ class Recorder:
         return is_due
 
     def _look_at(self, events: list[Event]) -> bool:
+        """Makes them presentable where they stand, and says whether one of them has to be written now."""
         is_due = False
         for place, event in enumerate(events):
             kind = type(event.body)

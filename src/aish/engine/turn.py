@@ -182,7 +182,7 @@ class Turn:
         )
 
     def _take_owed(self) -> list[Event]:
-        """What was not worth a batch of its own."""
+        """What was not worth a batch of its own; all of a step that nobody watches."""
         owed, self._owed = self._owed, []
         return owed
 

@@ -44,6 +44,8 @@ class Link(Protocol):
 
     def take_body(self) -> bytes: ...
 
+    def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]: ...
+
     def send_head(self, status: int, headers: Pairs, *, at_once: bool) -> Awaitable[None]:
         """`at_once`: the first of the body comes right after it."""
 
@@ -89,6 +91,8 @@ class Exchange:
         self.headers = Headers(scope["headers"])
         self._scope = scope
         self._link: Link | None = scope.get(CONNECTION)
+        # Nothing goes past what somebody has put around `send`.
+        self._out: Link | None = self._link if self._link is not None and send == self._link.send else None
         self._waiting: asyncio.Future[None] | None = None
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive
@@ -190,13 +194,13 @@ class Exchange:
     def start(self, status: int, headers: Pairs, *, at_once: bool = False) -> Awaitable[None]:
         """With exactly these headers. Pieces follow; the first `at_once`."""
         self.started, self.status = True, status
-        if self._link is not None:
-            return self._link.send_head(status, headers, at_once=at_once)
+        if self._out is not None:
+            return self._out.send_head(status, headers, at_once=at_once)
         return self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
-        if self._link is not None:
-            return self._link.send_piece(data, last=last)
+        if self._out is not None:
+            return self._out.send_piece(data, last=last)
         return self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
 

@@ -32,27 +32,21 @@ class Frame:
 
     def text(self, data: bytes) -> str:
         """Of a chunk in this frame; "" of one that has to be read in full."""
-        head, tail = self._head, self._tail
-        if data.startswith(head) and data.endswith(tail):
-            try:
-                text = _decode_text(data[len(head) : -len(tail)])
-            except ValueError:  # not one text: a null, or more than the words is new
-                return ""
-            self._in_vain = 0
-            return text
-        return ""
+        return self._words(data, self._head, self._tail)
 
     def event_text(self, piece: bytes) -> str:
         """Of a chunk that came alone, with what makes it an event: the same, without finding its ends first."""
-        head, tail = self._event_head, self._event_tail
-        if piece.startswith(head) and piece.endswith(tail):
-            try:
-                text = _decode_text(piece[len(head) : -len(tail)])
-            except ValueError:  # more than one
-                return ""
-            self._in_vain = 0
-            return text
-        return ""
+        return self._words(piece, self._event_head, self._event_tail)
+
+    def _words(self, data: bytes, head: bytes, tail: bytes) -> str:
+        if not (data.startswith(head) and data.endswith(tail)):
+            return ""
+        try:
+            text = _decode_text(data[len(head) : -len(tail)])
+        except ValueError:  # not one text: a null, several chunks, or more than the words is new
+            return ""
+        self._in_vain = 0
+        return text
 
     def learn(self, data: bytes, text: str) -> bool:
         """From a chunk that holds this piece of the answer and nothing else. Whether it is the frame from now on."""

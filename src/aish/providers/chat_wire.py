@@ -71,8 +71,8 @@ _ABOUT_SCHEMA_FORM = re.compile(r"response_format|json_schema|guided_json|struct
 
 
 class Encoded:
-    """Messages in their JSON, kept while a conversation goes on: each round of a turn sends all of it again, and only
-    what is new in it is encoded. A message is known by being the very same."""
+    """Messages and tools in their JSON, kept while a conversation goes on: each round of a turn sends all of it again,
+    and only what is new in it is encoded. Both are known by being the very same."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Message, msgspec.Raw]] = {}
@@ -91,7 +91,7 @@ class Encoded:
             return raw
         raw = msgspec.Raw(encode_json(encode_tools(tools)))
         if len(memoryview(raw)) <= _MOST_KEPT_BYTES:
-            self._tools = tools, raw
+            self._tools = tuple(tools), raw
         return raw
 
     def _of(self, message: Message) -> msgspec.Raw:

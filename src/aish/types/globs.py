@@ -25,7 +25,7 @@ class Globs:
         return name in self._plain or (self._wild is not None and self._wild.match(name) is not None)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def globs_of(globs: tuple[str, ...]) -> Globs:
     """For those that are used again and again."""
     return Globs(globs)

@@ -54,8 +54,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
     with, and they are not run again. `charged_to` is the session that pays, if not its own. `memory`: what is known of
     the user goes along; `project`: the files do. `may_fall_back`: another model may answer where this one cannot be
-    reached. `planner`: plan first, then work; `run` is the run of a plan to go on with. `traceparent` is the asker's
-    own trace, in the form of W3C Trace Context; "" if it has none.
+    reached. `planner`: plan first, then work; `run` is the run of a plan to go on with. `stream` False: nobody looks
+    before a step has ended. `traceparent` is the asker's own trace, as W3C Trace Context has it; "" if it has none.
     """
 
     input: tuple[Message, ...]

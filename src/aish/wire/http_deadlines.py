@@ -47,7 +47,7 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """`stamp` is the moment the peer last did something; whoever notices it doing so sets it."""
+    """`stamp` is the moment since which the peer has been waited for; whoever waits sets it."""
 
     __slots__ = (
         "_limit_s",

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aish.faces.asgi import CONNECTION
+from aish.faces.asgi import CONNECTION, Exchange
+from aish.faces.http.app import App
+from support.engines import Bench
 from support.eventually import eventually
+from support.http_face import face
 from support.http_listening import client, listening
 
 GET = b"GET /x%20y?a=b HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -494,3 +497,17 @@ async def test_a_defect_in_reading_a_request_is_told_of(monkeypatch, caplog):
     monkeypatch.setattr("aish.faces.http.connection.Served", None)
     assert (await exchanged(app_that_sends(), GET)).startswith(b"HTTP/1.1 400 ")
     assert "by a defect of aish" in caplog.text
+
+
+async def test_what_is_mounted_is_told_with_the_headers_of_every_reply_and_counted():
+    async def mount(scope, receive, send):
+        await Exchange(scope, receive, send).reply(202, b"{}")
+
+    asked = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\norigin: https://here.example\r\ncontent-length: 2\r\n\r\n{}"
+    async with face(Bench(), origins=("https://here.example",)) as http:
+        raw = await exchanged(App(http.service, {"/mcp": mount}), asked, until=b"\r\n\r\n")
+        page = http.service.metrics.page()
+    assert raw.startswith(b"HTTP/1.1 202")
+    assert b"\r\nx-request-id: req_" in raw
+    assert b"\r\naccess-control-allow-origin: https://here.example\r\n" in raw
+    assert b'aish_requests_total{route="/mcp",status="202"} 1.0' in page

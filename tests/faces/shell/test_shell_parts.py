@@ -59,6 +59,9 @@ def test_what_was_run_is_told_once_the_newest_with_the_most_room():
     assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
     assert len(told) < 300 and "left out" in told
     assert attached.peek() == ""
+    nothing = Attached(0)
+    nothing.add(ran("new", "n"))
+    assert nothing.peek() == ""
 
 
 @pytest.mark.parametrize(
@@ -66,29 +69,40 @@ def test_what_was_run_is_told_once_the_newest_with_the_most_room():
     [
         ("what is the capital of France", True),
         ("tell me a joke", True),
-        ("add 17 and 25", True),
-        ("what command lists files", True),
+        ("translate 'good morning' to German", True),
+        ("hi, how are you?", True),
+        ("thanks!", True),
+        ("what command lists folders", True),
         ("why did it fail?", False),
         ("What does THIS mean?", False),
         ("is there a makefile", False),
         ("which branch", False),
-        ("", True),
+        ("what now?", False),
+        ("explain", False),
+        ("Warum klappt das nicht?", False),
+        ("", False),
     ],
 )
 def test_what_was_run_waits_for_a_question_that_may_be_about_it(question, waits):
     attached = Attached(1000)
-    attached.add(ran("git status", "On branch main\nMakefile", status=1))
+    attached.add(ran("git status", "On branch main\nMakefile"))
     assert attached.may_wait(question) is waits
 
 
-def test_what_was_told_never_waits():
-    attached = Attached(1000)
-    attached.add(ran("ls", "Makefile"))
-    attached.tell("[prompt review of desk]\nLook at it.")
-    assert not attached.may_wait("the capital of France")
-    nothing = Attached(0)
-    nothing.add(ran("new", "n"))
-    assert nothing.peek() == ""
+def test_what_failed_and_what_was_attached_on_purpose_does_not_wait():
+    question = "the capital of France"
+    failed, told, meant = Attached(1000), Attached(1000), Attached(1000)
+    failed.add(ran("make", "Error 2", status=2))
+    assert not failed.may_wait(question)
+    told.add(ran("ls", "Makefile"))
+    told.tell("[prompt review of desk]\nLook at it.")
+    assert not told.may_wait(question)
+    meant.add(ran("git diff", "+x"))
+    meant.insist()
+    assert not meant.may_wait(question)
+    meant.clear()
+    meant.add(ran("ls", "Makefile"))
+    assert meant.may_wait(question)
 
 
 def test_a_long_path_is_cut_at_its_start_and_home_is_a_tilde():

@@ -36,7 +36,7 @@ class Person:
         config = SimpleNamespace(shell=SimpleNamespace(continue_after_commands="never"))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
         runtime.surroundings = SimpleNamespace(cwd="/")
-        engine = SimpleNamespace(router=SimpleNamespace(resolve=self._resolve), turn=self._turn)
+        engine = SimpleNamespace(chooser=SimpleNamespace(choose=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))
         self.shell = Shell(engine, runtime, None, output, self._ask, request, Attached(0))
         self.shell.view = lambda: Narrator(output)
@@ -44,8 +44,8 @@ class Person:
     async def _find(self, text: str) -> list[CommandHint]:
         return [HINT]
 
-    async def _resolve(self, model: str) -> SimpleNamespace:
-        return SimpleNamespace(info=ModelInfo("p", "m", parameters=self.parameters))
+    async def _choose(self, request: TurnRequest) -> SimpleNamespace:
+        return SimpleNamespace(route=SimpleNamespace(info=ModelInfo("p", "m", parameters=self.parameters)))
 
     async def _ask(self, question: str, typed: str) -> str | None:
         self.asked.append(question)

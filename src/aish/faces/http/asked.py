@@ -34,7 +34,7 @@ _MAX_SESSION_CHARS = 128
 # Version, trace, span and flags, as W3C Trace Context has them; all zeros are nobody's.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = (b"traceparent",)
-_MOST_GLOBS = 2000  # that a client may write: each is compiled
+MOST_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
 _RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
@@ -93,8 +93,8 @@ class Tools(msgspec.Struct, frozen=True):
         return self.guests.name if self.guests is not None else ""
 
 
-class Servers:
-    """Names of tools, by the label of their server."""
+class ToolsByServer:
+    """Their names, by the label of their server."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names: dict[str, list[tuple[str, str]]] = {}
@@ -123,8 +123,8 @@ def choose_tools(
     known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
     ours = {name for name in known if name in injected}
     if mcp:
-        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), _MOST_GLOBS)
-        by_server = Servers(known)
+        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), MOST_GLOBS)
+        by_server = ToolsByServer(known)
         for entry in mcp:
             ours.update(by_server.tools(entry.label, entry.allowed))
     clients: dict[str, ToolSpec] = {}
@@ -143,7 +143,7 @@ def choose_tools(
 
 def _with_agreed(service: Service, mcp: Sequence[McpTool], tools: Tools) -> Tools:
     own = {spec.source for spec in service.engine.tools.specs()}
-    by_server, asked = Servers(tools.ours), Globs(tools.ask)
+    by_server, asked = ToolsByServer(tools.ours), Globs(tools.ask)
     agreed = [by_server.tools(entry.label, entry.agreed) for entry in mcp if entry.label not in own]
     return msgspec.structs.replace(tools, agreed=frozenset(n for names in agreed for n in names if n not in asked))
 
@@ -193,7 +193,7 @@ def _among(field: str, given: Any) -> ToolChoice:
     tools = given.get("tools") if isinstance(given, dict) else None
     if not isinstance(tools, list):
         raise bad_field(f"{field}.tools", "must list the tools that may be called")
-    check_count(f"{field}.tools", len(tools), _MOST_GLOBS)
+    check_count(f"{field}.tools", len(tools), MOST_GLOBS)
     choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
     return msgspec.structs.replace(choice, among=tuple(_allowed(field, tool) for tool in tools))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.asked import Extensions, Function, McpTool
+from aish.faces.http.asked import MAX_NAME_CHARS, MOST_GLOBS, Extensions, Function, McpTool, check_count
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.guests import read_credentials
 from aish.faces.http.problems import bad_field
@@ -183,9 +183,12 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
         given = given.get("tool_names")
     if given is None:
         return ("*",)
-    if isinstance(given, list) and all(isinstance(name, str) for name in given):
-        return tuple(given)
-    raise bad_field(field, "must be a list of names")
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise bad_field(field, "must be a list of names")
+    check_count(field, len(given), MOST_GLOBS)
+    if any(len(name) > MAX_NAME_CHARS for name in given):
+        raise bad_field(field, f"a name has {MAX_NAME_CHARS} characters at most")
+    return tuple(given)
 
 
 def _to_ask(field: str, given: Any) -> tuple[str, ...]:

@@ -176,8 +176,8 @@ class TurnMeter:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._model: ModelMeters | None = None
-        self._began_s = time.monotonic()
-        self._first_s = 0.0
+        self._began_ms = time.time_ns() // 1_000_000
+        self._first_ms = 0  # by the event's own time: of what nobody watches all comes at the end
         self._steps = 0
         self._open: set[str] = set()  # calls without a result
         self.turn = ""  # once it has begun
@@ -189,13 +189,13 @@ class TurnMeter:
         return bool(self._open)
 
     def see(self, events: Sequence[Event]) -> None:
-        if self._first_s and type(events[0].body) is TextDelta:
+        if self._first_ms and type(events[0].body) is TextDelta:
             return  # nearly every batch
         for event in events:
             body = event.body
             if type(body) in _WORDS:
-                if not self._first_s:
-                    self._token()
+                if not self._first_ms:
+                    self._token(event.at_ms)
             elif type(body) is StepStarted:
                 self._steps += 1
             elif type(body) is UsageReported:
@@ -206,7 +206,7 @@ class TurnMeter:
                 self.turn = event.turn
                 note_turn(event.session, event.turn)
             elif type(body) is TurnFinished:
-                self._finished(body)
+                self._finished(body, event.at_ms)
             elif type(body) is not ArgumentsDelta:
                 self._see_other(event)
 
@@ -230,11 +230,12 @@ class TurnMeter:
         elif isinstance(body, Status) and not event.call:
             self._asked_again(body.text)
 
-    def _token(self) -> None:
+    def _token(self, at_ms: int) -> None:
         if self._model is not None:
-            self._first_s = time.monotonic()
-            self._model.first_token.observe(self._first_s - self._began_s)
-            self._metrics.series.add_first_token(self._first_s - self._began_s)
+            self._first_ms = at_ms
+            took_s = max(0, at_ms - self._began_ms) / 1000
+            self._model.first_token.observe(took_s)
+            self._metrics.series.add_first_token(took_s)
 
     def _asked_again(self, said: str) -> None:
         kind = next((kind for words, kind in _ASKED_AGAIN if words in said), "")
@@ -245,7 +246,7 @@ class TurnMeter:
         for repair in repairs or ():
             self._metrics.call_repairs.labels(repair.kind.value).inc()
 
-    def _finished(self, body: TurnFinished) -> None:
+    def _finished(self, body: TurnFinished, at_ms: int) -> None:
         self.usage = usage = body.usage
         self._metrics.series.count_turn(usage)
         model = self._model
@@ -257,10 +258,9 @@ class TurnMeter:
             model.tokens_in.inc(usage.prompt_tokens)
         if usage.cost:
             model.cost.inc(usage.cost)
-        if body.reason is TurnEnd.FAILED and self._first_s:
+        if body.reason is TurnEnd.FAILED and self._first_ms:
             model.broken_streams.inc()
         if usage.completion_tokens:
             model.tokens_out.inc(usage.completion_tokens)
-            elapsed_s = time.monotonic() - self._first_s
-            if self._first_s and elapsed_s > 0:
-                model.token_rate.observe(usage.completion_tokens / elapsed_s)
+            if self._first_ms and at_ms > self._first_ms:
+                model.token_rate.observe(usage.completion_tokens * 1000 / (at_ms - self._first_ms))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from aish.faces.http.asked import Servers, check_count, choose_tools
+from aish.faces.http.asked import ToolsByServer, check_count, choose_tools
 from aish.faces.http.callers import Caller
 from aish.faces.http.guests import bring_servers, consenting
 from aish.faces.http.responses_forms import Listing, split_name
@@ -55,7 +55,7 @@ async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: 
     someone = {spec.name: spec for spec in offered(tools.ours, interactive=True, guests=named)}
     nobody = {spec.name for spec in offered(tools.ours, interactive=False, guests=named)}
     gated = {name for name in someone if name not in nobody or name == SHELL_TOOL}
-    asked_about, by_server = Globs(tools.ask), Servers(someone)
+    asked_about, by_server = Globs(tools.ask), ToolsByServer(someone)
     late = frozenset(n for n in someone if n in asked_about or (n in gated and _may_ask(n, declared)))
     late -= tools.agreed
     usable = someone if service.ask(caller) is not None else nobody | late | tools.agreed

@@ -81,6 +81,7 @@ async def diff(shell: Shell, rest: str) -> None:
     """Runs as any command of the person's, and goes along with the next question."""
     # Outside a repository `git diff` is another command, whose help is long.
     ran = await shell.run(f"git rev-parse --git-dir >/dev/null && git --no-pager diff {rest}".strip(), attach=True)
+    shell.attached.insist()
     if not ran.status and not ran.output.strip():
         shell.output.note("git sees no difference")
 
@@ -91,6 +92,7 @@ async def tree(shell: Shell, rest: str) -> None:
         raise UsageError(f"{root} is no folder")
     lines = await asyncio.to_thread(tree_lines, root, _MOST_FILES)
     shell.attached.add(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, "\n".join(lines)))
+    shell.attached.insist()
     entries = "1 entry goes" if len(lines) == 1 else f"{len(lines)} entries go"
     shell.output.note(f"{entries} along with your next question")
 

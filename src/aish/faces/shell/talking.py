@@ -28,7 +28,7 @@ from aish.faces.shell.interrupts import on_interrupt, was_stopped
 from aish.faces.shell.state import Shell, nothing
 from aish.ports import Ask
 from aish.types.command_hints import CommandHint
-from aish.types.messages import TextPart, UserMessage
+from aish.types.messages import TextPart, UserMessage, user
 from aish.types.requests import TurnRequest
 
 
@@ -82,14 +82,16 @@ class Talking:
             return ()
         shell = self._shell
         hints = await shell.runtime.find_commands(text)
-        self._is_weak = await self._asks_weak_model()
+        self._is_weak = await self._asks_weak_model(text)
         if self._is_weak:
             for line in shown(hints):
                 shell.output.note(line)
         return hints
 
-    async def _asks_weak_model(self) -> bool:
-        return (await self._shell.engine.router.resolve(self._shell.request.model)).info.is_weak
+    async def _asks_weak_model(self, text: str) -> bool:
+        """Whether it is one that will answer this."""
+        request = msgspec.structs.replace(self._shell.request, input=(user(text),))
+        return (await self._shell.engine.chooser.choose(request)).route.info.is_weak
 
     def _offered(self, commands: list[str], hints: Sequence[CommandHint]) -> list[str]:
         """Of what the model proposes, what can be run here, or may once something before it was run; of a small model's
@@ -117,7 +119,7 @@ class Talking:
         """What the model said; None if it was stopped: what was said is kept, but nothing is proposed."""
         shell = self._shell
         ran = shell.attached.peek()
-        if ran and not goes_on and shell.attached.may_wait(text) and await self._asks_weak_model():
+        if ran and not goes_on and shell.attached.may_wait(text) and await self._asks_weak_model(text):
             ran = ""  # which would take it for more to do; it waits for a question that may be about it
         question = await expand(text, Places(Path(shell.cwd), shell.runtime.mcp_servers))
         heard = Heard()
