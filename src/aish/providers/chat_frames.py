@@ -14,47 +14,37 @@ import msgspec
 from aish.providers.chat_chunks import WireChunk, decode_chunk
 
 _TRIED = "other words"
-_NO_HEAD = b"\0"  # no chunk of JSON begins so
 _MOST_IN_VAIN = 8  # a backend that changes it with each chunk is read chunk by chunk; llama.cpp does each second
 
 _decode_text = msgspec.json.Decoder(str).decode
 
+Read = Callable[[bytes], str]
+
+
+def _nothing(data: bytes) -> str:
+    return ""
+
 
 class Frame:
-    """`plain`: the words of a chunk that was read in full, "" if it holds anything else."""
+    """`text` reads the words of a chunk in this frame, "" of one that has to be read in full; `event_text` those of one
+    that came alone, with what makes it an event: so its ends need not be found first.
+
+    `plain`: the words of a chunk that was read in full, "" if it holds anything else."""
 
     def __init__(self, place: bytes, plain: Callable[[WireChunk], str]) -> None:
+        self.text: Read = _nothing
+        self.event_text: Read = _nothing
         self._place = place
         self._plain = plain
-        self._head, self._tail = _NO_HEAD, b""
-        self._event_head, self._event_tail = _NO_HEAD, b""
-        self._in_vain = 0  # learned since it was last of use
-
-    def text(self, data: bytes) -> str:
-        """Of a chunk in this frame; "" of one that has to be read in full."""
-        return self._words(data, self._head, self._tail)
-
-    def event_text(self, piece: bytes) -> str:
-        """Of a chunk that came alone, with what makes it an event: the same, without finding its ends first."""
-        return self._words(piece, self._event_head, self._event_tail)
-
-    def _words(self, data: bytes, head: bytes, tail: bytes) -> str:
-        if not (data.startswith(head) and data.endswith(tail)):
-            return ""
-        try:
-            text = _decode_text(data[len(head) : -len(tail)])
-        except ValueError:  # not one text: a null, several chunks, or more than the words is new
-            return ""
-        self._in_vain = 0
-        return text
+        self._in_vain = [0]  # learned since it was last of use
 
     def learn(self, data: bytes, text: str) -> bool:
         """From a chunk that holds this piece of the answer and nothing else. Whether it is the frame from now on."""
         place = self._place
         start = data.find(place) + len(place)
-        if start < len(place) or self._in_vain >= _MOST_IN_VAIN or text == _TRIED:  # which would prove nothing
+        if start < len(place) or self._in_vain[0] >= _MOST_IN_VAIN or text == _TRIED:  # which would prove nothing
             return False
-        self._in_vain += 1
+        self._in_vain[0] += 1
         begin = data.find(b'"', start)
         end = data.find(b'"', begin + 1) + 1
         head, words, tail = data[:begin], data[begin:end], data[end:]
@@ -65,9 +55,25 @@ class Frame:
         except ValueError:
             return False
         if is_text:
-            self._head, self._tail = head, tail
-            self._event_head, self._event_tail = b"data: " + head, tail + b"\n\n"
+            self.text = _between(head, tail, self._in_vain)
+            self.event_text = _between(b"data: " + head, tail + b"\n\n", self._in_vain)
         return is_text
+
+
+def _between(head: bytes, tail: bytes, in_vain: list[int]) -> Read:
+    start, end = len(head), -len(tail)
+
+    def read(data: bytes) -> str:
+        if not (data.startswith(head) and data.endswith(tail)):
+            return ""
+        try:
+            text = _decode_text(data[start:end])
+        except ValueError:  # not one text: a null, several chunks, or more than the words is new
+            return ""
+        in_vain[0] = 0
+        return text
+
+    return read
 
 
 def text_frame() -> Frame:
