@@ -227,6 +227,42 @@ async def test_so_many_names_of_tools_and_no_more_may_be_written_by_a_client():
     assert [tool.name for tool in bench.scripted.requests[0].tools] == ["git__log"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "mcp", "server_label": "x" * 200}]}, "tools[0].server_label"),
+        ({"tools": [{"type": "mcp", "server_label": ""}]}, "tools[0].server_label"),
+        (
+            {"tools": [{"type": "mcp", "server_label": "git", "allowed_tools": ["x" * 300]}]},
+            "tools[0].allowed_tools",
+        ),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "mcp",
+                        "server_label": "git",
+                        "require_approval": {"always": {"tool_names": ["x" * 300]}},
+                    }
+                ]
+            },
+            "tools[0].require_approval",
+        ),
+        (
+            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"server_label": "x" * 300}]}},
+            "tool_choice.tools",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+async def test_names_that_a_client_makes_up_have_a_length(path, fields, param):
+    """What is made of them is compiled, and there are thousands of them."""
+    asked = {"model": "scripted:model", "input": "x", "messages": [{"role": "user", "content": "x"}], **fields}
+    async with face(Bench([TextDelta("never")], tools=Tools().add("git__log"))) as http:
+        reply = await http.ask("POST", path, asked)
+    assert (reply.status, reply.json["error"]["param"]) == (400, param)
+
+
 async def test_an_unknown_model_is_a_404():
     async with face(Bench()) as http:
         reply = await http.chat(model="nope", stream=True)

@@ -146,6 +146,7 @@ BAD = [
     ({"tools": [{"type": "function"}]}, "tools[0].name"),
     ({"tools": [{"type": "mcp"}]}, "tools[0].server_label"),
     ({"tools": [{"type": "namespace", "name": "n"}]}, "tools[0].tools"),
+    ({"tools": [{"type": "namespace", "name": "n" * 200, "tools": [ADD]}]}, "tools[0].name"),
     ({"tool_choice": "sometimes"}, "tool_choice"),
     ({"background": True, "store": False}, "background"),
     ({"conversation": {}}, "conversation"),

@@ -34,7 +34,8 @@ _MAX_SESSION_CHARS = 128
 # Version, trace, span and flags, as W3C Trace Context has them; all zeros are nobody's.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_HEADERS = (b"traceparent",)
-MOST_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
+_MOST_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
+_MAX_GLOB_CHARS = 2 * MAX_NAME_CHARS + 2  # the label of a server and a tool of its
 _RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
@@ -123,7 +124,7 @@ def choose_tools(
     known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
     ours = {name for name in known if name in injected}
     if mcp:
-        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), MOST_GLOBS)
+        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), _MOST_GLOBS)
         by_server = ToolsByServer(known)
         for entry in mcp:
             ours.update(by_server.tools(entry.label, entry.allowed))
@@ -155,6 +156,12 @@ def _runnable(service: Service, caller: Caller, tools: Tools) -> tuple[str, ...]
         return tools.ours
     free = {spec.name for spec in service.engine.offered(tools.ours, interactive=False, guests=tools.guest_name)}
     return tuple(name for name in tools.ours if name in free or name in tools.agreed)
+
+
+def check_globs(field: str, globs: Sequence[str]) -> None:
+    check_count(field, len(globs), _MOST_GLOBS)
+    if any(len(glob) > _MAX_GLOB_CHARS for glob in globs):
+        raise bad_field(field, f"a name has {_MAX_GLOB_CHARS} characters at most")
 
 
 def check_count(field: str, count: int, most: int) -> None:
@@ -193,9 +200,10 @@ def _among(field: str, given: Any) -> ToolChoice:
     tools = given.get("tools") if isinstance(given, dict) else None
     if not isinstance(tools, list):
         raise bad_field(f"{field}.tools", "must list the tools that may be called")
-    check_count(f"{field}.tools", len(tools), MOST_GLOBS)
     choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
-    return msgspec.structs.replace(choice, among=tuple(_allowed(field, tool) for tool in tools))
+    among = tuple(_allowed(field, tool) for tool in tools)
+    check_globs(f"{field}.tools", among)
+    return msgspec.structs.replace(choice, among=among)
 
 
 def _allowed(field: str, tool: Any) -> str:

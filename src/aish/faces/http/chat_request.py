@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.asked import MAX_NAME_CHARS, MOST_GLOBS, Extensions, Function, McpTool, check_count
+from aish.faces.http.asked import MAX_NAME_CHARS, Extensions, Function, McpTool, check_globs
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.guests import read_credentials
 from aish.faces.http.problems import bad_field
@@ -158,8 +158,8 @@ def read_function(field: str, given: dict[str, Any]) -> Function:
 
 def read_mcp(field: str, given: dict[str, Any]) -> McpTool:
     label, url = given.get("server_label"), given.get("server_url")
-    if not isinstance(label, str) or not label:
-        raise bad_field(f"{field}.server_label", "must name a server")
+    if not isinstance(label, str) or not 0 < len(label) <= MAX_NAME_CHARS:
+        raise bad_field(f"{field}.server_label", f"must name a server, in {MAX_NAME_CHARS} characters at most")
     if not isinstance(url, str | None):
         raise bad_field(f"{field}.server_url", "must be text")
     allowed = _names(f"{field}.allowed_tools", given.get("allowed_tools"))
@@ -185,9 +185,7 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
         return ("*",)
     if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
         raise bad_field(field, "must be a list of names")
-    check_count(field, len(given), MOST_GLOBS)
-    if any(len(name) > MAX_NAME_CHARS for name in given):
-        raise bad_field(field, f"a name has {MAX_NAME_CHARS} characters at most")
+    check_globs(field, given)
     return tuple(given)
 
 

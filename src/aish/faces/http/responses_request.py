@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.asked import Extensions, Function, McpTool, tool_choice
+from aish.faces.http.asked import MAX_NAME_CHARS, Extensions, Function, McpTool, tool_choice
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.chat_request import read_function, read_mcp
 from aish.faces.http.problems import bad_field
@@ -168,8 +168,8 @@ def read_choice(given: Any, tools: Sequence[dict[str, Any]]) -> ToolChoice:
 
 def _namespace(field: str, tool: dict[str, Any]) -> Iterator[tuple[Function, Namespaced]]:
     space, inner = tool.get("name"), tool.get("tools")
-    if not isinstance(space, str) or not space:
-        raise bad_field(f"{field}.name", "must be text")
+    if not isinstance(space, str) or not 0 < len(space) <= MAX_NAME_CHARS:
+        raise bad_field(f"{field}.name", f"must be a name of 1 to {MAX_NAME_CHARS} characters")
     if not isinstance(inner, list):
         raise bad_field(f"{field}.tools", "must be a list of functions")
     for place, given in enumerate(inner):
