@@ -103,7 +103,7 @@ async def test_what_is_asked_of_the_model_arrives():
         ("none", ToolChoice("none")),
         ("required", ToolChoice("required")),
         ({"type": "mcp", "server_label": "desk", "name": "note"}, ToolChoice("required", "desk__note")),
-        ({"type": "allowed_tools", "mode": "required", "tools": []}, ToolChoice("required")),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, ToolChoice("none")),
         (
             {
                 "type": "allowed_tools",
@@ -138,6 +138,7 @@ BAD = [
     ({"input": [{"type": "mcp_approval_response", "approval_request_id": "m"}]}, "input[0].approve"),
     ({"input": [{"type": "mcp_approval_response", "approval_request_id": "m", "approve": True}]}, "input"),
     ({"stream": "yes"}, "stream"),
+    ({"tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []}}, "tool_choice.tools"),
     ({"metadata": {"a": 1}}, "metadata[...]"),
     ({"metadata": {str(n): "x" for n in range(17)}}, "metadata"),
     ({"truncation": "never"}, "truncation"),

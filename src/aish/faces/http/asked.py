@@ -203,7 +203,11 @@ def _among(field: str, given: Any) -> ToolChoice:
     choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
     among = tuple(_allowed(field, tool) for tool in tools)
     check_globs(f"{field}.tools", among)
-    return msgspec.structs.replace(choice, among=among)
+    if among:
+        return msgspec.structs.replace(choice, among=among)
+    if choice.mode == "required":
+        raise bad_field(f"{field}.tools", "must list a tool where a call is required")
+    return ToolChoice("none")
 
 
 def _allowed(field: str, tool: Any) -> str:
