@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.providers.toolmode.prompt import describe_tools, room_for_tools
 from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.toolmode.reading import Reading
 from aish.providers.toolmode.union import answer_or_call
 from aish.safety.redact import Redactor
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
@@ -509,3 +511,12 @@ async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():
     assert "get_weather" in json.dumps(model.sent.sampling.json_schema)
     await say(provider, asked(user("Rome?"), call, result, call, result))
     assert list(model.sent.sampling.json_schema["properties"]) == ["answer"]
+
+
+@pytest.mark.parametrize("constrained", [True, False])
+def test_what_has_read_an_answer_is_not_left_to_the_collector(constrained):
+    tool = ToolSpec("add", "", {"type": "object"}, Effect.READ, "add")
+    reading = Reading([tool], constrained=constrained, repair=True)
+    gone = weakref.ref(reading)
+    del reading
+    assert gone() is None

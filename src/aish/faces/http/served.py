@@ -83,6 +83,7 @@ class Served:
             log.error("a request failed by a defect of aish", exc_info=exc)
         if not self.complete and not self.is_gone:
             self._give_up(status)
+        self.scope, self.on_gone = {}, None  # which both lead back here: memory does not wait for the collector
 
     def _give_up(self, status: int) -> None:
         """What was begun cannot be ended well."""

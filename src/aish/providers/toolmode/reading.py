@@ -31,6 +31,17 @@ def asked_in(messages: Sequence[Message]) -> Asked:
     return Asked(messages)
 
 
+class _Numbers:
+    """Of the calls found in text. By itself: readers that led back to whoever reads would wait for the collector."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def new(self) -> int:
+        self.count += 1
+        return _OWN_NUMBERS + self.count - 1
+
+
 class Reading:
     """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
     known to make calls of its own, so that JSON in its text is JSON. `asked`: calls are held until they are whole, and
@@ -50,14 +61,14 @@ class Reading:
         self._is_held = asked is not None or not constrained
         self._held: dict[int | None, CallFragment] = {}
         self._native: dict[int | None, list[CallFragment]] = {}
+        self._found = _Numbers()
         self._reader: ConstrainedReader | FreeReader = FreeReader(
-            tools, self._new_index, repair=repair, marked_only=calls_natively
+            tools, self._found.new, repair=repair, marked_only=calls_natively
         )
         if constrained:
             from aish.providers.toolmode.answers import ConstrainedReader
 
-            self._reader = ConstrainedReader(self._reader, self._new_index)
-        self._found = 0
+            self._reader = ConstrainedReader(self._reader, self._found.new)
         self.has_called = False
         self.has_called_natively = False
         self.made_up = ""  # what a call cannot do without, and nobody has named
@@ -80,10 +91,6 @@ class Reading:
                     self._native.setdefault(chunk.index, []).append(chunk)
                 chunks.append(chunk)
         return chunks
-
-    def _new_index(self) -> int:
-        self._found += 1
-        return _OWN_NUMBERS + self._found - 1
 
     def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
         if not self._is_held:
@@ -121,9 +128,9 @@ class Reading:
         whole = finished.end in _ENDED_BY_ITSELF
         within_call = self._reader.is_within_call
         chunks = [*self._kept_back(self._reader.finish(whole=whole)), *self._let_go()]
-        self.has_called = self.has_called or self._found > 0
+        self.has_called = self.has_called or self._found.count > 0
         end = finished.end
-        if not self._found:
+        if not self._found.count:
             return [*chunks, finished]
         if end is StepEnd.STOP:
             end = StepEnd.TOOL_CALLS
