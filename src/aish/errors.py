@@ -187,3 +187,13 @@ class ToolError(AishError):
     def __init__(self, message: str, *, status: ResultStatus = ResultStatus.FAILED, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.status = status
+
+
+def forget_way(error: BaseException) -> None:
+    """Of an error that has been dealt with, and of those behind it. The calls it came through hold all that was asked
+    for; where one of them holds the error, too, nothing of it leaves memory before the collector comes."""
+    left = [error]
+    while left:
+        error = left.pop()
+        error.__traceback__ = None
+        left += [other for other in (error.__cause__, error.__context__) if other and other.__traceback__]

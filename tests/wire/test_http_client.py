@@ -14,6 +14,7 @@ from aish.wire.http import HttpBounds, HttpClient, Timeouts
 from aish.wire.http_exchange import Exchange
 from aish.wire.reads import READ_BYTES
 from support.eventually import eventually
+from support.garbage import left_to_the_collector
 from support.raw_server import DEADLINE_S, Peer, nothing_left, open_sockets, raw_server
 
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -164,6 +165,23 @@ async def test_a_stale_reused_connection_is_replaced_once() -> None:
         assert await get(client, server.url) == b"hello"
         assert await get(client, server.url) == b"hello"
         assert [len(peer.requests) for peer in server.peers] == [2, 1]
+
+
+async def test_what_was_sent_before_a_retry_does_not_wait_for_the_collector() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HELLO)
+        if peer.number == 1:
+            await peer.request()
+            return  # closes without a byte
+        await greet_forever(peer)
+
+    async with raw_server(script) as server, HttpClient() as client:
+        await get(client, server.url)
+        with left_to_the_collector() as found:
+            await get(client, server.url)
+        assert len(server.peers) == 2
+    assert not found
 
 
 async def test_the_retry_itself_is_not_retried() -> None:

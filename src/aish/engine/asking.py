@@ -34,6 +34,7 @@ from aish.errors import (
     ProviderError,
     ProviderRejected,
     ProviderTimeout,
+    forget_way,
 )
 from aish.types.chunks import StepEnd
 from aish.types.context import ContextRules, ContextView
@@ -128,6 +129,7 @@ class Asking:
                 apply_all(events)
                 yield events
         except BudgetExceeded as exc:
+            forget_way(exc)
             self.end, self.refusal = TurnEnd.COST, f"{exc.message}; {exc.hint}"
         except ContextOverflow as exc:
             self.end = TurnEnd.FAILED
@@ -277,6 +279,7 @@ class Asking:
         )
 
     async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[list[Event], None]:
+        forget_way(error)
         if isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
             self.end = TurnEnd.WALL_TIME
             return
@@ -342,5 +345,6 @@ def merged(preset: Sampling, request: Sampling) -> Sampling:
 
 
 def failed(error: AishError) -> Failed:
+    forget_way(error)
     status = error.status if isinstance(error, ProviderRejected) else 400 if isinstance(error, ContextOverflow) else 0
     return Failed(type(error).__name__, error.message, error.hint, retry=error.retry, status=status)

@@ -135,12 +135,14 @@ class Exchange(Response):
         """End it, wherever it stands. Returns whether the connection may carry another request."""
         self._watch.stop()
         self._parser.release()
-        if not self._parser.complete and self._error is None:
-            self._error = ConnectionLost(f"{self._target.origin}: the answer was left before its end")
         if self._paused:
             self._paused = False
             self._link.resume_reading()
-        return self._sent and self._error is None and self._parser.keep_alive
+        if self._parser.complete:
+            return self._sent and self._parser.keep_alive
+        # Another than was raised: that one leads back here by the way it came.
+        self._error = ConnectionLost(f"{self._target.origin}: the answer was left before its end")
+        return False
 
     def _news(self) -> asyncio.Future[None]:
         """Done when something has come."""

@@ -1,9 +1,6 @@
 """One request and its reply, over real sockets: how it is framed, and what becomes of it when it is done wrong."""
 
 import asyncio
-import gc
-import json
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 
 from aish.faces.asgi import CONNECTION, Exchange
 from aish.faces.http.app import App
-from aish.types.events import TextDelta
 from support.engines import Bench
 from support.eventually import eventually
 from support.http_face import face
@@ -515,39 +511,3 @@ async def test_what_is_mounted_is_told_with_the_headers_of_every_reply_and_count
     assert b"\r\nx-request-id: req_" in raw
     assert b"\r\naccess-control-allow-origin: https://here.example\r\n" in raw
     assert b'aish_requests_total{route="/mcp",status="202"} 1.0' in page
-
-
-@contextmanager
-def left_to_the_collector():
-    """What it finds at the end that nobody can reach and that keeps itself alive."""
-    found = []
-    gc.collect()
-    gc.disable()
-    try:
-        yield found
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        found += gc.garbage
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-
-
-async def test_what_has_been_answered_leaves_nothing_to_the_collector():
-    """Or all that was read and sent stays in memory until it comes round."""
-    asked = json.dumps({"model": "scripted:model", "messages": [{"role": "user", "content": "hello"}]}).encode()
-    sent = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(asked) + asked
-    bench = Bench(*[[TextDelta("said")]] * 3)
-    async with face(bench) as http, listening(http.app) as (port, _), client(port) as (reader, writer):
-
-        async def ask():
-            writer.write(sent)
-            raw = await reader.readuntil(b'"reasoning_tokens":0}}}')
-            assert b'"said"' in raw
-
-        await ask()  # what is made once is made
-        with left_to_the_collector() as found:
-            await ask()
-            await ask()
-    assert not [thing for thing in found if type(thing).__module__.startswith("aish")]

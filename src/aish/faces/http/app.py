@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError, ConnectionLost
+from aish.errors import AishError, ConnectionLost, forget_way
 from aish.faces.asgi import TOOLS, Exchange, Receive, Scope, Send
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.approvals import Given
@@ -190,10 +190,10 @@ def _note(exchange: Exchange, place: str, seconds: float) -> None:
 async def _tell(exchange: Exchange, shape: Shape, error: Exception) -> None:
     """What went wrong, in this shape. Nothing more can be told once a reply has begun: the stream then ends without its
     proper end."""
-    if isinstance(error, ClientGone | ConnectionLost):
-        return
-    problem = _problem_in(error)
-    if not exchange.started:
+    is_there = not isinstance(error, ClientGone | ConnectionLost)
+    problem = _problem_in(error) if is_there else None
+    forget_way(error)
+    if problem is not None and not exchange.started:
         await exchange.reply(problem.status, msgspec.json.encode(shape(problem)), problem.headers)
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 import msgspec
 
 from aish.engine.transcript import Transcript
-from aish.errors import AishError
+from aish.errors import AishError, forget_way
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, problem_of
@@ -72,8 +72,8 @@ class Making:
                             yield data
             last = self.stream.finish()
         except (AishError, Problem) as exc:
-            problem = exc if isinstance(exc, Problem) else problem_of(exc)
-            last = self.stream.fail(problem)
+            forget_way(exc)
+            last = self.stream.fail(exc if isinstance(exc, Problem) else problem_of(exc))
         finally:
             await self._keys.spend(self._caller, self._meter.usage)
         if self.stream.failed is not None and not self._has_begun():

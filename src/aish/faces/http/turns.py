@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from aish.errors import AishError
+from aish.errors import AishError, forget_way
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
@@ -73,7 +73,7 @@ async def stream_turn(
         except (AishError, Problem) as exc:
             problem = _settled(meter, exc)
             if not exchange.started:
-                raise problem from exc
+                raise problem from None
             exchange.failed_status = problem.status
             await watch.send(streamer.failure(problem))
         finally:
@@ -106,7 +106,7 @@ async def collect_turn(
                 exchange.extra.append(summary.header())
             return body
         except (AishError, Problem) as exc:
-            raise _settled(meter, exc) from exc
+            raise _settled(meter, exc) from None
         finally:
             name_turn(exchange, meter.turn)
             await service.keys.spend(caller, meter.usage)
@@ -123,5 +123,6 @@ def name_turn(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
 def _settled(meter: TurnMeter, error: AishError | Problem) -> Problem:
     """A call that was broken off may have had its effect, too."""
     problem = error if isinstance(error, Problem) else problem_of(error)
+    forget_way(error)
     broken_off = isinstance(error, ShutDown) and meter.has_open_call
     return settled(problem, effects=meter.had_effect or broken_off)
