@@ -24,11 +24,28 @@ ENDS = {
 }
 
 
-def request(path, **fields):
+def request(path, key="", **fields):
     said = {"messages": [{"role": "user", "content": "hello"}], "input": "hello", "max_tokens": 9}
     body = json.dumps({"model": "scripted:model", **said, **fields}).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    keyed = f"idempotency-key: {key}\r\n" if key else ""
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{keyed}content-length: {len(body)}\r\n\r\n"
     return head.encode() + body
+
+
+async def nothing_waits_for_the_collector(bench, requests, status):
+    async with face(bench) as http, listening(http.app) as (port, _):
+
+        async def ask(sent):
+            async with client(port) as (reader, writer):
+                writer.write(sent)
+                raw = await reader.read()
+            assert status is None or raw.startswith(b"HTTP/1.1 %d " % status)
+
+        await ask(requests[0])  # what is made once is made
+        with left_to_the_collector() as found:
+            for sent in requests[1:]:
+                await ask(sent)
+    assert {type(thing).__name__ for thing in found} <= {"Connection", "Served"}  # the transport of a closed one
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -37,16 +54,10 @@ def request(path, **fields):
 async def test_nothing_of_a_request_waits_for_the_collector(path, stream, end):
     answer, status = ENDS[end]
     sent = request(path, stream=stream, model="nope" if end == "unknown model" else "scripted:model")
-    async with face(Bench(*[answer] * 3)) as http, listening(http.app) as (port, _):
+    await nothing_waits_for_the_collector(Bench(*[answer] * 3), [sent] * 3, status)
 
-        async def ask():
-            async with client(port) as (reader, writer):
-                writer.write(sent)
-                raw = await reader.read()
-            assert status is None or raw.startswith(b"HTTP/1.1 %d " % status)
 
-        await ask()  # what is made once is made
-        with left_to_the_collector() as found:
-            await ask()
-            await ask()
-    assert {type(thing).__name__ for thing in found} <= {"Connection", "Served"}  # the transport of a closed one
+@pytest.mark.parametrize("stream", [True, False])
+async def test_nor_does_a_reply_that_was_kept_for_a_retry(stream):
+    sent = [request(PATHS[0], key, stream=stream) for key in ("a", "b", "c")]
+    await nothing_waits_for_the_collector(Bench(*[[TextDelta("said")]] * 3), sent, 200)

@@ -156,6 +156,7 @@ class Idempotent:
         finally:
             await self._keep(id, recording)
             self._recordings.pop(id, None)
+            del recording.exchange  # which leads back to it: memory does not wait for the collector
 
     async def _keep(self, id: str, recording: _Recording) -> None:
         store, failed = self._service.store, recording.exchange.failed_status or recording.status
