@@ -7,29 +7,28 @@ is worth a moment only, and losing it costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 
 from aish.errors import WireError
 from aish.wire.http import Response
 
 
 class AnswerBody(AsyncIterator[bytes]):
+    """`middle` is the response while there is nothing to add to what it does: who asks it then asks for every piece."""
+
     def __init__(self, response: Response, idle_s: float) -> None:
         self._response = response
         self._idle_s = idle_s
         self._begun = False
         self._complete = False
+        self.middle: Response | None = None
 
     def complete(self, lag_s: float) -> None:
         """Nothing essential is missing any more; the rest has `lag_s` to arrive."""
-        self._complete = True
+        self._complete, self.middle = True, None
         self._response.limit_rest(lag_s)
 
-    def __anext__(self) -> Awaitable[bytes]:
-        """In the middle of an answer there is nothing to add to what the response does."""
-        return self._response.__anext__() if self._begun and not self._complete else self._at_either_end()
-
-    async def _at_either_end(self) -> bytes:
+    async def __anext__(self) -> bytes:
         try:
             piece = await self._response.__anext__()
         except WireError:
@@ -37,7 +36,7 @@ class AnswerBody(AsyncIterator[bytes]):
                 raise StopAsyncIteration from None
             raise
         if not self._begun:
-            self._begun = True
+            self._begun, self.middle = True, self._response
             self._response.limit_silence(self._idle_s)
         return piece
 

@@ -169,6 +169,7 @@ class _Answer(AsyncIterator[Batch]):
         self._model = model
         self._body = AnswerBody(response, idle_s)
         self._reader = SseReader(MAX_EVENT_BYTES)
+        self._is_between = True  # what comes next begins an event
         self._frame = text_frame()
         self._call_frame = arguments_frame()
         self._call_index: int | None = None  # of the call whose frame it is
@@ -187,14 +188,15 @@ class _Answer(AsyncIterator[Batch]):
                 await self._let_end()
                 break
             try:
-                piece = await self._body.__anext__()
+                piece = await (self._body.middle or self._body).__anext__()
             except StopAsyncIteration:
                 self._ended = True
                 batch = self._read_all([event.data for event in self._reader.finish()])
             else:
-                if self._reader.is_between and (text := self._frame.event_text(piece)):
+                if self._is_between and (text := self._frame.event_text(piece)):
                     return [TextDelta(text)]
                 batch = self._read_all(self._reader.feed_data(piece)) if self._begun else await self._begin(piece)
+                self._is_between = self._reader.is_between
             if batch:
                 self._said = True
                 return batch

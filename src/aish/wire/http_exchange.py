@@ -103,7 +103,7 @@ class Exchange(Response):
                 raise self._error
             if self._parser.complete:
                 raise StopAsyncIteration
-            if _waits(self._reader):
+            if self._reader is not None:
                 raise UsageError("two tasks read one answer at the same time")
             self._watch.stamp = self._loop.time()
             reader: asyncio.Future[bytes] = self._loop.create_future()
@@ -112,6 +112,8 @@ class Exchange(Response):
                 if piece := await reader:
                     return piece
             except asyncio.CancelledError:
+                if self._reader is reader:
+                    self._reader = None
                 if not reader.cancelled() and reader.result():  # too late: it is kept for whoever reads on
                     self._pieces.appendleft(reader.result())
                     self._held_bytes += len(reader.result())
