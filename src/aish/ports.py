@@ -242,7 +242,8 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
     means that it survives the machine's power going; not durable, that it survives `kill -9` of this process. The
     other writes are durable when they return, unless they are told not to `wait`: then they are written soon.
 
-    A turn whose session is "" belongs to none: it can be looked at by its id, and is listed nowhere.
+    A turn whose session is "" belongs to none: it can be looked at by its id, and is listed nowhere. Its record needs
+    no input and no messages: its events say them.
     """
 
     async def create_session(self, session: SessionRecord) -> None: ...

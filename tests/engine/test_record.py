@@ -2,6 +2,7 @@
 
 import pytest
 
+from aish.engine.transcript import told_by
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import TextPart, UserMessage
 from support.engines import Bench
@@ -18,9 +19,10 @@ EITHER_WAY = pytest.mark.parametrize("stream", [True, False])
 
 async def written(bench: Bench, **fields) -> str:
     events = await bench.run(kept=False, context=(), **fields)
-    record = await bench.store.find_turn(events[-1].turn)
-    assert record is not None and record.messages
-    return (await bench.recorded(events)).decode() + repr(record)
+    recorded = await bench.recorded(events)
+    record = told_by(recorded.splitlines(), await bench.store.find_turn(events[-1].turn))
+    assert record.messages
+    return recorded.decode() + repr(record)
 
 
 @EITHER_WAY

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from aish.engine.session import flattened
+from aish.engine.transcript import told_by
 from aish.types.events import StepStarted, TextDelta, TurnFinished, TurnStarted, decode_event
 from support.engines import Bench
 from support.eventually import eventually
@@ -43,7 +44,9 @@ async def test_whoever_asks_for_it_sees_a_turn_under_way_at_once():
         assert await bench.store.find_turn(event.turn) is None
         bench.engine.catch_up()
         assert await kinds(bench, event.turn) == [TurnStarted, StepStarted, TextDelta]
-        assert (await bench.store.find_turn(event.turn)).input == bench.request(kept=False).input
+        lines = (await bench.store.read_events(event.turn)).splitlines()
+        told = told_by(lines, await bench.store.find_turn(event.turn))
+        assert (told.input, told.messages[-1].text) == (bench.request(kept=False).input, "half")
     assert (await kinds(bench, event.turn))[-1] is TurnFinished
 
 

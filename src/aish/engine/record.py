@@ -17,7 +17,6 @@ from aish.ports import Store
 from aish.safety.redact import Redactor
 from aish.types.decisions import Verdict
 from aish.types.events import (
-    ArgumentsDelta,
     Body,
     DecisionMade,
     Event,
@@ -39,7 +38,6 @@ from aish.types.tools import Effect
 # Words wait for company, no longer than this. What a crash may lose is the words of one such moment.
 _MOMENT_S = 0.25
 _AT_ONCE = 100  # turns whose words are written without a pause: about two milliseconds
-_DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _OF_EFFECTS = (DecisionMade, ToolResult)
 _OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
 _WITHOUT_WORDS = (StepStarted, UsageReported)  # but the model's name, which the turn began with
@@ -122,7 +120,7 @@ class Recorder:
     def _begin(self, turn: Turn) -> None:
         """Where nothing of it has been written yet."""
         if (record := turn.unrecorded) is not None:
-            self._store.begin_turn(msgspec.structs.replace(record, input=self.redacted(record.input)))
+            self._store.begin_turn(record)
             turn.unrecorded = None
 
     def _append(self, events: Sequence[Event]) -> None:
@@ -133,15 +131,12 @@ class Recorder:
         self.let_go(turn)
         events, turn.unwritten = turn.unwritten, []
         first, last = events[0], events[-1]
-        encoded = encode_events(events)
-        lines = self._without_secrets(events, encoded)
-        finished = isinstance(last.body, TurnFinished)
+        lines = self._without_secrets(events, encode_events(events))
+        finished = type(last.body) is TurnFinished
         if finished and (record := turn.unrecorded) is not None:
             turn.is_finished = True
             turn.unrecorded = None
-            # What was said in one piece each has been looked at as a whole already.
-            clean = lines is encoded and sum([type(event.body) in _DELTAS for event in events]) <= 1
-            await self._store.record_turn(self._ended(turn, record, last, clean=clean), last.seq, lines)
+            await self._store.record_turn(_ended(record, last), last.seq, lines)
             return
         self._begin(turn)
         self._store.append_events(last.turn, first.seq, last.seq, lines)
@@ -154,27 +149,16 @@ class Recorder:
             await self._store.flush(durable=False)
 
     async def _finish(self, turn: Turn, event: Event) -> None:
-        """A turn of no session is kept for looking at, not for going on from: nobody waits until it is safe."""
+        """A turn of no session is kept for looking at, not for going on from: its events say what was said, and nobody
+        waits until it is safe."""
         assert isinstance(event.body, TurnFinished)
         await self._store.finish_turn(
             event.turn,
             end=event.body.reason,
             finished_ms=event.at_ms,
-            messages=self.redacted(turn.messages()),
+            messages=self.redacted(turn.messages()) if turn.session else (),
             usage=event.body.usage,
             wait=bool(turn.session),
-        )
-
-    def _ended(self, turn: Turn, record: TurnRecord, event: Event, *, clean: bool) -> TurnRecord:
-        assert isinstance(event.body, TurnFinished)
-        messages = turn.messages()
-        return msgspec.structs.replace(
-            record,
-            input=record.input if clean else self.redacted(record.input),
-            end=event.body.reason,
-            finished_ms=event.at_ms,
-            messages=messages if clean else self.redacted(messages),
-            usage=event.body.usage,
         )
 
     def _without_secrets(self, events: Sequence[Event], lines: bytes) -> bytes:
@@ -200,6 +184,14 @@ class Recorder:
         line = msgspec.json.encode(messages)
         redacted = self._redactor.line(line)
         return messages if redacted is line else _messages_decoder.decode(redacted)
+
+
+def _ended(record: TurnRecord, event: Event) -> TurnRecord:
+    end = event.body
+    assert isinstance(end, TurnFinished)
+    return TurnRecord(
+        record.id, "", 0, record.model, record.started_ms, (), end.reason, event.at_ms, (), end.usage, record.owner
+    )
 
 
 def _words(events: Sequence[Event]) -> str | None:

@@ -6,7 +6,9 @@ say and nothing else. Every tool call in it has exactly one result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from aish.types.events import (
     Event,
@@ -15,10 +17,14 @@ from aish.types.events import (
     TextDelta,
     ToolCallReady,
     ToolResult,
+    TurnFinished,
     TurnStarted,
+    decode_event,
 )
 from aish.types.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from aish.types.records import TurnRecord
 
+NO_ANSWER = "the model gave no answer"
 # What leaves something behind. To ask an event for its class one class after the other is dear.
 _FOLDED = frozenset({TextDelta, StepStarted, TurnStarted, ReasoningDelta, ToolCallReady, ToolResult})
 
@@ -115,3 +121,16 @@ class Transcript:
             text, reasoning = "".join(self._text), "".join(self._reasoning)
             self._messages.append(AssistantMessage(text, tuple(self._calls), reasoning))
         self._text, self._reasoning, self._calls = [], [], []
+
+
+def told_by(lines: Iterable[bytes], turn: TurnRecord) -> TurnRecord:
+    """The record with its input and its messages, as recorded events say them. Those of a turn of no session stand
+    nowhere else."""
+    transcript, input, messages = Transcript(), turn.input, None
+    for event in map(decode_event, lines):
+        transcript.apply(event)
+        if isinstance(event.body, TurnStarted):
+            input = event.body.input
+        elif isinstance(event.body, TurnFinished):
+            messages = transcript.history(f"[aish] {event.body.detail or NO_ANSWER}")
+    return msgspec.structs.replace(turn, input=input, messages=transcript.messages() if messages is None else messages)

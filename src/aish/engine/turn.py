@@ -21,7 +21,7 @@ from aish.engine.past import PastTurn
 from aish.engine.planning.kept import question_of
 from aish.engine.scribe import Scribe
 from aish.engine.settle import open_calls
-from aish.engine.transcript import Transcript
+from aish.engine.transcript import NO_ANSWER, Transcript
 from aish.types.chunks import StepEnd
 from aish.types.events import (
     Body,
@@ -51,7 +51,7 @@ _SAYINGS = {
     TurnEnd.CANCELLED: "stopped by the user",
     TurnEnd.INTERRUPTED: "interrupted",
     TurnEnd.FAILED: "the turn failed",
-    TurnEnd.ANSWERED: "the model gave no answer",
+    TurnEnd.ANSWERED: NO_ANSWER,
     TurnEnd.CLIENT_TOOLS: "waiting for the results of calls that the asker runs",
     TurnEnd.APPROVAL: "waiting for a decision",
 }

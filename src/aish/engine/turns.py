@@ -236,11 +236,12 @@ class Turns:
         return await self._maker.view(request, chosen, conversation)
 
     async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
+        """Of one that no session keeps, the events alone say what is said in it."""
+        given = self._recorder.redacted(request.input) if request.kept else ()
         now_ms = self._clock.now_ms()
-        record = TurnRecord(turn.id, turn.session, 0, route.name, now_ms, request.input, owner=self._owners.me)
+        record = TurnRecord(turn.id, turn.session, 0, route.name, now_ms, given, owner=self._owners.me)
         if request.kept:
-            given = self._recorder.redacted(request.input)
-            await self._store.start_turn(msgspec.structs.replace(record, input=given))
+            await self._store.start_turn(record)
         else:
             turn.unrecorded = record
 

@@ -386,6 +386,19 @@ async def test_a_trace_holds_everything_that_happened():
     assert trace["end"] == "answered"
     kinds = [event["body"]["type"] for event in trace["events"]]
     assert kinds[0] == "turn_started" and kinds[-1] == "turn_finished" and "tool_result" in kinds
+    assert [message["role"] for message in trace["input"]] == ["user"]
+    assert [message["role"] for message in trace["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert trace["messages"][-1]["text"] == "done"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_trace_joins_no_secret_that_came_in_pieces(stream):
+    bench = Bench([TextDelta("the key: sk-proj-abcdEFGH12345678"), TextDelta("90abcdEFGH1234567890")])
+    async with face(bench) as http:
+        turn = (await http.chat(stream=stream)).headers["x-turn-id"]
+        trace = (await http.ask("GET", f"/v1/traces/{turn}")).json
+    assert trace["messages"][-1]["text"].startswith("the key: ")
+    assert "sk-proj" not in trace["messages"][-1]["text"]
 
 
 async def test_what_is_counted():

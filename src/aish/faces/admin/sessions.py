@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from aish.engine.transcript import Transcript
+from aish.engine.transcript import told_by
 from aish.errors import SessionNotFound, UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.signals import run_until_done
 from aish.faces.terminal import visible
 from aish.ports import Store
-from aish.types.events import decode_event
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
@@ -22,15 +22,18 @@ _HINT = "`aish sessions list` shows what there is"
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    return run_until_done(_run(arguments, runtime.store))
+    return run_until_done(_run(arguments, runtime.store, runtime.redacted))
 
 
-async def _run(arguments: argparse.Namespace, store: Store) -> int:
+async def _run(arguments: argparse.Namespace, store: Store, redacted: Callable[[str], str]) -> int:
     try:
         if arguments.action in ("list", "search"):
             return await _list(store, limit=arguments.limit, search=arguments.query)
-        action = {"show": _show, "replay": _replay, "export": _export, "delete": _delete}[arguments.action]
-        return await action(store, await _resolve(store, arguments.id))
+        id = await _resolve(store, arguments.id)
+        if arguments.action == "show":
+            return await _show(store, id, redacted)
+        action = {"replay": _replay, "export": _export, "delete": _delete}[arguments.action]
+        return await action(store, id)
     finally:
         await store.aclose()
 
@@ -46,22 +49,16 @@ async def _list(store: Store, *, limit: int, search: str) -> int:
     return 0
 
 
-async def _show(store: Store, name: str) -> int:
+async def _show(store: Store, name: str, redacted: Callable[[str], str]) -> int:
     for turn in await _turns(store, name):
-        for message in turn.messages or await _so_far(store, turn):
-            print(visible(_message_text(message)))
+        if not turn.messages:  # it has not finished, left nothing, or belongs to no session
+            turn = told_by((await store.read_events(turn.id)).splitlines(), turn)
+        for message in turn.messages or turn.input:
+            print(visible(redacted(_message_text(message))))
         if turn.end is None or turn.end != "answered":
             print(f"[{turn.end or 'unfinished'}]")
         print()
     return 0
-
-
-async def _so_far(store: Store, turn: TurnRecord) -> tuple[Message, ...]:
-    """Of a turn that has not finished, or left nothing: what its events say."""
-    transcript = Transcript()
-    for line in (await store.read_events(turn.id)).splitlines():
-        transcript.apply(decode_event(line))
-    return transcript.messages() or turn.input
 
 
 async def _replay(store: Store, name: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from aish.engine.transcript import told_by
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
@@ -71,8 +72,10 @@ class Records:
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
         after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
+        if not record.session:
+            record = told_by((await self._service.store.read_events(turn)).splitlines(), record)
         lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
-        body = msgspec.json.encode({"object": "trace", **_turn(record)})
+        body = self._service.redacted(msgspec.json.encode({"object": "trace", **_turn(record)}))
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
 
     async def _find(self, caller: Caller, id: str) -> SessionRecord:
