@@ -116,7 +116,7 @@ def composer(route: Route, past: list[PastTurn], offered: tuple[ToolSpec, ...], 
         tools=offered,
         tool_mode="auto",
         max_answer=None,
-        strict=lambda: False,
+        router=Router({}),
         always_count=True,
     )
 

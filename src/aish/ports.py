@@ -145,7 +145,7 @@ class Gate(Protocol):
 class Spending(Protocol):
     """What model calls cost."""
 
-    async def record_usage(self, record: UsageRecord) -> None:
+    def record_usage(self, record: UsageRecord) -> None:
         """In place of the reservation of that id, if there is one. Written soon; never waits."""
 
     async def reserve(

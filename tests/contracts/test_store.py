@@ -490,9 +490,9 @@ def fact(text: str, name: str = "", at_ms: int = 1_000, tags: tuple[str, ...] = 
 
 
 async def test_what_calls_cost_is_summed_and_unknown_prices_are_told(store: Store) -> None:
-    await store.record_usage(used("a", 0.5))
-    await store.record_usage(used("b", None))
-    await store.record_usage(used("c", 1.0, of="sess_2", at_ms=5_000))
+    store.record_usage(used("a", 0.5))
+    store.record_usage(used("b", None))
+    store.record_usage(used("c", 1.0, of="sess_2", at_ms=5_000))
     assert await store.spent() == Spent(3, 300, 30, 1.5, 1, 270, 300)
     assert (await store.spent(session="sess_1")).cost == 0.5
     assert (await store.spent(since_ms=2_000)).calls == 1
@@ -503,7 +503,7 @@ async def test_what_calls_cost_is_summed_and_unknown_prices_are_told(store: Stor
 async def test_a_reservation_holds_its_place_until_the_call_is_settled(store: Store) -> None:
     assert await reserved(store, 1.5, "first") is None
     assert await reserved(store, 1.0, "second") == (1.5, 1.5)
-    await store.record_usage(used("first", 0.25))
+    store.record_usage(used("first", 0.25))
     assert await reserved(store, 1.0, "second") is None
     assert (await store.spent()).cost == 0.25
 
@@ -524,7 +524,7 @@ async def test_what_is_summed_up_says_what_it_said_before(store: Store) -> None:
         at_ms = 1 + number * 50_000  # more than two quarters
         of = ("", "sess_1", "sess_2")[number % 3]
         record = used(f"use_{number}", (None, 0.25)[number % 2], at_ms, of)
-        await store.record_usage(msgspec.structs.replace(record, estimate=number % 5))
+        store.record_usage(msgspec.structs.replace(record, estimate=number % 5))
     assert await reserved(store, 0.5, "held", at_ms=5_000, day=None) is None
 
     async def said() -> list[object]:
@@ -539,7 +539,7 @@ async def test_what_is_summed_up_says_what_it_said_before(store: Store) -> None:
     assert await store.sum_up_usage(before_ms=QUARTER_MS * 9)
     assert not await store.sum_up_usage(before_ms=QUARTER_MS * 9)
     assert await said() == before
-    await store.record_usage(used("late", 0.25, 40 * 50_000))
+    store.record_usage(used("late", 0.25, 40 * 50_000))
     assert await store.sum_up_usage(before_ms=QUARTER_MS * 9)  # a sum may become part of another
     assert (await store.spent()).calls == 41
 
@@ -600,7 +600,6 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "read_feed": lambda store: store.read_feed(0, 1),
     "feed_end": lambda store: store.feed_end(),
     "wait_feed": lambda store: store.wait_feed(0, 0.0),
-    "record_usage": lambda store: store.record_usage(used()),
     "reserve": lambda store: reserved(store, 1.0),
     "spent": lambda store: store.spent(),
     "list_spent": lambda store: store.list_spent(),
@@ -623,6 +622,8 @@ async def test_a_closed_store_refuses_every_call(store: Store, call: str, used: 
         await CALLS[call](store)
     with pytest.raises(StoreError, match="the store is closed"):
         store.append_events("turn_1", 1, 1, b"{}\n")
+    with pytest.raises(StoreError, match="the store is closed"):
+        store.record_usage(UsageRecord("use_1", 1, "", "m", Category.MAIN, Usage()))
 
 
 async def test_two_instances_see_each_others_acknowledged_writes(pair: tuple[Store, Store]) -> None:

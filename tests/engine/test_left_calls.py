@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from aish.engine.session import flattened
+from aish.engine.transcript import told_by
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import from_steps
 from aish.store.memory import MemoryStore
@@ -224,5 +225,6 @@ async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():
     events = await bench.run(context=(), kept=False)
     assert events[0].session == ""
     assert await bench.store.list_sessions(limit=9) == []
-    turn = await bench.store.find_turn(events[0].turn)
+    lines = (await bench.store.read_events(events[0].turn)).splitlines()
+    turn = told_by(lines, await bench.store.find_turn(events[0].turn))
     assert turn.end is TurnEnd.ANSWERED and turn.messages[-1] == AssistantMessage("hi")

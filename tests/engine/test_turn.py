@@ -408,11 +408,11 @@ async def test_a_persons_time_to_think_is_not_the_turns():
 
 
 async def test_an_answer_without_end_is_cut(monkeypatch):
-    monkeypatch.setattr("aish.engine.assemble.MAX_TEXT_CHARS", 2000)
-    bench = Bench([TextDelta(f"piece {number}, ") for number in range(5000)])
+    monkeypatch.setattr("aish.engine.assemble.MAX_TEXT_CHARS", 80_000)
+    bench = Bench([TextDelta(f"piece {number}, ") for number in range(20_000)])
     events = await bench.run()
     assert finish(events).reason is TurnEnd.LENGTH
-    assert 2000 <= sum(len(body.text) for body in bodies(events, TextDelta)) <= 3100
+    assert 80_000 <= sum(len(body.text) for body in bodies(events, TextDelta)) <= 82_000
 
 
 async def test_a_key_in_a_backends_complaint_is_not_shown():

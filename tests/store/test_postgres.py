@@ -87,7 +87,7 @@ async def test_old_usage_takes_a_row_for_each_model_and_quarter_of_an_hour(
     database: Database, store: PostgresStore
 ) -> None:
     for number in range(30):
-        await store.record_usage(UsageRecord(f"use_{number}", number * 60_000, "", "m", Category.MAIN, Usage(7)))
+        store.record_usage(UsageRecord(f"use_{number}", number * 60_000, "", "m", Category.MAIN, Usage(7)))
     await store.flush()
     while await store.sum_up_usage(before_ms=900_000):
         pass

@@ -249,7 +249,7 @@ async def test_a_locked_store_loses_nothing_that_nobody_waits_for(store: SqliteS
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         await store.record_turn(alone("turn_2"), 1, line(1))
-        await store.record_usage(UsageRecord("use_1", 1, "", "m", Category.MAIN, Usage(prompt_tokens=7)))
+        store.record_usage(UsageRecord("use_1", 1, "", "m", Category.MAIN, Usage(prompt_tokens=7)))
         store.begin_turn(alone("turn_3"))
         store.append_events("turn_3", 1, 1, line(1))
         with pytest.raises(StoreError, match="is locked by another process"):
@@ -262,7 +262,7 @@ async def test_a_locked_store_loses_nothing_that_nobody_waits_for(store: SqliteS
 
 async def test_old_usage_takes_a_row_for_each_model_and_quarter_of_an_hour(store: SqliteStore, path: Path) -> None:
     for number in range(30):
-        await store.record_usage(UsageRecord(f"use_{number}", number * 60_000, "", "m", Category.MAIN, Usage(7)))
+        store.record_usage(UsageRecord(f"use_{number}", number * 60_000, "", "m", Category.MAIN, Usage(7)))
     while await store.sum_up_usage(before_ms=900_000):
         pass
     with closing(sqlite3.connect(path)) as other:

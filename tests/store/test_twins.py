@@ -110,7 +110,8 @@ class Twins(RuleBasedStateMachine):
     def record_usage(self, id: str, session: str, at_ms: int, cost: float | None, estimate: int) -> None:
         usage = Usage(at_ms, 2, cost=cost)
         record = UsageRecord(id, at_ms, session, f"m{at_ms % 2}", Category.MAIN, usage, estimate)
-        self.both(lambda store: store.record_usage(record))
+        for store in self.stores:
+            store.record_usage(record)
 
     @rule(
         id=turns, session=sessions, at_ms=times, lasts_ms=times, cost=st.integers(0, 4).map(float),

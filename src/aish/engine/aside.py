@@ -101,7 +101,7 @@ class Aside:
             raise
         answer = "".join(said)
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
-        return Said(answer.strip(), await self._settled(call, usage or guess))
+        return Said(answer.strip(), self._ledger.settle(call, usage or guess))
 
     async def embed(self, route: Route, texts: Sequence[str]) -> Embedded:
         """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
@@ -119,16 +119,11 @@ class Aside:
         except BaseException as exc:
             await self._not_answered(call, exc, guess)
             raise
-        return Embedded(embedded.vectors, await self._settled(call, embedded.usage or guess))
-
-    async def _settled(self, call: Admitted, usage: Usage) -> Usage:
-        spent = self._ledger.priced(call, usage)
-        await self._ledger.settle(call, spent)
-        return spent
+        return Embedded(embedded.vectors, self._ledger.settle(call, embedded.usage or guess))
 
     async def _not_answered(self, call: Admitted, error: BaseException, asked: Usage) -> None:
         """What failed costs nothing; what was broken off has been asked, and is paid for."""
         if isinstance(error, asyncio.CancelledError):
-            await self._settled(call, asked)
+            self._ledger.settle(call, asked)
         else:
             await self._ledger.drop(call)

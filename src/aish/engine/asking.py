@@ -79,7 +79,6 @@ class Asking:
         self,
         means: Means,
         chosen: Chosen,
-        *,
         request: TurnRequest,
         conversation: Conversation,
         system: SystemParts,
@@ -109,7 +108,7 @@ class Asking:
     async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
         """One answer, as the assembler's events. `end` is set if the turn cannot go on."""
         apply_all = self._transcript.apply_all
-        look_at = LOOK_CHARS
+        look_at = self._loop_chars
         try:
             composed, notes = await self._compose()
             if notes:
@@ -122,7 +121,7 @@ class Asking:
                         yield events
                     if assembler.text_chars >= look_at:
                         look_at = assembler.text_chars + max(LOOK_CHARS, assembler.text_chars // 50)
-                        if assembler.is_full or self._goes_round(assembler.text_chars):
+                        if assembler.is_full or self._goes_round():
                             assembler.end = StepEnd.LENGTH
                             break
             if events := assembler.finish():
@@ -139,10 +138,14 @@ class Asking:
                 async for events in recovered:
                     yield events
 
-    def _goes_round(self, said_chars: int) -> bool:
-        """A weak model falls into it often, and is stopped sooner."""
-        chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
-        if said_chars < chars or not goes_round(self._transcript.newest_text(chars), chars):
+    @property
+    def _loop_chars(self) -> int:
+        """A weak model goes round and round often, and is stopped sooner."""
+        return LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
+
+    def _goes_round(self) -> bool:
+        chars = self._loop_chars
+        if not goes_round(self._transcript.newest_text(chars), chars):
             return False
         self.refusal = "the answer was cut: it said the same over and over"
         return True
@@ -160,13 +163,12 @@ class Asking:
             usage = msgspec.structs.replace(self._guess(call), cost=cost)
         else:
             usage = reported
-        usage = self._means.ledger.priced(call, usage)
-        await self._means.ledger.settle(call, usage)
+        usage = self._means.ledger.settle(call, usage)
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
         self._meter.spend(usage)
         told = UsageReported(self.route.name, usage, self._asked.category, call.estimate, self._left_out)
-        return self._emit(told)
+        return self._scribe.event(told)
 
     @property
     def choice(self) -> ToolChoice:
@@ -177,8 +179,6 @@ class Asking:
         return asked if self._meter.steps == 1 or asked.mode == "none" else ToolChoice()
 
     async def warnings(self) -> list[Event]:
-        if not self._scribe.session:
-            return []
         said = await self._means.ledger.warning(self._scribe.session)
         return [self._emit(Status(said))] if said else []
 
@@ -199,14 +199,15 @@ class Asking:
             tools=self._tools,
             tool_mode=asked.tool_mode or route.tool_mode,
             max_answer=self._sampling.max_tokens,
-            strict=lambda: means.router.rejects_tool_role(route),
+            router=means.router,
             bounded=self._conversation.bounded,
             always_count=means.ledger.has_cap or asked.limits.max_cost is not None,
         )
 
     async def _compose(self) -> tuple[Composed, list[str]]:
         """And what the user should know of it."""
-        notes = [note] if (note := self._means.ledger.is_capless(self.route.name)) else []
+        ledger = self._means.ledger
+        notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
         composed = await self._composer.compose(self._transcript.messages())
         if composed.left_out and self._summarizes:
             notes += await self._fold(composed)
@@ -238,7 +239,8 @@ class Asking:
     async def _admitted(self, composed: Composed) -> StepRequest:
         request = self._request(composed.messages)
         wanted = self._sampling.max_tokens or DEFAULT_ROOM
-        most = self._affordable(composed.tokens, wanted)
+        limit = self._meter.limits.max_cost
+        most = wanted if limit is None else self._affordable(limit, composed.tokens, wanted)
         self._call = await self._means.ledger.admit(
             session=self._asked.charged_to or self._scribe.session,
             model=self.route.name,
@@ -253,11 +255,8 @@ class Asking:
             request = msgspec.structs.replace(request, sampling=bounded)
         return request
 
-    def _affordable(self, prompt_tokens: int | None, wanted: int) -> int:
+    def _affordable(self, limit: float, prompt_tokens: int | None, wanted: int) -> int:
         """Of the answer that is wanted, what the turn may still spend."""
-        limit = self._meter.limits.max_cost
-        if limit is None:
-            return wanted
         left = limit - (self._meter.usage.cost or 0.0)
         return self._means.ledger.affordable(self.route.name, left, prompt_tokens or 0, wanted)
 

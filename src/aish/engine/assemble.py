@@ -116,7 +116,7 @@ class Assembler:
 
     def finish(self) -> list[Event]:
         """All fragments are in: every draft becomes a ready call, in the order they began."""
-        return list(self._ready())
+        return list(self._ready()) if self._drafts else []
 
     def _ready(self) -> Iterator[Event]:
         for draft in self._drafts.values():

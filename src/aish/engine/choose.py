@@ -53,7 +53,8 @@ class Chooser:
         return model == AUTO or (self._routing.auto and not model)
 
     async def choose(self, request: TurnRequest) -> Chosen:
-        name, notes = request.model, tuple[str, ...]()
+        name: str = request.model
+        notes: tuple[str, ...] = ()
         if self.is_automatic(name):
             explained = self.explain(_question(request.input))
             name = explained.preset

@@ -6,13 +6,13 @@ system message and the turn under way never go, but a message of it that is too 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from aish.engine.context import SystemParts, with_system
 from aish.engine.past import PastTurn
-from aish.engine.route import Route
+from aish.engine.route import Route, Router
 from aish.engine.settle import settle
 from aish.engine.strict import render_strict
 from aish.engine.tokens import TokenCounter, byte_length, most_tokens
@@ -40,7 +40,7 @@ class Composed(msgspec.Struct, frozen=True):
 
 
 class Composer:
-    """For one turn on one model. `strict` says whether its chat template rejects tool messages."""
+    """For one turn on one model. `router` knows whether its chat template rejects tool messages."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Composer:
         tools: tuple[ToolSpec, ...],
         tool_mode: ToolMode,
         max_answer: int | None,
-        strict: Callable[[], bool],
+        router: Router,
         bounded: bool = True,
         always_count: bool = False,
     ) -> None:
@@ -64,7 +64,7 @@ class Composer:
         self._past = past
         self._tools = tools
         self._tool_mode = tool_mode
-        self._strict = strict
+        self._router = router
         self._always_count = always_count
         self._rules = rules if bounded else ContextRules()
         self.budget = budget_for(route.info.context_size, rules, max_answer) if bounded else None
@@ -121,12 +121,13 @@ class Composer:
         return most <= self.budget
 
     def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
-        past = tuple(message for turn in kept for message in turn.messages)
-        return with_system(self.system.text, self._plain(settle((*past, *current))))
+        if kept:
+            current = (*(message for turn in kept for message in turn.messages), *current)
+        return with_system(self.system.text, self._plain(settle(current)))
 
     def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         seen = messages if self._route.info.capabilities.vision else without_images(messages)
-        return render_strict(seen) if self._strict() else seen
+        return render_strict(seen) if self._router.rejects_tool_role(self._route) else seen
 
     async def _fixed(self, current: tuple[Message, ...]) -> float:
         """System message and tools, wherever the tools are written; which they are may depend on what is asked."""

@@ -49,7 +49,7 @@ class SystemParts(msgspec.Struct, frozen=True):
 
 def compose_system(*parts: str) -> str:
     """What the config, the preset and the request add, in this order; empty parts leave no trace."""
-    return "\n\n".join([stripped for part in parts if (stripped := part.strip())])
+    return "\n\n".join(filter(None, map(str.strip, parts)))
 
 
 def with_system(system: str, conversation: Sequence[Message]) -> tuple[Message, ...]:

@@ -117,9 +117,9 @@ class Ledger:
         deadline_s: float,
     ) -> Admitted:
         """Raises BudgetExceeded, with the numbers, if the call could cost more than a cap leaves."""
-        price = self.prices.find(model)
         call = Admitted(new_id("use"), session, model, category, prompt_tokens or 0)
-        if not self.has_cap or price is None or not (price.prompt or price.completion):
+        price = self.prices.find(model) if self.has_cap else None
+        if price is None or not (price.prompt or price.completion):
             return call
         most = price.of(Usage(prompt_tokens or 0, answer_tokens))
         now_ms = self._now_ms()
@@ -149,17 +149,14 @@ class Ledger:
             )
         return min(most, answer_tokens)
 
-    def priced(self, call: Admitted, usage: Usage) -> Usage:
-        if usage.cost is not None or (price := self.prices.find(call.model)) is None:
-            return usage
-        return msgspec.structs.replace(usage, cost=price.of(usage))
-
-    async def settle(self, call: Admitted, usage: Usage) -> None:
-        """`usage` as `priced` gave it."""
-        now_ms = self._now_ms()
-        await self._store.record_usage(
-            UsageRecord(call.id, now_ms, call.session, call.model, call.category, usage, call.estimate)
+    def settle(self, call: Admitted, usage: Usage) -> Usage:
+        """What it came to, with its price where that is known."""
+        if usage.cost is None and (price := self.prices.find(call.model)) is not None:
+            usage = msgspec.structs.replace(usage, cost=price.of(usage))
+        self._store.record_usage(
+            UsageRecord(call.id, self._now_ms(), call.session, call.model, call.category, usage, call.estimate)
         )
+        return usage
 
     async def drop(self, call: Admitted) -> None:
         """It was not made, or cost nothing."""
@@ -168,7 +165,7 @@ class Ledger:
 
     def is_capless(self, model: str) -> str:
         """Said once of a model that a cap cannot hold."""
-        if not self.has_cap or self.prices.find(model) is not None or ("price", model) in self._warned:
+        if self.prices.find(model) is not None or ("price", model) in self._warned:
             return ""
         self._warned.add(("price", model))
         return f"the price of {model} is unknown, so no cap can hold what it costs; set it under [prices]"

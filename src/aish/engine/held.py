@@ -110,10 +110,8 @@ def _is_unfinished(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
-def answering(answers: Mapping[str, Answer], ask: Ask | None) -> Ask | None:
+def answering(answers: Mapping[str, Answer], ask: Ask | None) -> Ask:
     """Asks only what has not been answered already."""
-    if not answers:
-        return ask
 
     async def answer(question: Question) -> Answer:
         known = answers.get(question.call)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from aish.engine.planning.kept import PlanRun
 
 
+_NOTHING_KNOWN = Background()
+
+
 class TurnMaker:
     def __init__(
         self,
@@ -71,16 +74,17 @@ class TurnMaker:
         plan: PlanRun | None,
     ) -> Turn:
         scribe = Scribe(session, new_id("turn"), self._clock)
-        meter = Meter(request.limits, self._clock)
-        ask = answering(request.answers, ask)
-        tools = self.tools(request.guests)
+        meter, transcript = Meter(request.limits, self._clock), Transcript()
+        if request.answers:
+            ask = answering(request.answers, ask)
+        tools = self.tools(request.guests) if request.guests else self._tools
         offer = self._offer_for(request, tools, interactive=ask is not None)
-        _check_choice(request.tool_choice, offer)
-        system = await self._system_parts(request, chosen.route, conversation, offer)
-
-        transcript = Transcript()
+        if request.tool_choice.mode == "required":
+            _check_demand(request.tool_choice, offer)
+        background = await self._background(request) if request.memory or request.project else _NOTHING_KNOWN
+        system = self._system_parts(request, chosen.route, conversation, offer, background)
         return Turn(
-            asking=self._asking(request, chosen, conversation, system, offer, meter, scribe, transcript),
+            asking=Asking(self._means, chosen, request, conversation, system, offer.specs, transcript, meter, scribe),
             transcript=transcript,
             notes=chosen.notes,
             past=conversation.past,
@@ -95,33 +99,11 @@ class TurnMaker:
     async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
         """What the model would be sent for it now."""
         offer = self._offer_for(request, self.tools(request.guests), interactive=True)
-        system = await self._system_parts(request, chosen.route, conversation, offer)
+        background = await self._background(request) if request.memory or request.project else _NOTHING_KNOWN
+        system = self._system_parts(request, chosen.route, conversation, offer, background)
         scribe, meter = Scribe(request.session, "", self._clock), Meter(request.limits, self._clock)
-        asking = self._asking(request, chosen, conversation, system, offer, meter, scribe, Transcript())
+        asking = Asking(self._means, chosen, request, conversation, system, offer.specs, Transcript(), meter, scribe)
         return await asking.view()
-
-    def _asking(
-        self,
-        request: TurnRequest,
-        chosen: Chosen,
-        conversation: Conversation,
-        system: SystemParts,
-        offer: Offer,
-        meter: Meter,
-        scribe: Scribe,
-        transcript: Transcript,
-    ) -> Asking:
-        return Asking(
-            self._means,
-            chosen,
-            request=request,
-            conversation=conversation,
-            system=system,
-            tools=offer.specs,
-            transcript=transcript,
-            meter=meter,
-            scribe=scribe,
-        )
 
     async def _planner(
         self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
@@ -138,13 +120,14 @@ class TurnMaker:
         writer = PlanWriter(self._aside, route, list(tools.values()), planning, session=request.charged_to or session)
         return Planner(writer, planning, tools, plan.journal, plan.save)
 
-    async def _system_parts(
-        self, request: TurnRequest, route: Route, conversation: Conversation, offer: Offer
+    def _system_parts(
+        self, request: TurnRequest, route: Route, conversation: Conversation, offer: Offer, background: Background
     ) -> SystemParts:
         note = self._tools_note if offer.specs and not route.info.is_weak else ""
         base = compose_system(self._system, route.system, request.system, conversation.system, note)
-        background = await self._background(request) if request.memory or request.project else Background()
-        summary = "" if request.is_autonomous else conversation.summary.text
+        summary = conversation.summary.text
+        if summary and request.is_autonomous:
+            summary = ""
         return SystemParts(base, background.memory, background.project, summary)
 
     def tools(self, guests: str) -> Toolset:
@@ -210,9 +193,7 @@ class TurnMaker:
         )
 
 
-def _check_choice(choice: ToolChoice, offer: Offer) -> None:
-    if choice.mode != "required":
-        return
+def _check_demand(choice: ToolChoice, offer: Offer) -> None:
     names = [spec.name for spec in offer.specs]
     if not names:
         raise UsageError(

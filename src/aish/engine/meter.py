@@ -34,7 +34,7 @@ class Meter:
             self._deadline_s += self._monotonic_s() - began_s
 
     def spend(self, usage: Usage) -> None:
-        self.usage = self.usage + usage
+        self.usage = usage if self.usage is NOTHING_USED else self.usage + usage
 
     def take_tool_call(self) -> bool:
         """Whether there is room for one more call; if so it is counted."""
@@ -48,7 +48,7 @@ class Meter:
         limits = self.limits
         if self.steps >= limits.max_steps:
             return TurnEnd.MAX_STEPS
-        if self.remaining_s <= 0:
+        if self._monotonic_s() >= self._deadline_s:
             return TurnEnd.WALL_TIME
         if limits.max_tokens is not None and self.usage.total_tokens >= limits.max_tokens:
             return TurnEnd.TOKENS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from aish.calls.near import find_near, without_prefix
@@ -16,22 +16,19 @@ class Offer:
     def __init__(
         self,
         known: Callable[[], Iterable[ToolSpec]],
-        offered: Iterable[ToolSpec] = (),
-        clients: Iterable[ToolSpec] = (),
+        offered: Sequence[ToolSpec] = (),
+        clients: Sequence[ToolSpec] = (),
     ) -> None:
         self._list_known = known
-        self._offered = {spec.name: spec for spec in offered}
-        self._clients = {spec.name: spec for spec in clients if spec.name not in self._offered}
+        self._offered = {spec.name: spec for spec in offered} if offered else {}
+        self._clients = {spec.name: spec for spec in clients if spec.name not in self._offered} if clients else {}
         self.specs = (*self._offered.values(), *self._clients.values())
+        self.has_clients = bool(self._clients)
 
     @cached_property
     def _known(self) -> frozenset[str]:
         """Asked for when a model names a tool: most turns have none."""
         return frozenset(spec.name for spec in self._list_known())
-
-    @property
-    def has_clients(self) -> bool:
-        return bool(self._clients)
 
     def is_clients(self, name: str) -> bool:
         return name in self._clients

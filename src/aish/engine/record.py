@@ -128,7 +128,7 @@ class Recorder:
         self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, lines)
 
     async def write(self, turn: Turn) -> None:
-        self.let_go(turn)
+        self._speaking.discard(turn)
         events, turn.unwritten = turn.unwritten, []
         first, last = events[0], events[-1]
         lines = self._without_secrets(events, encode_events(events))

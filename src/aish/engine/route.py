@@ -60,7 +60,7 @@ class Router:
         self._find_candidates = candidates
         self._candidates: list[Provider] | None = None
         self._looked_s = 0.0
-        self._known: dict[str, Route] = {}  # by `provider:model`, whose model has been described
+        self._known: dict[str, Route] = {}  # whose model has been described, by `provider:model` or a bare name
         self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
         self._strict: set[str] = set()
@@ -83,7 +83,7 @@ class Router:
         name = self._default if name in ("", AUTO) else name
         preset = self._presets.get(name)
         if preset is None:
-            return await self._plain(name)
+            return self._known.get(name) or await self._plain(name)
         route = await self._plain(preset.model)
         info = msgspec.structs.replace(route.info, context_size=preset.context_size or route.info.context_size)
         return Route(route.provider, info, preset.sampling, preset.system, preset.tool_mode, preset.use_tool_role)
@@ -98,7 +98,7 @@ class Router:
 
     def forget(self, route: Route) -> None:
         """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
-        self._known.pop(route.name, None)
+        self._known = {name: known for name, known in self._known.items() if known.name != route.name}
 
     def remember_strict(self, route: Route) -> None:
         self._strict.add(route.name)
@@ -112,7 +112,9 @@ class Router:
         if not name:
             return await self._default_route()
         if self._catch_all and name.partition(":")[0] not in self._providers:
-            name = f"{self._catch_all}:{name}"
+            route = await self._described(self._providers[self._catch_all], name)
+            self._known[name] = route
+            return route
         return self._known.get(name) or await self._at_provider(name) or await self._listed(name)
 
     async def _default_route(self) -> Route:
@@ -180,6 +182,7 @@ class Router:
         found = list(await self._find_candidates() if self._find_candidates else self._providers.values())
         for provider in found:
             self._providers.add(provider.name, provider)
+        self._known.clear()  # a name may mean another now
         return found
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:

@@ -92,12 +92,18 @@ class Turn:
         self._scribe = scribe
         self._transcript = transcript
         self._asking = asking
-        self._call_ids = {message.tool_call_id for message in request.input if type(message) is ToolMessage}
+        self._call_ids: set[str] = set()
+        for message in request.input:
+            if type(message) is ToolMessage:
+                self._call_ids.add(message.tool_call_id)
         for turn in past:
             self._call_ids |= turn.result_ids
         self._owed: list[Event] = []
         self.unwritten: list[Event] = []
         self.is_watched = request.stream  # somebody sees its events as they come
+        # Whether the conversation is the asker's to keep, so that it knows only what it was shown.
+        self.asker_remembers = request.context is not None
+        self.retry_key = request.retry_key if self.asker_remembers else ""
 
     @cached_property
     def _dispatcher(self) -> Dispatcher:
@@ -108,15 +114,6 @@ class Turn:
     def left_calls(self) -> list[ToolCall]:
         """Calls that have no result yet, the asker's own first: those it knows."""
         return sorted(self._transcript.open_calls, key=lambda call: not self._offer.is_clients(call.name))
-
-    @property
-    def retry_key(self) -> str:
-        return self._asked.retry_key if self.asker_remembers else ""
-
-    @property
-    def asker_remembers(self) -> bool:
-        """Whether the conversation is the asker's to keep, so that it knows only what it was shown."""
-        return self._asked.context is not None
 
     def now_ms(self) -> int:
         return self._scribe.now_ms()
@@ -131,7 +128,8 @@ class Turn:
 
     async def events(self) -> AsyncGenerator[list[Event], None]:
         self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
-        self._owed += [self._emit(Status(note)) for note in self._notes]
+        for note in self._notes:
+            self._owed.append(self._emit(Status(note)))
         answers = self._asked.answers
         if answers and (decided := [call for call in open_calls(self._newest()) if call.id in answers]):
             yield self._take_owed()
@@ -144,7 +142,10 @@ class Turn:
                 async for events in batches:
                     yield events
             self._asking.only_answers = self._planner.is_done
-        while self.end is None and not self._is_at_limit():
+        while self.end is None:
+            self.end = self._meter.reached()
+            if self.end is not None:
+                break
             self._owed.append(self._begin_step())
             if self.is_watched:
                 yield self._take_owed()
@@ -197,10 +198,6 @@ class Turn:
         ]
         return [*self._take_owed(), *owed, *self._last_words()]
 
-    def _is_at_limit(self) -> bool:
-        self.end = self._meter.reached()
-        return self.end is not None
-
     def _begin_step(self) -> Event:
         self._meter.steps += 1
         self._scribe.step += 1
@@ -229,7 +226,9 @@ class Turn:
     async def _book(self, assembler: Assembler) -> None:
         spent = await self._asking.book(assembler.usage, said_anything=assembler.said_anything)
         if spent is not None:
-            self._owed += [spent, *await self._asking.warnings()]
+            self._owed.append(spent)
+            if self.session:
+                self._owed += await self._asking.warnings()
 
     async def settle_spending(self) -> None:
         """Of a call that was left in the middle."""
@@ -256,7 +255,7 @@ class Turn:
         if end not in _SILENT_ENDS:
             words.append(self._emit(Status(self._saying())))
         detail = "" if end is TurnEnd.ANSWERED else self._saying()
-        words.append(self._emit(TurnFinished(end, self._meter.usage, detail)))
+        words.append(self._scribe.event(TurnFinished(end, self._meter.usage, detail)))
         return words
 
     def _saying(self) -> str:

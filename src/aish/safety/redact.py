@@ -36,12 +36,12 @@ class Redactor:
         self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
 
     def text(self, text: str) -> str:
-        return self.replace(text, lambda secret: MARK)
+        return self._replace(text, self._values, _mark)
 
     def line(self, line: bytes) -> bytes:
         """The same for a line of JSON."""
         text = line.decode()
-        redacted = self._replace(text, self._escaped, lambda secret: MARK)
+        redacted = self._replace(text, self._escaped, _mark)
         return line if redacted is text else redacted.encode()
 
     def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
@@ -61,6 +61,10 @@ class Redactor:
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._values)} values)"
+
+
+def _mark(secret: str) -> str:
+    return MARK
 
 
 def _escaped(value: str, *, spelt_out: bool = False) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 # A row of joined events takes no more once it holds this much: a reader that starts inside a row reads all of it.
 ROW_BYTES = 256 * 1024
 
@@ -25,7 +27,7 @@ class Append(NamedTuple):
         return len(self.lines)
 
 
-class Insert(NamedTuple):
+class Insert(msgspec.Struct, frozen=True):
     """A record that nobody waits for. `insert` takes as many of its kind as a group holds: a server makes them by the
     thousand, and each statement more is one more fight with the event loop over the interpreter."""
 

@@ -19,7 +19,7 @@ class MemorySpending:
     def _check_open(self) -> None:
         raise NotImplementedError
 
-    async def record_usage(self, record: UsageRecord) -> None:
+    def record_usage(self, record: UsageRecord) -> None:
         self._check_open()
         self._reserved.pop(record.id, None)
         self._calls.pop(record.id, None)

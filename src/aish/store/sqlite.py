@@ -74,7 +74,8 @@ class SqliteStore(SqliteRuns):
         self._writer.post(lambda db: statements.insert_turn(db, turn))
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-        await self._keep_up()
+        if self._writer.is_behind:
+            await self._keep_up()
         self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
@@ -163,7 +164,7 @@ class SqliteStore(SqliteRuns):
     async def delete(self, kind: str, id: str) -> bool:
         return bool(await self._write(lambda db: documents.delete(db, kind, _plain(id))))
 
-    async def record_usage(self, record: UsageRecord) -> None:
+    def record_usage(self, record: UsageRecord) -> None:
         self._writer.insert(spending.insert_usage, record, size=0)
 
     async def reserve(
@@ -213,7 +214,8 @@ class SqliteStore(SqliteRuns):
 
     async def _write(self, run: Callable[[sqlite3.Connection], T], *, wait: bool = True) -> T | None:
         if not wait:
-            await self._keep_up()
+            if self._writer.is_behind:
+                await self._keep_up()
             self._writer.post(run)
             return None
         result: T = await asyncio.wrap_future(self._writer.submit(run))
@@ -222,9 +224,8 @@ class SqliteStore(SqliteRuns):
 
     async def _keep_up(self) -> None:
         """Whoever makes more than the disk takes waits for it. What fails there is told by the next flush."""
-        if self._writer.is_behind:
-            with suppress(AishError):
-                await asyncio.wrap_future(self._writer.submit(lambda db: None, durable=False))
+        with suppress(AishError):
+            await asyncio.wrap_future(self._writer.submit(lambda db: None, durable=False))
 
     async def _settle(self) -> None:
         """What was queued before can be read after."""

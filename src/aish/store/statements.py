@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -83,7 +83,7 @@ def _insert_turn_of_none(db: sqlite3.Connection, turn: TurnRecord) -> int:
     return 0
 
 
-class EndedTurn(NamedTuple):
+class EndedTurn(msgspec.Struct, frozen=True):
     """One of no session, with its events."""
 
     turn: TurnRecord

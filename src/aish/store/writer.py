@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal, TypeVar, cast
 
 from aish.errors import AishError, StoreError
@@ -64,13 +65,12 @@ class Writer:
         self._ended: Future[None] = Future()
         self._ended.set_running_or_notify_cancel()
         self._thread: threading.Thread | None = None
-        self._wake = threading.Condition()
-        # Guarded by `_wake`:
-        self._queue: list[Item] = []
-        self._queued_bytes = 0
-        self._urgent = False
-        self._writing = False
         self._closed = False
+        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._hurry = threading.Event()  # somebody waits, or much is queued
+        # No lock: what is put is counted by whoever puts it, on the event loop's thread alone; what is taken, here.
+        self._put_items = self._put_bytes = 0
+        self._taken_bytes = self._done_items = 0
         # Only the thread's own:
         self._connection: sqlite3.Connection | None = None
         self._synchronous: Literal["FULL", "NORMAL"] | None = None
@@ -81,61 +81,42 @@ class Writer:
     @property
     def idle(self) -> bool:
         """Nothing queued and nothing being written."""
-        with self._wake:
-            return not self._queue and not self._writing
+        return self._done_items == self._put_items
 
     @property
     def is_behind(self) -> bool:
         """More is queued than should wait in memory."""
-        return self._queued_bytes > QUEUED_BYTES
+        return self._put_bytes - self._taken_bytes > QUEUED_BYTES
 
     def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
         operation = Operation(run, durable=durable)
-        with self._wake:
-            self._put(operation)
-            self._urgent = True
-            self._wake.notify()
+        self._put(operation)
+        self._hurry.set()
         assert operation.future is not None
         return operation.future
 
     def post(self, run: Run) -> None:
         """Nobody waits: it is written together with events, and its failure is told by the next flush."""
-        with self._wake:
-            first = not self._queue
-            self._put(Operation(run, durable=False, awaited=False))
-            if first:
-                self._wake.notify()
+        self._put(Operation(run, durable=False, awaited=False))
 
     def insert(self, insert: InsertAll, record: Any, *, size: int) -> None:
         """The same for a record, which is written together with others of its kind."""
-        with self._wake:
-            first = not self._queue
-            self._put(Insert(insert, record, size))
-            self._queued_bytes += size
-            if first:
-                self._wake.notify()
+        self._put_bytes += size
+        self._put(Insert(insert, record, size))
 
     def append(self, append: Append) -> None:
-        with self._wake:
-            first = not self._queue
-            self._put(append)
-            self._queued_bytes += len(append.lines)
-            full = self._queued_bytes > ROW_BYTES and not self._urgent
-            if full:
-                self._urgent = True
-            if first or full:
-                self._wake.notify()
+        self._put_bytes += len(append.lines)
+        self._put(append)
+        if self._put_bytes - self._taken_bytes > ROW_BYTES and not self._hurry.is_set():
+            self._hurry.set()
 
     def close(self) -> Future[None] | None:
         """Take nothing more. The future settles when all is written and the thread ends; None if there is none."""
-        with self._wake:
-            self._closed = True
-            if self._thread is None:
-                return None
-            self._queue.append(self._last)
-            self._urgent = True
-            self._wake.notify()
-        return self._ended
+        if not self._closed and self._thread is not None:
+            self._put(self._last)
+            self._hurry.set()
+        self._closed = True
+        return None if self._thread is None else self._ended
 
     def join(self) -> None:
         if self._thread is not None:
@@ -144,29 +125,31 @@ class Writer:
     def _put(self, item: Item) -> None:
         if self._closed:
             raise StoreError("the store is closed", hint="open a new one")
-        self._queue.append(item)
+        self._put_items += 1
+        self._queue.put(item)
         if self._thread is None:
             # A daemon: a program that forgets to close must still be able to end.
             self._thread = threading.Thread(target=self._run, name="aish-store", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
-        while (group := self._next_group()) is not None:
+        is_last = False
+        while not is_last:
+            group = self._next_group()
+            is_last = group[-1] is self._last
             self._write_group(group)
+            self._done_items += len(group)
         self._before_end()
         self._drop_connection()
         _settle(self._ended, None, self._last.future.exception() if self._last.future else None)
 
-    def _next_group(self) -> list[Item] | None:
-        with self._wake:
-            self._writing = False
-            self._wake.wait_for(lambda: self._queue or self._closed)
-            if not self._queue:
-                return None
-            self._wake.wait_for(lambda: self._urgent, timeout=JOIN_WINDOW_S)
-            group, self._queue = self._queue, []
-            self._queued_bytes, self._urgent, self._writing = 0, False, True
-            return group
+    def _next_group(self) -> list[Item]:
+        group = [self._queue.get()]
+        self._hurry.wait(JOIN_WINDOW_S)
+        self._hurry.clear()  # before the rest is taken: who hurries then is in it, or has the next group hurry
+        group += [self._queue.get() for _ in range(self._queue.qsize())]
+        self._taken_bytes += sum([item.size for item in group])
+        return group
 
     def _write_group(self, group: Sequence[Item]) -> None:
         group = [*self._kept, *group]

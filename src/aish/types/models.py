@@ -45,7 +45,7 @@ class ModelInfo(msgspec.Struct, frozen=True, dict=True):
     def name(self) -> str:
         return f"{self.provider}:{self.id}"
 
-    @property
+    @cached_property
     def is_weak(self) -> bool:
         """Known to have less than a billion parameters: such models call tools for everything and repeat themselves."""
         return self.parameters is not None and self.parameters < 1_000_000_000

@@ -41,7 +41,7 @@ async def test_without_keys_anybody_here_may_ask_with_any_key():
 async def test_what_calls_cost_long_ago_is_kept_as_sums():
     bench = Bench()
     for number in range(20):
-        await bench.store.record_usage(UsageRecord(f"use_{number}", number, "", "m", Category.MAIN, Usage(7)))
+        bench.store.record_usage(UsageRecord(f"use_{number}", number, "", "m", Category.MAIN, Usage(7)))
     async with face(bench):
         await eventually(lambda: len(bench.store._usage) == 1)
     spent = await bench.store.spent()

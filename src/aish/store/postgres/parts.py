@@ -37,7 +37,7 @@ class Part:
 
 
 class PostgresSpending(Part):
-    async def record_usage(self, record: UsageRecord) -> None:
+    def record_usage(self, record: UsageRecord) -> None:
         self._post(lambda link: spending.record(link, record))
 
     async def reserve(
