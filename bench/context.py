@@ -28,6 +28,7 @@ from aish.engine.past import PastTurn
 from aish.engine.route import Route, Router
 from aish.engine.session import Engine
 from aish.engine.tokens import TokenCounter
+from aish.engine.window import budget_for
 from aish.ports import Provider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
@@ -108,16 +109,16 @@ def turns(rng: random.Random, offered: tuple[ToolSpec, ...]) -> list[PastTurn]:
 
 def composer(route: Route, past: list[PastTurn], offered: tuple[ToolSpec, ...], rules: ContextRules) -> Composer:
     return Composer(
-        route=route,
-        counter=TokenCounter(route.provider, route.info.id),
-        rules=rules,
-        system=SystemParts("You are a helpful assistant. Answer briefly and plainly."),
-        past=past,
-        tools=offered,
-        tool_mode="auto",
-        max_answer=None,
-        router=Router({}),
-        always_count=True,
+        SystemParts("You are a helpful assistant. Answer briefly and plainly."),
+        route,
+        Router({}),
+        TokenCounter(route.provider, route.info.id),
+        rules,
+        past,
+        offered,
+        "auto",
+        budget_for(route.info.context_size, rules, None),
+        True,
     )
 
 

@@ -146,7 +146,7 @@ class Spending(Protocol):
     """What model calls cost."""
 
     def record_usage(self, record: UsageRecord) -> None:
-        """In place of the reservation of that id, if there is one. Written soon; never waits."""
+        """In place of the reservation of that id, if there is one. Written soon; never blocks."""
 
     async def reserve(
         self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
@@ -156,8 +156,8 @@ class Spending(Protocol):
         None if that is done; else what the day and the session came to already.
         """
 
-    async def release(self, id: str) -> None:
-        """A reservation whose call was not made. Written soon; never waits."""
+    def release(self, id: str) -> None:
+        """A reservation whose call was not made. Written soon; never blocks."""
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent: ...
 

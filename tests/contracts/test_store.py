@@ -510,7 +510,7 @@ async def test_a_reservation_holds_its_place_until_the_call_is_settled(store: St
 
 async def test_a_reservation_that_was_released_or_has_expired_counts_for_nothing(store: Store) -> None:
     assert await reserved(store, 2.0, "first") is None
-    await store.release("first")
+    store.release("first")
     assert await reserved(store, 2.0, "second") is None
     assert await reserved(store, 2.0, "third", at_ms=1_499) is not None
     assert await reserved(store, 2.0, "third", at_ms=1_500) is None

@@ -125,7 +125,8 @@ class Twins(RuleBasedStateMachine):
 
     @rule(id=turns)
     def release(self, id: str) -> None:
-        self.both(lambda store: store.release(id))
+        for store in self.stores:
+            store.release(id)
 
     @rule()
     def sum_up_usage(self) -> None:

@@ -97,7 +97,7 @@ class Aside:
                     if sum(map(len, said)) > _MAX_CHARS:
                         break
         except BaseException as exc:
-            await self._not_answered(call, exc, Usage(estimate, estimated=True))
+            self._not_answered(call, exc, Usage(estimate, estimated=True))
             raise
         answer = "".join(said)
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
@@ -117,13 +117,13 @@ class Aside:
         try:
             embedded = await route.provider.embed(route.info.id, texts)
         except BaseException as exc:
-            await self._not_answered(call, exc, guess)
+            self._not_answered(call, exc, guess)
             raise
         return Embedded(embedded.vectors, self._ledger.settle(call, embedded.usage or guess))
 
-    async def _not_answered(self, call: Admitted, error: BaseException, asked: Usage) -> None:
+    def _not_answered(self, call: Admitted, error: BaseException, asked: Usage) -> None:
         """What failed costs nothing; what was broken off has been asked, and is paid for."""
         if isinstance(error, asyncio.CancelledError):
             self._ledger.settle(call, asked)
         else:
-            await self._ledger.drop(call)
+            self._ledger.drop(call)

@@ -25,7 +25,7 @@ from aish.engine.strict import is_rejected_shape
 from aish.engine.summary import Summaries
 from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens
 from aish.engine.transcript import Transcript
-from aish.engine.window import DEFAULT_ROOM
+from aish.engine.window import DEFAULT_ROOM, budget_for
 from aish.errors import (
     AishError,
     BudgetExceeded,
@@ -45,6 +45,7 @@ from aish.types.tools import ToolSpec
 from aish.types.usage import Usage
 
 _UNSAID = Sampling()
+_NO_RULES = ContextRules()
 _MOST_COUNTERS = 200
 
 
@@ -87,7 +88,6 @@ class Asking:
         meter: Meter,
         scribe: Scribe,
     ) -> None:
-        self.route = chosen.route
         self.end: TurnEnd | None = None
         self.refusal = ""
         self.only_answers = False  # no more calls: what was planned has been done
@@ -150,13 +150,13 @@ class Asking:
         self.refusal = "the answer was cut: it said the same over and over"
         return True
 
-    async def book(self, reported: Usage | None, *, said_anything: bool) -> Event | None:
+    def book(self, reported: Usage | None, *, said_anything: bool) -> Event | None:
         """Settles the call that was made. The event to tell of it, None if it cost nothing."""
         call, self._call = self._call, None
         if call is None:
             return None
         if reported is None and not said_anything:
-            await self._means.ledger.drop(call)
+            self._means.ledger.drop(call)
             return None
         if reported is None or (said_anything and not reported.total_tokens):
             cost = reported.cost if reported else None
@@ -190,18 +190,19 @@ class Asking:
         self.route = route
         self._counter = means.counters.of(route)
         self._sampling = merged(route.sampling, asked.sampling)
+        # What is the asker's own goes along as it is.
+        rules, bounded = means.rules, self._conversation.bounded
         self._composer = Composer(
-            route=route,
-            counter=self._counter,
-            rules=means.rules,
-            system=self._system,
-            past=self._conversation.past,
-            tools=self._tools,
-            tool_mode=asked.tool_mode or route.tool_mode,
-            max_answer=self._sampling.max_tokens,
-            router=means.router,
-            bounded=self._conversation.bounded,
-            always_count=means.ledger.has_cap or asked.limits.max_cost is not None,
+            self._system,
+            route,
+            means.router,
+            self._counter,
+            rules if bounded else _NO_RULES,
+            self._conversation.past,
+            self._tools,
+            asked.tool_mode or route.tool_mode,
+            budget_for(route.info.context_size, rules, self._sampling.max_tokens) if bounded else None,
+            means.ledger.has_cap or asked.limits.max_cost is not None,
         )
 
     async def _compose(self) -> tuple[Composed, list[str]]:
@@ -291,7 +292,7 @@ class Asking:
             self.end = TurnEnd.FAILED
             yield [self._emit(failed(error))]
             return
-        await self.book(None, said_anything=False)
+        self.book(None, said_anything=False)
         yield [self._emit(Status(note))]
         async with aclosing(self.ask(assembler)) as batches:
             async for events in batches:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 from msgspec import UNSET
 
 from aish.engine.scribe import Scribe
@@ -50,23 +51,20 @@ class _Draft:
         self.size = 0
 
 
-class Assembler:
+class Assembler(msgspec.Struct, eq=False):
     """`own_ids`: calls are named by us even where the backend does, since some backends use an id again and again."""
 
-    def __init__(
-        self, scribe: Scribe, used_ids: set[str], canonical: Callable[[str], str], *, own_ids: bool = False
-    ) -> None:
-        self._scribe = scribe
-        self._used_ids = used_ids
-        self._canonical = canonical
-        self._own_ids = own_ids
-        self._drafts: dict[int, _Draft] = {}
-        self._current: _Draft | None = None
-        self._noted_index = False
-        self.calls: list[ToolCall] = []
-        self.end: StepEnd | None = None
-        self.usage: Usage | None = None
-        self.text_chars = 0
+    _scribe: Scribe
+    _used_ids: set[str]
+    _canonical: Callable[[str], str]
+    _own_ids: bool = False
+    _drafts: dict[int, _Draft] = {}
+    _current: _Draft | None = None
+    _noted_index: bool = False
+    calls: list[ToolCall] = []
+    end: StepEnd | None = None
+    usage: Usage | None = None
+    text_chars: int = 0
 
     @property
     def said_anything(self) -> bool:

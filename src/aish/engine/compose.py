@@ -17,7 +17,7 @@ from aish.engine.settle import settle
 from aish.engine.strict import render_strict
 from aish.engine.tokens import TokenCounter, byte_length, most_tokens
 from aish.engine.unseen import without_images
-from aish.engine.window import budget_for, cut_largest
+from aish.engine.window import cut_largest
 from aish.errors import ContextOverflow
 from aish.types.context import ContextPart, ContextRules, ContextView
 from aish.types.messages import Message, SystemMessage, ToolMessage
@@ -39,38 +39,23 @@ class Composed(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-class Composer:
-    """For one turn on one model. `router` knows whether its chat template rejects tool messages."""
+class Composer(msgspec.Struct, eq=False):
+    """For one turn on one model, in `budget` tokens if there is a bound. `router` knows whether the model's chat
+    template rejects tool messages."""
 
-    def __init__(
-        self,
-        *,
-        route: Route,
-        counter: TokenCounter,
-        rules: ContextRules,
-        system: SystemParts,
-        past: Sequence[PastTurn],
-        tools: tuple[ToolSpec, ...],
-        tool_mode: ToolMode,
-        max_answer: int | None,
-        router: Router,
-        bounded: bool = True,
-        always_count: bool = False,
-    ) -> None:
-        """`bounded` False: the conversation is the asker's own, and goes along as it is."""
-        self.system = system
-        self._route = route
-        self._counter = counter
-        self._past = past
-        self._tools = tools
-        self._tool_mode = tool_mode
-        self._router = router
-        self._always_count = always_count
-        self._rules = rules if bounded else ContextRules()
-        self.budget = budget_for(route.info.context_size, rules, max_answer) if bounded else None
+    system: SystemParts
+    _route: Route
+    _router: Router
+    _counter: TokenCounter
+    _rules: ContextRules
+    _past: Sequence[PastTurn]
+    _tools: tuple[ToolSpec, ...]
+    _tool_mode: ToolMode
+    budget: int | None
+    _always_count: bool
 
     async def compose(self, current: tuple[Message, ...]) -> Composed:
-        if self._surely_fits(current):
+        if not self._always_count and (self.budget is None or self._surely_fits(current, self.budget)):
             kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
             left_out = tuple(self._past[: len(self._past) - len(kept)])
             return Composed(self._joined(kept, current), None, left_out)
@@ -106,19 +91,15 @@ class Composer:
             self._counter.counted_by,
         )
 
-    def _surely_fits(self, current: Sequence[Message]) -> bool:
-        if self._always_count:
-            return False
-        if self.budget is None:
-            return True
+    def _surely_fits(self, current: Sequence[Message], budget: int) -> bool:
         most = byte_length(self.system.text) + sum(most_tokens(message) + _FRAME_BYTES for message in current)
         if self._tools:
             most += len(msgspec.json.encode(self._tools))
         for turn in reversed(self._past):
             most += turn.most_tokens + _FRAME_BYTES * len(turn.messages)
-            if most > self.budget:
+            if most > budget:
                 return False
-        return most <= self.budget
+        return most <= budget
 
     def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
         if kept:

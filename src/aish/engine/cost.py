@@ -158,10 +158,10 @@ class Ledger:
         )
         return usage
 
-    async def drop(self, call: Admitted) -> None:
+    def drop(self, call: Admitted) -> None:
         """It was not made, or cost nothing."""
         if call.reserved:
-            await self._store.release(call.id)
+            self._store.release(call.id)
 
     def is_capless(self, model: str) -> str:
         """Said once of a model that a cap cannot hold."""

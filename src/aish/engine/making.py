@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aish.engine.aside import Aside
@@ -14,7 +15,7 @@ from aish.engine.dispatch import Dispatcher
 from aish.engine.execute import Executor, Lanes
 from aish.engine.held import answering
 from aish.engine.journal import Journal
-from aish.engine.meter import Meter
+from aish.engine.meter import Meter, metering
 from aish.engine.offer import Offer
 from aish.engine.route import Route
 from aish.engine.scribe import Scribe
@@ -73,8 +74,8 @@ class TurnMaker:
         journal: Journal | None,
         plan: PlanRun | None,
     ) -> Turn:
-        scribe = Scribe(session, new_id("turn"), self._clock)
-        meter, transcript = Meter(request.limits, self._clock), Transcript()
+        scribe = Scribe(session, new_id("turn"), self._clock.now_ms)
+        meter, transcript = metering(request.limits, self._clock), Transcript()
         if request.answers:
             ask = answering(request.answers, ask)
         tools = self.tools(request.guests) if request.guests else self._tools
@@ -83,25 +84,18 @@ class TurnMaker:
             _check_demand(request.tool_choice, offer)
         background = await self._background(request) if request.memory or request.project else _NOTHING_KNOWN
         system = self._system_parts(request, chosen.route, conversation, offer, background)
-        return Turn(
-            asking=Asking(self._means, chosen, request, conversation, system, offer.specs, transcript, meter, scribe),
-            transcript=transcript,
-            notes=chosen.notes,
-            past=conversation.past,
-            request=request,
-            offer=offer,
-            dispatcher=lambda: self.dispatcher(scribe, meter, offer, ask, request, journal, tools=tools),
-            meter=meter,
-            scribe=scribe,
-            planner=await self._planner(plan, request, chosen, offer, session) if plan else None,
-        )
+        asking = Asking(self._means, chosen, request, conversation, system, offer.specs, transcript, meter, scribe)
+        dispatcher = partial(self.dispatcher, scribe, meter, offer, ask, request, journal, tools=tools)
+        planner = await self._planner(plan, request, chosen, offer, session) if plan else None
+        past, notes = conversation.past, chosen.notes
+        return Turn(asking, transcript, notes, past, request, offer, dispatcher, meter, scribe, planner)
 
     async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
         """What the model would be sent for it now."""
         offer = self._offer_for(request, self.tools(request.guests), interactive=True)
         background = await self._background(request) if request.memory or request.project else _NOTHING_KNOWN
         system = self._system_parts(request, chosen.route, conversation, offer, background)
-        scribe, meter = Scribe(request.session, "", self._clock), Meter(request.limits, self._clock)
+        scribe, meter = Scribe(request.session, "", self._clock.now_ms), metering(request.limits, self._clock)
         asking = Asking(self._means, chosen, request, conversation, system, offer.specs, Transcript(), meter, scribe)
         return await asking.view()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+import msgspec
 
 from aish.ports import Clock
 from aish.types.events import TurnEnd
@@ -11,14 +13,18 @@ from aish.types.limits import Limits
 from aish.types.usage import NOTHING_USED, Usage
 
 
-class Meter:
-    def __init__(self, limits: Limits, clock: Clock) -> None:
-        self.limits = limits
-        self.steps = 0
-        self.tool_calls = 0
-        self.usage = NOTHING_USED
-        self._monotonic_s = clock.monotonic_s
-        self._deadline_s = clock.monotonic_s() + limits.wall_s
+def metering(limits: Limits, clock: Clock) -> Meter:
+    """From now on."""
+    return Meter(limits, clock.monotonic_s, clock.monotonic_s() + limits.wall_s)
+
+
+class Meter(msgspec.Struct, eq=False):
+    limits: Limits
+    _monotonic_s: Callable[[], float]
+    _deadline_s: float
+    steps: int = 0
+    tool_calls: int = 0
+    usage: Usage = NOTHING_USED
 
     @property
     def remaining_s(self) -> float:

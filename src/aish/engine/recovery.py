@@ -40,8 +40,9 @@ async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact
 
 
 def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock) -> list[Event]:
-    scribe = Scribe(turn.session, turn.id, clock, last_seq=recorded[-1].seq if recorded else 0)
-    scribe.step = recorded[-1].step if recorded else 0
+    scribe = Scribe(turn.session, turn.id, clock.now_ms)
+    if recorded:
+        scribe.step, scribe.seq = recorded[-1].step, recorded[-1].seq
     results = [
         scribe.event(result_event(call, aish_says(ResultStatus.INTERRUPTED, _UNKNOWN)), call.id)
         for call in transcript.open_calls

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from aish.ports import Clock
+import msgspec
+
 from aish.types.events import Body, Event
 
 
-class Scribe:
-    def __init__(self, session: str, turn: str, clock: Clock, *, last_seq: int = 0) -> None:
-        self.session = session
-        self.turn = turn
-        self.step = 0
-        self._seq = last_seq
-        self.now_ms = clock.now_ms
+class Scribe(msgspec.Struct, eq=False):
+    session: str
+    turn: str
+    now_ms: Callable[[], int]
+    step: int = 0
+    seq: int = 0  # of the last event
 
     def events(self, bodies: Sequence[Body]) -> list[Event]:
         """Of what came together."""
-        session, turn, step, first, at_ms = self.session, self.turn, self.step, self._seq + 1, self.now_ms()
-        self._seq += len(bodies)
+        session, turn, step, first, at_ms = self.session, self.turn, self.step, self.seq + 1, self.now_ms()
+        self.seq += len(bodies)
         return [Event(session, turn, seq, at_ms, body, step, "") for seq, body in enumerate(bodies, first)]
 
     def event(self, body: Body, call: str = "") -> Event:
-        self._seq += 1
-        return Event(self.session, self.turn, self._seq, self.now_ms(), body, self.step, call)
+        self.seq += 1
+        return Event(self.session, self.turn, self.seq, self.now_ms(), body, self.step, call)

@@ -29,14 +29,13 @@ NO_ANSWER = "the model gave no answer"
 _FOLDED = frozenset({TextDelta, StepStarted, TurnStarted, ReasoningDelta, ToolCallReady, ToolResult})
 
 
-class Transcript:
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._input_length = 0
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._open: dict[str, ToolCall] = {}
+class Transcript(msgspec.Struct, eq=False):
+    _messages: list[Message] = []
+    _input_length: int = 0
+    _text: list[str] = []
+    _reasoning: list[str] = []
+    _calls: list[ToolCall] = []
+    _open: dict[str, ToolCall] = {}
 
     def apply_all(self, events: Sequence[Event]) -> None:
         said = self._text
@@ -120,7 +119,9 @@ class Transcript:
         if self._text or self._calls:
             text, reasoning = "".join(self._text), "".join(self._reasoning)
             self._messages.append(AssistantMessage(text, tuple(self._calls), reasoning))
-        self._text, self._reasoning, self._calls = [], [], []
+            self._text, self._calls = [], []
+        if self._reasoning:
+            self._reasoning = []
 
 
 def told_by(lines: Iterable[bytes], turn: TurnRecord) -> TurnRecord:

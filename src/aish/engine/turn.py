@@ -68,7 +68,6 @@ class Turn:
 
     def __init__(
         self,
-        *,
         asking: Asking,
         transcript: Transcript,
         notes: Sequence[str],
@@ -149,7 +148,7 @@ class Turn:
             self._owed.append(self._begin_step())
             if self.is_watched:
                 yield self._take_owed()
-            assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, own_ids=self._offer.has_clients)
+            assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, self._offer.has_clients)
             batches = self._asking.ask(assembler)
             try:
                 async for events in batches:
@@ -159,7 +158,8 @@ class Turn:
                         self._owed += events
             finally:
                 await batches.aclose()
-            await self._book(assembler)
+            if self._book(assembler) and self.session:
+                self._owed += await self._asking.warnings()
             if self._is_over(assembler):
                 break
             yield self._take_owed()
@@ -223,16 +223,15 @@ class Turn:
         if cut is not None and self._offer.is_clients(cut.name):
             self.end = TurnEnd.LENGTH  # the asker has seen half of a call: nothing can be made of it
 
-    async def _book(self, assembler: Assembler) -> None:
-        spent = await self._asking.book(assembler.usage, said_anything=assembler.said_anything)
+    def _book(self, assembler: Assembler) -> bool:
+        spent = self._asking.book(assembler.usage, said_anything=assembler.said_anything)
         if spent is not None:
             self._owed.append(spent)
-            if self.session:
-                self._owed += await self._asking.warnings()
+        return spent is not None
 
-    async def settle_spending(self) -> None:
+    def settle_spending(self) -> None:
         """Of a call that was left in the middle."""
-        spent = await self._asking.book(None, said_anything=bool(self._transcript.step_text))
+        spent = self._asking.book(None, said_anything=bool(self._transcript.step_text))
         if spent is not None:
             self._owed.append(spent)
 

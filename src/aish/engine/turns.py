@@ -23,10 +23,9 @@ from aish.engine.conversation import Conversations
 from aish.engine.held import HELD_ENDS, hold, hold_for_retry, take_retried, use_answers
 from aish.engine.journal import Journal
 from aish.engine.making import TurnMaker
-from aish.engine.meter import Meter
+from aish.engine.meter import metering
 from aish.engine.planning.kept import PlanRun, plan_run
 from aish.engine.record import Recorder
-from aish.engine.route import Route
 from aish.engine.runs import RunKeeper
 from aish.engine.scribe import Scribe
 from aish.engine.summary import Summaries
@@ -64,11 +63,12 @@ class Turns:
         shared: bool,
     ) -> None:
         self._maker = maker
-        self._chooser = chooser
+        self.chooser = chooser
         self._runs = runs
         self._store = store
         self._clock = clock
         self._owners = owners
+        self._me = owners.me
         self._shared = shared
         self._redacted_json = redactor.line
         self._recorder = Recorder(store, redactor, write_through=write_through)
@@ -101,14 +101,14 @@ class Turns:
         """
         return _UnderWay(self, request, ask, journal, left)
 
-    async def ready(self, request: TurnRequest) -> tuple[TurnRequest, Chosen]:
-        """The request as it is answered, with what is known of earlier attempts, and by which model."""
-        chosen = await self._chooser.choose(request)
-        if request.retry_key and request.context is not None:
-            request = await self._gone_on_with(request, request.context)
+    async def gone_on_with(self, request: TurnRequest) -> TurnRequest:
+        """The request, with what an attempt that broke off has done already, and with the answers it waited for."""
+        key, context = request.retry_key, request.context
+        if key and context is not None and (done := await take_retried(self._store, key)):
+            request = msgspec.structs.replace(request, context=(*context, *request.input, *done), input=())
         if request.answers:
             request = await use_answers(self._store, request, self._clock.now_ms())
-        return request, chosen
+        return request
 
     async def hold(
         self, stack: AsyncExitStack, request: TurnRequest, session: str, journal: Journal | None
@@ -134,9 +134,14 @@ class Turns:
             await self._conversations.take_over(session, journal.left_by)
         conversation = await self._conversations.open(session, request, chosen.route)
         turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
+        record = TurnRecord(turn.id, session, 0, chosen.route.name, self._clock.now_ms(), (), owner=self._me)
         self._running.add(turn.id)
+        if not request.kept:
+            turn.unrecorded = record
+            return turn
         try:
-            await self._start(turn, request, chosen.route)
+            given = self._recorder.redacted(request.input)
+            await self._store.start_turn(msgspec.structs.replace(record, input=given))
         except BaseException:
             await self.end(turn, plan, None)
             raise
@@ -156,13 +161,6 @@ class Turns:
                 if plan is not None:
                     await _surely(plan.end(turn.end))
                 self._running.discard(turn.id)
-
-    async def _gone_on_with(self, request: TurnRequest, context: tuple[Message, ...]) -> TurnRequest:
-        """The request, with what an attempt that broke off has done already."""
-        done = await take_retried(self._store, request.retry_key)
-        if not done:
-            return request
-        return msgspec.structs.replace(request, context=(*context, *request.input, *done), input=())
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""
@@ -186,10 +184,10 @@ class Turns:
         session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
         """
         call = ToolCall(new_id("call"), name, arguments)
-        scribe = Scribe("", new_id("turn"), self._clock)
+        scribe = Scribe("", new_id("turn"), self._clock.now_ms)
         limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
         offer = self._maker.offer(tools, interactive=ask is not None)
-        meter = Meter(limits, self._clock)
+        meter = metering(limits, self._clock)
         dispatcher = self._maker.dispatcher(scribe, meter, offer, ask, journal=journal, ask_about=ask_about)
         call = msgspec.structs.replace(call, name=offer.canonical(name))
         async with aclosing(dispatcher.run([call])) as batches:
@@ -231,19 +229,9 @@ class Turns:
 
     async def view_context(self, request: TurnRequest) -> ContextView:
         """What the model would be sent for it now."""
-        chosen = await self._chooser.choose(request)
+        chosen = await self.chooser.choose(request)
         conversation = await self._conversations.preview(request.session, chosen.route)
         return await self._maker.view(request, chosen, conversation)
-
-    async def _start(self, turn: Turn, request: TurnRequest, route: Route) -> None:
-        """Of one that no session keeps, the events alone say what is said in it."""
-        given = self._recorder.redacted(request.input) if request.kept else ()
-        now_ms = self._clock.now_ms()
-        record = TurnRecord(turn.id, turn.session, 0, route.name, now_ms, given, owner=self._owners.me)
-        if request.kept:
-            await self._store.start_turn(record)
-        else:
-            turn.unrecorded = record
 
     async def recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
         batches, take = turn.events(), self._recorder.take
@@ -263,7 +251,7 @@ class Turns:
     async def _close(self, turn: Turn, left: Callable[[Sequence[Event]], None] | None) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
         with suppress(AishError):
-            await turn.settle_spending()
+            turn.settle_spending()
             if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
                 turn.unwritten += owed
                 if left is not None:
@@ -291,23 +279,27 @@ class _UnderWay(AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None
         self._plan: PlanRun | None = None
 
     async def __aenter__(self) -> AsyncGenerator[Sequence[Event], None]:
-        request, chosen = await self._turns.ready(self._request)
+        turns, request = self._turns, self._request
+        chosen = await turns.chooser.choose(request)
+        if request.retry_key or request.answers:
+            request = await turns.gone_on_with(request)
+        if request.kept or request.planner:
+            self._turn = await self._held(request, chosen)
+        else:
+            self._turn = await turns.start(request, chosen, "", self._ask, self._journal, None)
+        self._events = turns.recorded(self._turn)
+        return self._events
+
+    async def _held(self, request: TurnRequest, chosen: Chosen) -> Turn:
         session = (request.session or new_id("sess")) if request.kept else ""
-        if not session and not request.planner:
-            return await self._begin(request, chosen, session)
         self._stack = AsyncExitStack()
         try:
-            self._plan = await self._turns.hold(self._stack, request, session, self._journal)
-            return await self._begin(request, chosen, session)
+            self._plan = plan = await self._turns.hold(self._stack, request, session, self._journal)
+            journal = plan.journal if plan else self._journal
+            return await self._turns.start(request, chosen, session, self._ask, journal, plan)
         except BaseException:
             await self._stack.__aexit__(*sys.exc_info())
             raise
-
-    async def _begin(self, request: TurnRequest, chosen: Chosen, session: str) -> AsyncGenerator[Sequence[Event], None]:
-        journal = self._plan.journal if self._plan else self._journal
-        self._turn = await self._turns.start(request, chosen, session, self._ask, journal, self._plan)
-        self._events = self._turns.recorded(self._turn)
-        return self._events
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None

@@ -39,7 +39,7 @@ class MemorySpending:
         self._reserved[wanted.id] = wanted
         return None
 
-    async def release(self, id: str) -> None:
+    def release(self, id: str) -> None:
         self._check_open()
         self._reserved.pop(id, None)
 

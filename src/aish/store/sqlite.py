@@ -174,8 +174,8 @@ class SqliteStore(SqliteRuns):
             lambda db: spending.reserve(db, wanted, day_start_ms=day_start_ms, day_cap=day_cap, session_cap=session_cap)
         )
 
-    async def release(self, id: str) -> None:
-        await self._write(lambda db: spending.release(db, id), wait=False)
+    def release(self, id: str) -> None:
+        self._writer.post(lambda db: spending.release(db, id))
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
         await self._settle()

@@ -48,7 +48,7 @@ class PostgresSpending(Part):
             lambda link: spending.reserve(link, wanted, day_start_ms=day_start_ms, **caps), keys=(BUDGET,)
         )
 
-    async def release(self, id: str) -> None:
+    def release(self, id: str) -> None:
         self._post(lambda link: spending.release(link, id))
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
