@@ -108,7 +108,7 @@ class Asking:
     async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
         """One answer, as the assembler's events. `end` is set if the turn cannot go on."""
         apply_all = self._transcript.apply_all
-        look_at = self._loop_chars
+        look_at = loop_chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
         try:
             composed, notes = await self._compose()
             if notes:
@@ -121,7 +121,7 @@ class Asking:
                         yield events
                     if assembler.text_chars >= look_at:
                         look_at = assembler.text_chars + max(LOOK_CHARS, assembler.text_chars // 50)
-                        if assembler.is_full or self._goes_round():
+                        if assembler.is_full or self._goes_round(loop_chars):
                             assembler.end = StepEnd.LENGTH
                             break
             if events := assembler.finish():
@@ -138,13 +138,7 @@ class Asking:
                 async for events in recovered:
                     yield events
 
-    @property
-    def _loop_chars(self) -> int:
-        """A weak model goes round and round often, and is stopped sooner."""
-        return LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
-
-    def _goes_round(self) -> bool:
-        chars = self._loop_chars
+    def _goes_round(self, chars: int) -> bool:
         if not goes_round(self._transcript.newest_text(chars), chars):
             return False
         self.refusal = "the answer was cut: it said the same over and over"
@@ -189,7 +183,7 @@ class Asking:
         means, asked = self._means, self._asked
         self.route = route
         self._counter = means.counters.of(route)
-        self._sampling = merged(route.sampling, asked.sampling)
+        self._sampling = route.sampling if asked.sampling == _UNSAID else merged(route.sampling, asked.sampling)
         # What is the asker's own goes along as it is.
         rules, bounded = means.rules, self._conversation.bounded
         self._composer = Composer(
@@ -338,8 +332,6 @@ class Asking:
 
 def merged(preset: Sampling, request: Sampling) -> Sampling:
     """The request's word counts, then the preset's."""
-    if request == _UNSAID:
-        return preset
     given = {name: getattr(request, name) for name in Sampling.__struct_fields__}
     return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_UNSAID, n)})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # Looked at now and then: an answer that goes round is cut soon enough, and looking costs nothing beside streaming.
 LOOK_CHARS = 300
-# So much of nothing but the same words is no answer any more, of a small model: a screen is 2000 characters. Long rules
-# stay well below.
+# So much of nothing but the same words is no answer any more, of a small model, which often falls into it: a screen is
+# 2000 characters. Long rules stay well below.
 LOOP_CHARS = 900
 # From a model that can be trusted: pages of the same row may be what was asked for.
 LONG_LOOP_CHARS = 60_000

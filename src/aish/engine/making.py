@@ -130,6 +130,8 @@ class TurnMaker:
 
     def _offer_for(self, request: TurnRequest, tools: Toolset, *, interactive: bool) -> Offer:
         clients: Sequence[ToolSpec] = request.client_tools
+        if not clients and not request.tools:
+            return Offer(tools.specs)
         if not (named := request.tool_choice.among):
             return self.offer(request.tools, interactive=interactive, clients=clients, source=tools)
         among = Globs(named)

@@ -149,7 +149,8 @@ class Turns:
 
     async def end(self, turn: Turn, plan: PlanRun | None, left: Callable[[Sequence[Event]], None] | None) -> None:
         """Each step, though the one before it was cancelled: a client that comes back relies on what is held."""
-        self._recorder.let_go(turn)
+        if turn.is_watched:
+            self._recorder.let_go(turn)
         try:
             if not turn.is_finished:
                 await _surely(self._close(turn, left))
@@ -259,24 +260,18 @@ class Turns:
                 await self._recorder.write(turn)
 
 
-class _UnderWay(AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]):
+class _UnderWay(msgspec.Struct, eq=False):
     """One turn, from choosing its model to its last write. A class: a generator costs more, for every request."""
 
-    def __init__(
-        self,
-        turns: Turns,
-        request: TurnRequest,
-        ask: Ask | None,
-        journal: Journal | None,
-        left: Callable[[Sequence[Event]], None] | None,
-    ) -> None:
-        self._turns = turns
-        self._request = request
-        self._ask = ask
-        self._journal = journal
-        self._left = left
-        self._stack: AsyncExitStack | None = None
-        self._plan: PlanRun | None = None
+    _turns: Turns
+    _request: TurnRequest
+    _ask: Ask | None
+    _journal: Journal | None
+    _left: Callable[[Sequence[Event]], None] | None
+    _stack: AsyncExitStack | None = None
+    _plan: PlanRun | None = None
+    _turn: Turn | None = None
+    _events: AsyncGenerator[Sequence[Event], None] | None = None
 
     async def __aenter__(self) -> AsyncGenerator[Sequence[Event], None]:
         turns, request = self._turns, self._request
@@ -304,6 +299,7 @@ class _UnderWay(AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._turn is not None and self._events is not None
         try:
             try:
                 await self._events.aclose()
