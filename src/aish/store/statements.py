@@ -22,6 +22,7 @@ _SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
 _TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
 
 _encoder = msgspec.json.Encoder()
+_NONE = blob(b"[]")
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 _usage_decoder = msgspec.json.Decoder(Usage)
 
@@ -118,11 +119,11 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
         turn.model,
         turn.started_ms,
         turn.owner,
-        blob(_encoder.encode(turn.input)),
+        blob(_encoder.encode(turn.input)) if turn.input else _NONE,
         "",
         _RUNNING if turn.end is None else turn.end.value,
         turn.finished_ms,
-        blob(_encoder.encode(turn.messages)),
+        blob(_encoder.encode(turn.messages)) if turn.messages else None,
         blob(_encoder.encode(turn.usage)),
     )
 
