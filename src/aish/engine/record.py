@@ -39,8 +39,8 @@ from aish.types.tools import Effect
 _MOMENT_S = 0.25
 _AT_ONCE = 100  # turns whose words are written without a pause: about two milliseconds
 _OF_EFFECTS = (DecisionMade, ToolResult)
-_OF_OTHERS = (Status, Failed)  # may repeat what a backend or a tool said
-_WITHOUT_WORDS = (StepStarted, UsageReported)  # but the model's name, which the turn began with
+_LOOKED_AT = frozenset({*_OF_EFFECTS, TurnFinished, Status, Failed})  # the last two may repeat what others have said
+_WITHOUT_WORDS = frozenset({StepStarted, UsageReported})  # but the model's name, which the turn began with
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -74,14 +74,13 @@ class Recorder:
         """Makes them presentable where they stand, and says whether one of them has to be written now."""
         is_due = False
         for place, event in enumerate(events):
-            kind = type(event.body)
-            if kind is TextDelta:
+            if (kind := type(event.body)) not in _LOOKED_AT:
                 continue
             if kind in _OF_EFFECTS:
                 is_due = is_due or _must_be_durable(event.body)
             elif kind is TurnFinished:
                 is_due = True
-            elif kind in _OF_OTHERS:
+            else:
                 events[place] = self.presentable(event)
         return is_due
 
@@ -201,6 +200,8 @@ def _words(events: Sequence[Event]) -> str | None:
     for event in events:
         body = event.body
         kind = type(body)
+        if kind in _WITHOUT_WORDS:
+            continue
         if kind is TextDelta or kind is ReasoningDelta:
             words.append(body.text)  # type: ignore[union-attr]
         elif kind is TurnFinished:
@@ -214,7 +215,7 @@ def _words(events: Sequence[Event]) -> str | None:
                     if type(part) is not TextPart:
                         return None
                     words.append(part.text)
-        elif kind not in _WITHOUT_WORDS:
+        else:
             return None
     return "\n".join(words)
 
