@@ -186,8 +186,7 @@ def watched(timeouts: Timeouts, clock: HandClock | None = None) -> tuple[HandClo
     clock, request = clock or HandClock(), Request()
     loop: Any = clock
     watch = Watchdog(loop, sweep_of(loop), timeouts, "origin")
-    watch.watch(request)
-    watch.enter("first_byte")
+    watch.watch(request, "first_byte")
     return clock, request, watch
 
 

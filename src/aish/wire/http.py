@@ -16,9 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from aish.errors import ConnectFailed, ConnectionLost
-from aish.wire.http_connection import Connection
-from aish.wire.http_deadlines import Watchdog
+from aish.errors import ConnectFailed
 from aish.wire.http_exchange import Exchange
 from aish.wire.http_message import (
     HeaderItems,
@@ -30,7 +28,7 @@ from aish.wire.http_message import (
     prepare_head,
 )
 from aish.wire.http_pool import Pool
-from aish.wire.http_target import ProxySettings, Target, find_proxy, parse_url
+from aish.wire.http_target import ProxySettings, find_proxy, parse_url
 
 if TYPE_CHECKING:
     from aish.wire.http_proxy import ProxyClient
@@ -76,11 +74,10 @@ class HttpClient:
             raise ConnectFailed(f"{target.origin}: the client is closed")
         pairs = headers if isinstance(headers, tuple) else _pairs(headers)
         method, head = prepare_head(method, target, pairs)
-        proxy = find_proxy(target, self._proxies)
-        if proxy is not None:
+        if (proxy := find_proxy(target, self._proxies)) is not None:
             return self._proxy_client().request(method, url, target, proxy, pairs, body, timeouts)
         head = finish_head(method, head, len(body))
-        return _Call(self._pool, self._bounds, target, head, body, timeouts, head_only=method == "HEAD")
+        return Exchange(self._pool, self._bounds, target, head, body, timeouts, head_only=method == "HEAD")
 
     async def aclose(self) -> None:
         """Close every connection; answers still open end with ConnectionLost. Idempotent."""
@@ -107,72 +104,3 @@ class HttpClient:
 
 def _pairs(headers: HeaderItems) -> tuple[tuple[str, str], ...]:
     return tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-
-
-class _Call(AbstractAsyncContextManager[Response]):
-    """One request: takes a connection on entering, gives it back on leaving."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        bounds: HttpBounds,
-        target: Target,
-        head: bytes,
-        body: bytes,
-        timeouts: Timeouts,
-        *,
-        head_only: bool,
-    ) -> None:
-        self._pool = pool
-        self._bounds = bounds
-        self._target = target
-        self._head = head
-        self._body = body
-        self._timeouts = timeouts
-        self._head_only = head_only
-        self._connection: Connection | None = None
-        self._exchange: Exchange | None = None
-
-    async def __aenter__(self) -> Response:
-        pool = self._pool
-        watch = Watchdog(pool.loop, pool.sweep, self._timeouts, self._target.origin)
-        connection = await pool.acquire(self._target, watch)
-        reused = connection.reused
-        exchange = self._take(connection, watch)
-        try:
-            return await self._ask(exchange)
-        except ConnectionLost:
-            # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
-            if not reused or exchange.touched:
-                raise
-        return await self._ask(self._take(await pool.acquire(self._target, watch, fresh=True), watch))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave()
-
-    def _take(self, connection: Connection, watch: Watchdog) -> Exchange:
-        exchange = Exchange(
-            self._target, connection, watch, self._bounds, head_only=self._head_only, loop=self._pool.loop
-        )
-        self._connection = connection
-        self._exchange = connection.exchange = exchange
-        if not connection.usable:  # lost between being handed over and now, when nobody was there to be told
-            exchange.peer_left(None)
-        return exchange
-
-    async def _ask(self, exchange: Exchange) -> Response:
-        try:
-            await exchange.send(self._head, self._body)
-            await exchange.wait_for_head()
-        except BaseException:
-            self._leave()
-            raise
-        return exchange
-
-    def _leave(self) -> None:
-        if self._connection is not None and self._exchange is not None:
-            reusable = self._exchange.finish()
-            self._pool.release(self._connection, reusable=reusable)
-            self._connection = self._exchange = None

@@ -1,4 +1,4 @@
-"""One connection to an origin: opening it, and passing bytes between its transport and the exchange that has it.
+"""One connection to an origin: opening it, and passing bytes between its transport and whoever has it.
 
 Life: opened by the pool, lent to one exchange after another, idle in between, aborted or lost once. Never reopened.
 """
@@ -9,12 +9,24 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
-from aish.errors import ConnectFailed
-from aish.wire.http_exchange import Exchange
+from aish.errors import ConnectFailed, WireError
 from aish.wire.http_target import Target
 from aish.wire.reads import read_little
+
+
+class Borrower(Protocol):
+    """Who has a connection, as the connection and its pool see it."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def write_resumed(self) -> None: ...
+
+    def peer_left(self, cause: Exception | None) -> None:
+        """The connection is gone: in an orderly way, or because of `cause`."""
+
+    def fail(self, error: WireError) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -22,7 +34,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, target: Target, on_lost: Callable[[Connection], None]) -> None:
         self.target = target
-        self.exchange: Exchange | None = None
+        self.borrower: Borrower | None = None
         self.reused = False
         self.write_paused = False
         self.idle_since_s = 0.0
@@ -61,8 +73,8 @@ class Connection(asyncio.Protocol):
         read_little(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.exchange is not None:
-            self.exchange.feed(data)
+        if self.borrower is not None:
+            self.borrower.feed(data)
         else:
             self.abort()  # nobody asked: after this nothing on this connection could be trusted
 
@@ -79,12 +91,12 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        if self.exchange is not None:
-            self.exchange.write_resumed()
+        if self.borrower is not None:
+            self.borrower.write_resumed()
 
     def _leave(self, exc: Exception | None) -> None:
-        if self.exchange is not None:
-            self.exchange.peer_left(exc)
+        if self.borrower is not None:
+            self.borrower.peer_left(exc)
         self.abort()
 
 

@@ -81,12 +81,15 @@ class Watchdog:
     def connect_error(self) -> WireTimeout:
         return self._error("total" if self._loop.time() >= self._total_due else "connect")
 
-    def watch(self, watched: Watched) -> None:
-        """From now on. The timer is set so early that no phase entered later can be due before it."""
+    def watch(self, watched: Watched, phase: Literal["send", "first_byte"]) -> None:
+        """From now on. A timer is set so early that no phase entered later can be due before it."""
         self._watched = watched
+        self.enter(phase)
         self._sweep.add(self)
         timeouts = self._timeouts
-        self._arm(min(self._loop.time() + min(timeouts.first_byte_s, timeouts.idle_s), self._total_due))
+        soonest_s = min(timeouts.first_byte_s, timeouts.idle_s, self._total_due - self.stamp)
+        if soonest_s < _SOON_S:
+            self._arm(self.stamp + soonest_s)
 
     def enter(self, phase: Literal["send", "first_byte", "idle"]) -> None:
         self._phase = phase

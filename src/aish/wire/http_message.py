@@ -96,19 +96,20 @@ class Response(AsyncIterator[bytes]):
     body is as sent: no content-encoding is ever asked for, and one sent anyway is not undone.
     """
 
-    status: int
-    reason: str
-    headers: Headers
-
-    def __init__(self, target: Target, bounds: HttpBounds) -> None:
-        self.status = 0
-        self.reason = ""
-        self.headers = NO_HEADERS
-        self._target = target
-        self._bounds = bounds
+    status: int = 0
+    reason: str = ""
+    headers: Headers = NO_HEADERS
+    _target: Target
+    _bounds: HttpBounds
 
     @abstractmethod
-    async def __anext__(self) -> bytes: ...
+    async def next_piece(self) -> bytes:
+        """The same as iterating, but the end is an empty piece."""
+
+    async def __anext__(self) -> bytes:
+        if piece := await self.next_piece():
+            return piece
+        raise StopAsyncIteration
 
     @abstractmethod
     def limit_silence(self, seconds: float) -> None:
@@ -123,7 +124,7 @@ class Response(AsyncIterator[bytes]):
         limit = self._bounds.max_body_bytes if max_bytes is None else max_bytes
         pieces: list[bytes] = []
         size = 0
-        async for piece in self:
+        while piece := await self.next_piece():
             size += len(piece)
             if size > limit:
                 raise TooLarge(f"{self._target.origin}: the answer is larger than {limit} bytes")

@@ -1,6 +1,6 @@
 """Connections kept for reuse, counted per origin.
 
-A slot is a connection open or being opened. Whoever acquires one releases it, always; a freed slot goes to the longest
+A slot is a connection open or being opened. Whoever is given one releases it, always; a freed slot goes to the longest
 waiting caller. A connection that dies or expires while idle leaves at once. Belongs to one event loop.
 """
 
@@ -53,13 +53,22 @@ class Pool:
     def sweep(self) -> Sweep:
         return sweep_of(self.loop)
 
-    async def acquire(self, target: Target, watch: Watchdog, *, fresh: bool = False) -> Connection:
-        """A connection for one exchange, an idle one if there is and `fresh` does not forbid it."""
+    def find_idle(self, target: Target) -> Connection | None:
+        """One that was used before, for one exchange."""
+        origin = self._origins.get(target.origin)
+        while origin is not None and origin.idle:
+            connection = origin.idle.pop()
+            if connection.usable:
+                connection.reused = True
+                return connection
+            origin.slots -= 1  # the peer closed it, and the loop has not come round to telling us
+        return None
+
+    async def obtain(self, target: Target, watch: Watchdog) -> Connection:
+        """One that is not idle now: new, or handed over by whoever has it."""
         if self._closed:
             raise self._closed_error(target)
         origin = self._origins.get(target.origin) or self._origins.setdefault(target.origin, _Origin())
-        if not fresh and (connection := _take_idle(origin)) is not None:
-            return connection
         try:
             async with asyncio.timeout_at(watch.connect_due()):
                 return await self._obtain(origin, target)
@@ -67,8 +76,8 @@ class Pool:
             raise watch.connect_error() from exc
 
     def release(self, connection: Connection, *, reusable: bool) -> None:
-        """Take back what `acquire` gave. What cannot be used again is closed now."""
-        connection.exchange = None
+        """Take back what `find_idle` or `obtain` gave. What cannot be used again is closed now."""
+        connection.borrower = None
         origin = self._origins[connection.target.origin]
         if not (reusable and connection.usable) or self._closed:
             connection.abort()
@@ -87,9 +96,9 @@ class Pool:
             while (waiter := _next_waiter(origin)) is not None:
                 waiter.set_exception(ConnectFailed(f"{name}: the client was closed"))
         for connection in list(self._alive):
-            if connection.exchange is not None:
+            if connection.borrower is not None:
                 name = connection.target.origin
-                connection.exchange.fail(ConnectionLost(f"{name}: the client was closed in the middle of an answer"))
+                connection.borrower.fail(ConnectionLost(f"{name}: the client was closed in the middle of an answer"))
             connection.abort()
         if self._alive:
             self._emptied = asyncio.get_running_loop().create_future()
@@ -189,16 +198,6 @@ def default_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _take_idle(origin: _Origin) -> Connection | None:
-    while origin.idle:
-        connection = origin.idle.pop()
-        if connection.usable:
-            connection.reused = True
-            return connection
-        origin.slots -= 1  # the peer closed it, and the loop has not come round to telling us
-    return None
 
 
 def _next_waiter(origin: _Origin) -> asyncio.Future[Connection | None] | None:

@@ -97,7 +97,8 @@ class ProxiedResponse(Response):
         total_due_s: float | None,
         inner: aiohttp.ClientResponse,
     ) -> None:
-        super().__init__(target, bounds)
+        self._target = target
+        self._bounds = bounds
         self.status = inner.status
         self.reason = inner.reason or ""
         self.headers = Headers(inner.raw_headers)
@@ -105,19 +106,16 @@ class ProxiedResponse(Response):
         self._total_due_s = total_due_s
         self._inner = inner
 
-    async def __anext__(self) -> bytes:
+    async def next_piece(self) -> bytes:
         phase, due_s = _earlier("idle", self._timeouts.idle_s, self._total_due_s)
         try:
             async with asyncio.timeout_at(due_s):
-                piece = await self._inner.content.readany()
+                return await self._inner.content.readany()
         except TimeoutError as exc:
             self.leave()
             raise timeout_error(self._target.origin, self._timeouts, phase) from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise _translate(exc, self._target.origin, self._timeouts) from exc
-        if not piece:
-            raise StopAsyncIteration
-        return piece
 
     def limit_silence(self, seconds: float) -> None:
         self._timeouts = msgspec.structs.replace(self._timeouts, idle_s=seconds)
