@@ -28,19 +28,25 @@ class AnswerBody(AsyncIterator[bytes]):
         self._complete, self.middle = True, None
         self._response.limit_rest(lag_s)
 
-    async def __anext__(self) -> bytes:
+    async def next_piece(self) -> bytes:
+        """Empty at the end."""
         try:
-            piece = await self._response.__anext__()
+            piece = await self._response.next_piece()
         except WireError:
             if self._complete:
-                raise StopAsyncIteration from None
+                return b""
             raise
         if not self._begun:
             self._begun, self.middle = True, self._response
             self._response.limit_silence(self._idle_s)
         return piece
 
+    async def __anext__(self) -> bytes:
+        if piece := await self.next_piece():
+            return piece
+        raise StopAsyncIteration
+
     async def drain(self) -> None:
         """Read to the end, so that the connection can be used again."""
-        async for _ in self:
+        while await self.next_piece():
             pass

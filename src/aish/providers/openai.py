@@ -187,9 +187,8 @@ class _Answer(AsyncIterator[Batch]):
             if self._whole:
                 await self._let_end()
                 break
-            try:
-                piece = await (self._body.middle or self._body).__anext__()
-            except StopAsyncIteration:
+            piece = await (self._body.middle or self._body).next_piece()
+            if not piece:
                 self._ended = True
                 batch = self._read_all([event.data for event in self._reader.finish()])
             else:
@@ -292,7 +291,7 @@ class _Answer(AsyncIterator[Batch]):
             text = f"{self._provider} answered with an HTML page instead of a stream"
             raise ProviderProtocolError(text, hint=WRONG_URL)
         data = bytearray(piece)
-        async for piece in self._body:
+        while piece := await self._body.next_piece():
             data += piece
             if len(data) > MAX_ANSWER_BYTES:
                 raise ProviderProtocolError(f"{self._provider}: the answer is larger than {MAX_ANSWER_BYTES} bytes")
