@@ -86,7 +86,7 @@ class Backend:
     def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
         self.name = name
         self.endpoint = endpoint
-        self._http = http
+        self.http = http
         self._headers = tuple(endpoint.request_headers())
 
     async def get(self, url: str) -> Any:
@@ -111,15 +111,6 @@ class Backend:
             except NotJson as exc:
                 shown = error_text(data)[:80]
                 raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
-
-    def request(
-        self, method: str, url: str, headers: HeaderPairs, body: bytes, timeouts: Timeouts
-    ) -> AbstractAsyncContextManager[Response]:
-        return self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
-
-    def is_plain(self, response: Response) -> bool:
-        encoding = response.headers.find("content-encoding")
-        return encoding is None or encoding.strip().lower() in ("", "identity")
 
     async def refusal(self, model: str, response: Response) -> ProviderError:
         """Why that is no answer."""
@@ -148,12 +139,14 @@ class _Opened(AbstractAsyncContextManager[Response]):
         self._asked = asked
 
     async def __aenter__(self) -> Response:
+        method, url, headers, body, timeouts = self._asked
         try:
-            self._request = self._backend.request(*self._asked)
+            self._request = self._backend.http.request(method, url, headers=headers, body=body, timeouts=timeouts)
             response = await self._request.__aenter__()
         except (WireError, UsageError) as exc:
             raise self._translated(exc) from exc
-        if response.status == 200 and self._backend.is_plain(response):
+        encoding = response.headers.find("content-encoding")
+        if response.status == 200 and (encoding is None or encoding.strip().lower() in ("", "identity")):
             return response
         try:
             raise await self._backend.refusal(self._model, response)
@@ -165,6 +158,8 @@ class _Opened(AbstractAsyncContextManager[Response]):
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._request.__aexit__(kind, exc, trace)
+        if exc is None:
+            return
         if isinstance(exc, WireError | UsageError):
             raise self._translated(exc) from exc
         if isinstance(exc, ProviderError):
