@@ -93,6 +93,39 @@ async def test_answers_without_a_body_end_with_their_head(method: str, head: byt
         assert len(server.peers) == 1
 
 
+async def test_one_connection_carries_answers_of_every_framing() -> None:
+    answers = [*FRAMED, *reversed(FRAMED)]
+
+    async def script(peer: Peer) -> None:
+        for data in answers:
+            await peer.request()
+            await peer.send(data)
+        await peer.left()
+
+    async with raw_server(script) as server, HttpClient() as client:
+        for _ in answers:
+            async with client.request("GET", server.url) as response:
+                assert (response.status, await response.read()) == (200, b"hello world")
+        assert len(server.peers) == 1
+
+
+async def test_an_answer_that_was_left_has_ended_whatever_comes_on_its_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(LENGTH)
+        await peer.request()
+        await peer.send(CHUNKED[:-5])
+        await peer.left()
+
+    async with raw_server(script) as server, HttpClient() as client:
+        async with client.request("GET", server.url) as first:
+            assert await anext(first) == b"hello world"
+        async with client.request("GET", server.url) as second:
+            assert await anext(second) == b"hello world"
+            assert await first.read() == b""
+        assert len(server.peers) == 1
+
+
 async def test_redirects_are_returned_as_they_are() -> None:
     data = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
     async with (
@@ -193,7 +226,8 @@ async def test_a_bad_chunk_after_good_ones_comes_after_them() -> None:
 )
 @pytest.mark.parametrize("size", [1, 700, 100_000])
 def test_everything_that_is_not_body_is_bounded(data: bytes, size: int) -> None:
-    parser = AnswerParser("origin", max_header_bytes=1024, head_only=False)
+    parser = AnswerParser("origin", max_header_bytes=1024)
+    parser.begin(head_only=False)
     for start in range(0, len(data), size):
         parser.feed(data[start : start + size])
         if parser.error is not None:
@@ -210,7 +244,8 @@ Outcome = tuple[int, str, list[tuple[str, str]], bool, bool, type[WireError] | N
 
 
 def parse(pieces: list[bytes], *, head_only: bool = False) -> Outcome:
-    parser = AnswerParser("origin", max_header_bytes=65536, head_only=head_only)
+    parser = AnswerParser("origin", max_header_bytes=65536)
+    parser.begin(head_only=head_only)
     body = b""
     for piece in pieces:
         body += parser.feed(piece)

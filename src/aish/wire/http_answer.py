@@ -19,9 +19,22 @@ class _Surplus(Exception):
 
 
 class AnswerParser:
-    """Fed until `complete` or `error`. Only `keep_alive` may change after that."""
+    """Of one connection, for one answer after another: fed from `begin` until `complete` or `error`.
 
-    def __init__(self, origin: str, *, max_header_bytes: int, head_only: bool) -> None:
+    Only `keep_alive` may change after that. Without it, nothing more on that connection can be read.
+    """
+
+    def __init__(self, origin: str, max_header_bytes: int) -> None:
+        self._origin = origin
+        self._max_header_bytes = max_header_bytes
+        self._parts: list[bytes] = []
+        self.on_body = self._parts.append  # the parser calls it straight from C
+        self._parser = httptools.HttpResponseParser(self)
+        self._head_only = False
+
+    def begin(self, *, head_only: bool) -> None:
+        if self._head_only:  # the grammar still waits for the body of the last answer
+            self._parser = httptools.HttpResponseParser(self)
         self.status = 0
         self.reason = ""
         self.headers = NO_HEADERS
@@ -29,17 +42,11 @@ class AnswerParser:
         self.complete = False
         self.keep_alive = False  # complete, and the connection may carry another request
         self.error: WireError | None = None
-        self._origin = origin
-        self._max_header_bytes = max_header_bytes
         self._head_only = head_only
         self._until_close = False
-        self._reason = b""
         self._raw_headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
         self._barren_bytes = 0  # received since the last byte of body: heads, trailers, chunk extensions
-        self._parts: list[bytes] = []
-        self.on_body = self._parts.append  # the parser calls it straight from C
-        self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> bytes:
         """The body bytes in `data`, which came before whatever `complete` or `error` now say."""
@@ -69,7 +76,7 @@ class AnswerParser:
         self.keep_alive = False
 
     def release(self) -> None:
-        """Break the cycle with the C parser, so that memory does not wait for the collector."""
+        """With the connection. Break the cycle with the C parser, so that memory does not wait for the collector."""
         del self._parser, self.on_body
 
     def _stopped(self, exc: Exception) -> None:
@@ -107,7 +114,7 @@ class AnswerParser:
             self.error = self._too_large()
             raise self.error
         if not self.headed:
-            self._raw_headers.append((name, value))  # the others are trailers, which nobody asked for
+            self._raw_headers.append((name.lower(), value))  # the others are trailers, which nobody asked for
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -123,24 +130,20 @@ class AnswerParser:
         self.headed = True
         self._until_close = not _is_framed(self._raw_headers)
         if self._head_only:
-            self._finish()
+            self.on_message_complete()
 
     def on_message_complete(self) -> None:
         if self.headed and not self.complete:
-            self._finish()
-
-    def _finish(self) -> None:
-        self.complete = True
-        self.keep_alive = self._parser.should_keep_alive()
+            self.complete = True
+            self.keep_alive = self._parser.should_keep_alive()
 
 
 def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
     """Whether the head says where the body ends. The coding applied last decides; httptools refuses contradictions."""
     framed = False
     for name, value in headers:
-        match name.lower():
-            case b"content-length":
-                framed = True
-            case b"transfer-encoding":
-                framed = value.lower().rpartition(b",")[2].strip() == b"chunked"
+        if name == b"content-length":
+            framed = True
+        elif name == b"transfer-encoding":
+            framed = value.lower().rpartition(b",")[2].strip() == b"chunked"
     return framed

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from aish.errors import ConnectFailed, WireError
+from aish.wire.http_answer import AnswerParser
 from aish.wire.http_target import Target
 from aish.wire.reads import read_little
 
@@ -32,13 +33,16 @@ class Borrower(Protocol):
 class Connection(asyncio.Protocol):
     """`on_lost` is called once, when the transport is gone for good."""
 
-    def __init__(self, target: Target, on_lost: Callable[[Connection], None]) -> None:
+    parser: AnswerParser  # while there is a transport
+
+    def __init__(self, target: Target, max_header_bytes: int, on_lost: Callable[[Connection], None]) -> None:
         self.target = target
         self.borrower: Borrower | None = None
         self.reused = False
         self.write_paused = False
         self.idle_since_s = 0.0
         self._transport: asyncio.Transport | None = None
+        self._max_header_bytes = max_header_bytes
         self._on_lost = on_lost
 
     @property
@@ -70,6 +74,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.parser = AnswerParser(self.target.origin, self._max_header_bytes)
         read_little(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -84,6 +89,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._leave(exc)
+        self.parser.release()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -102,13 +108,14 @@ class Connection(asyncio.Protocol):
 
 async def open_connection(
     target: Target,
+    max_header_bytes: int,
     on_lost: Callable[[Connection], None],
     tls: ssl.SSLContext | None,
     reaches: Callable[[str], bool] | None = None,
 ) -> Connection:
     """ConnectFailed says why not. The caller sets the deadline. `reaches` as in HttpClient."""
     loop = asyncio.get_running_loop()
-    connection = Connection(target, on_lost)
+    connection = Connection(target, max_header_bytes, on_lost)
     try:
         host = target.host if reaches is None or target.socket_path else await _reachable(target, reaches)
         if target.socket_path:

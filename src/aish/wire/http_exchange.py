@@ -48,6 +48,7 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         self._timeouts = timeouts
         self._head_only = head_only
         self._touched = False  # whether any byte has come back
+        self._complete = False  # the whole answer has
         self._waiter: asyncio.Future[bytes] | None = None  # is handed the piece that comes, or b"" for other news
         self._error: WireError | None = None
         self._sent = False
@@ -82,9 +83,8 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
 
     async def _ask(self, connection: Connection) -> Response:
         self._connection, self._error = connection, None
-        self._parser = parser = AnswerParser(
-            self._target.origin, max_header_bytes=self._bounds.max_header_bytes, head_only=self._head_only
-        )
+        self._parser = parser = connection.parser
+        parser.begin(head_only=self._head_only)
         connection.borrower = self
         try:
             if not connection.usable:  # lost between being handed over and now, when nobody was there to be told
@@ -127,7 +127,7 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         while not self._pieces:
             if self._error is not None:
                 raise self._error
-            if self._parser.complete:
+            if self._complete:
                 return b""
             if self._waiter is not None:
                 raise UsageError("two tasks read one answer at the same time")
@@ -151,25 +151,23 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         return piece
 
     def limit_silence(self, seconds: float) -> None:
-        if not self._parser.complete:  # then there is nothing to wait for
+        if not self._complete:  # then there is nothing to wait for
             self._watch.limit_silence(seconds)
 
     def limit_rest(self, seconds: float) -> None:
-        if not self._parser.complete:
+        if not self._complete:
             self._watch.limit_rest(seconds)
 
     def _leave(self) -> None:
         """End it, wherever it stands."""
-        parser = self._parser
         self._watch.stop()
-        parser.release()
         if self._paused:
             self._paused = False
             self._connection.resume_reading()
-        if not parser.complete:
+        if not self._complete:
             # Another than was raised: that one leads back here by the way it came.
             self._error = ConnectionLost(f"{self._target.origin}: the answer was left before its end")
-        reusable = parser.complete and parser.keep_alive and self._sent
+        reusable = self._complete and self._sent and self._parser.keep_alive
         self._pool.release(self._connection, reusable=reusable)
 
     def _news(self) -> asyncio.Future[bytes]:
@@ -189,6 +187,7 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         self._touched = True
         parser = self._parser
         piece = parser.feed(data)
+        self._complete = parser.complete
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(piece)
@@ -215,7 +214,7 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
 
     def fail(self, error: WireError) -> None:
         """Nothing more will come. What has arrived can still be read, then `error` is raised."""
-        if self._error is None and not self._parser.complete:
+        if self._error is None and not self._complete:
             self._error = error
         self._connection.abort()
         self._wake()
@@ -223,7 +222,8 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
     def peer_left(self, cause: Exception | None) -> None:
         if cause is None:
             self._parser.end()
-        if not self._parser.complete and self._error is None:
+            self._complete = self._parser.complete
+        if not self._complete and self._error is None:
             when = "in the middle of its answer" if self._touched else "before it answered"
             self._error = ConnectionLost(f"{self._target.origin}: the connection was closed {when}")
             self._error.__cause__ = cause

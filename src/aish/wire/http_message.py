@@ -42,7 +42,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
 
 
 class Headers:
-    """Response headers in the order received, duplicates kept. Names are looked up in any case."""
+    """Response headers in the order received, duplicates kept. Names are given in lower case, looked up in any."""
 
     __slots__ = ("_items",)
 
@@ -53,7 +53,7 @@ class Headers:
         """The first value of that name."""
         wanted = name.lower().encode("latin-1")
         for key, value in self._items:
-            if key.lower() == wanted:
+            if key == wanted:
                 return value.decode("latin-1")
         return None
 
@@ -77,7 +77,7 @@ class Headers:
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Names in lower case, with their values."""
         for key, value in self._items:
-            yield key.decode("latin-1").lower(), value.decode("latin-1")
+            yield key.decode("latin-1"), value.decode("latin-1")
 
     def __len__(self) -> int:
         return len(self._items)

@@ -114,7 +114,9 @@ class Pool:
             if connection is not None:
                 return connection
         try:
-            connection = await open_connection(target, self._lost, await self._find_tls(target), self._reaches)
+            connection = await open_connection(
+                target, self._bounds.max_header_bytes, self._lost, await self._find_tls(target), self._reaches
+            )
         except BaseException:
             self._free_slot(target, origin)
             raise

@@ -101,7 +101,7 @@ class ProxiedResponse(Response):
         self._bounds = bounds
         self.status = inner.status
         self.reason = inner.reason or ""
-        self.headers = Headers(inner.raw_headers)
+        self.headers = Headers([(name.lower(), value) for name, value in inner.raw_headers])
         self._timeouts = timeouts
         self._total_due_s = total_due_s
         self._inner = inner
