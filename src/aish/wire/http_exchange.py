@@ -49,6 +49,7 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         self._head_only = head_only
         self._touched = False  # whether any byte has come back
         self._complete = False  # the whole answer has
+        self._is_spared = False  # what is still to come is not missed
         self._waiter: asyncio.Future[bytes] | None = None  # is handed the piece that comes, or b"" for other news
         self._error: WireError | None = None
         self._sent = False
@@ -126,6 +127,8 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
     async def next_piece(self) -> bytes:
         while not self._pieces:
             if self._error is not None:
+                if self._is_spared:
+                    return b""
                 raise self._error
             if self._complete:
                 return b""
@@ -154,8 +157,9 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         if not self._complete:  # then there is nothing to wait for
             self._watch.limit_silence(seconds)
 
-    def limit_rest(self, seconds: float) -> None:
+    def spare_rest(self, seconds: float) -> None:
         if not self._complete:
+            self._is_spared = True
             self._watch.limit_rest(seconds)
 
     def _leave(self) -> None:

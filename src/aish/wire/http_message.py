@@ -116,8 +116,8 @@ class Response(AsyncIterator[bytes]):
         """From now on the peer may be silent for no longer than this."""
 
     @abstractmethod
-    def limit_rest(self, seconds: float) -> None:
-        """The rest of the answer has this long to arrive."""
+    def spare_rest(self, seconds: float) -> None:
+        """The rest of the answer has this long to arrive, and what fails from now on only ends it: it is not missed."""
 
     async def read(self, max_bytes: int | None = None) -> bytes:
         """The rest of the body; TooLarge if there is more of it than `max_bytes` (by default the client's bound)."""

@@ -105,8 +105,17 @@ class ProxiedResponse(Response):
         self._timeouts = timeouts
         self._total_due_s = total_due_s
         self._inner = inner
+        self._is_spared = False
 
     async def next_piece(self) -> bytes:
+        try:
+            return await self._read()
+        except WireError:
+            if self._is_spared:
+                return b""
+            raise
+
+    async def _read(self) -> bytes:
         phase, due_s = _earlier("idle", self._timeouts.idle_s, self._total_due_s)
         try:
             async with asyncio.timeout_at(due_s):
@@ -120,7 +129,8 @@ class ProxiedResponse(Response):
     def limit_silence(self, seconds: float) -> None:
         self._timeouts = msgspec.structs.replace(self._timeouts, idle_s=seconds)
 
-    def limit_rest(self, seconds: float) -> None:
+    def spare_rest(self, seconds: float) -> None:
+        self._is_spared = True
         due_s = asyncio.get_running_loop().time() + seconds
         self._total_due_s = due_s if self._total_due_s is None else min(self._total_due_s, due_s)
 
