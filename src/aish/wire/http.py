@@ -77,7 +77,7 @@ class HttpClient:
         if (proxy := find_proxy(target, self._proxies)) is not None:
             return self._proxy_client().request(method, url, target, proxy, pairs, body, timeouts)
         head = finish_head(method, head, len(body))
-        return Exchange(self._pool, self._bounds, target, head, body, timeouts, head_only=method == "HEAD")
+        return Exchange(self._pool, self._bounds, target, method, head, body, timeouts)
 
     async def aclose(self) -> None:
         """Close every connection; answers still open end with ConnectionLost. Idempotent."""

@@ -84,12 +84,11 @@ class Watchdog:
     def watch(self, watched: Watched, phase: Literal["send", "first_byte"]) -> None:
         """From now on. A timer is set so early that no phase entered later can be due before it."""
         self._watched = watched
-        self.enter(phase)
         self._sweep.add(self)
-        timeouts = self._timeouts
-        soonest_s = min(timeouts.first_byte_s, timeouts.idle_s, self._total_due - self.stamp)
-        if soonest_s < _SOON_S:
-            self._arm(self.stamp + soonest_s)
+        self.enter(phase)
+        timeouts, left_s = self._timeouts, self._total_due - self.stamp
+        if timeouts.first_byte_s < _SOON_S or timeouts.idle_s < _SOON_S or left_s < _SOON_S:
+            self._arm(self.stamp + min(timeouts.first_byte_s, timeouts.idle_s, left_s))
 
     def enter(self, phase: Literal["send", "first_byte", "idle"]) -> None:
         self._phase = phase

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from aish.errors import ConnectionLost, UsageError, WireError
@@ -22,7 +21,7 @@ from aish.wire.http_target import Target
 _SLICE_BYTES = 64 * 1024  # asyncio's own write high-water mark: more at once would only be copied into its buffer
 
 
-class Exchange(Response, AbstractAsyncContextManager[Response]):
+class Exchange(Response):
     # From entering on, and anew for a second try.
     _watch: Watchdog
     _loop: asyncio.AbstractEventLoop
@@ -34,19 +33,18 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
         pool: Pool,
         bounds: HttpBounds,
         target: Target,
+        method: str,
         head: bytes,
         body: bytes,
         timeouts: Timeouts,
-        *,
-        head_only: bool,
     ) -> None:
         self._pool = pool
         self._bounds = bounds
         self._target = target
+        self._method = method
         self._head = head
         self._body = body
         self._timeouts = timeouts
-        self._head_only = head_only
         self._touched = False  # whether any byte has come back
         self._complete = False  # the whole answer has
         self._is_spared = False  # what is still to come is not missed
@@ -85,7 +83,7 @@ class Exchange(Response, AbstractAsyncContextManager[Response]):
     async def _ask(self, connection: Connection) -> Response:
         self._connection, self._error = connection, None
         self._parser = parser = connection.parser
-        parser.begin(head_only=self._head_only)
+        parser.begin(head_only=self._method == "HEAD")
         connection.borrower = self
         try:
             if not connection.usable:  # lost between being handed over and now, when nobody was there to be told

@@ -59,7 +59,6 @@ class Pool:
         while origin is not None and origin.idle:
             connection = origin.idle.pop()
             if connection.usable:
-                connection.reused = True
                 return connection
             origin.slots -= 1  # the peer closed it, and the loop has not come round to telling us
         return None
@@ -82,11 +81,15 @@ class Pool:
         if not (reusable and connection.usable) or self._closed:
             connection.abort()
             self._free_slot(connection.target, origin)
-        elif (waiter := _next_waiter(origin)) is not None:
-            connection.reused = True
+            return
+        connection.reused = True
+        if origin.waiters and (waiter := _next_waiter(origin)) is not None:
             waiter.set_result(connection)
-        else:
-            self._keep(connection, origin)
+            return
+        connection.idle_since_s = self.loop.time()
+        origin.idle.append(connection)
+        if self._sweeper is None:
+            self._sweeper = self.loop.call_later(self._bounds.idle_expiry_s, self._sweep)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -152,13 +155,6 @@ class Pool:
         origin.slots -= 1
         if origin.slots == 0:
             self._origins.pop(target.origin, None)
-
-    def _keep(self, connection: Connection, origin: _Origin) -> None:
-        loop = self.loop
-        connection.idle_since_s = loop.time()
-        origin.idle.append(connection)
-        if self._sweeper is None:
-            self._sweeper = loop.call_later(self._bounds.idle_expiry_s, self._sweep)
 
     def _sweep(self) -> None:
         """Close what has been idle for too long; come again when the next one will have been."""
