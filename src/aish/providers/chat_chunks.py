@@ -101,25 +101,27 @@ class WireChunk(msgspec.Struct):
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
 
 _ENDS = {
-    "stop": StepEnd.STOP,
-    "eos": StepEnd.STOP,
-    "tool_calls": StepEnd.TOOL_CALLS,
-    "function_call": StepEnd.TOOL_CALLS,
-    "length": StepEnd.LENGTH,
-    "content_filter": StepEnd.FILTERED,
+    "stop": StepFinished(StepEnd.STOP),
+    "eos": StepFinished(StepEnd.STOP),
+    "tool_calls": StepFinished(StepEnd.TOOL_CALLS),
+    "function_call": StepFinished(StepEnd.TOOL_CALLS),
+    "length": StepFinished(StepEnd.LENGTH),
+    "content_filter": StepFinished(StepEnd.FILTERED),
 }
 
 
 def read_chunk(wire: WireChunk) -> list[Chunk]:
     """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
     chunks: list[Chunk] = []
-    if isinstance(wire.usage, dict) and wire.usage:
+    if wire.usage and isinstance(wire.usage, dict):
         chunks.append(UsageChunk(read_usage(wire.usage)))
     for choice in wire.choices or ():
         if choice.delta is not None:
             _read_delta(choice.delta, chunks)
         elif choice.message is not None:
-            _read_delta(_numbered(choice.message), chunks)
+            for index, call in enumerate(choice.message.tool_calls or ()):
+                call.index = index  # a whole message lists its calls in order and without index
+            _read_delta(choice.message, chunks)
         if choice.finish_reason:
             _read_end(choice.finish_reason, chunks)
     return chunks
@@ -128,30 +130,19 @@ def read_chunk(wire: WireChunk) -> list[Chunk]:
 def read_usage(usage: Any) -> Usage:
     if not isinstance(usage, dict):
         return Usage()
-    of_prompt, of_answer, cost = (
-        usage.get("prompt_tokens_details"), usage.get("completion_tokens_details"), usage.get("cost")
-    )  # fmt: skip
+    of_prompt, of_answer = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     return Usage(
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(of_prompt, "cached_tokens") if of_prompt else 0,
-        reasoning_tokens=_count(of_answer, "reasoning_tokens") if of_answer else 0,
-        cost=None if cost is None else _dollars(cost),
+        prompt_tokens=tokens_used(usage.get("prompt_tokens")),
+        completion_tokens=tokens_used(usage.get("completion_tokens")),
+        cached_tokens=tokens_used(of_prompt.get("cached_tokens")) if isinstance(of_prompt, dict) else 0,
+        reasoning_tokens=tokens_used(of_answer.get("reasoning_tokens")) if isinstance(of_answer, dict) else 0,
+        cost=_dollars(usage["cost"]) if "cost" in usage else None,
     )
 
 
 def _dollars(cost: Any) -> float | None:
     """What nobody can have paid for one call is no price."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= _MOST_DOLLARS:
-        return None
-    return float(cost)
-
-
-def _numbered(message: _Delta) -> _Delta:
-    """A whole message lists its calls in order and without index."""
-    for index, call in enumerate(message.tool_calls or ()):
-        call.index = index
-    return message
+    return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MOST_DOLLARS else None
 
 
 def _read_delta(delta: _Delta, chunks: list[Chunk]) -> None:
@@ -168,20 +159,20 @@ def _read_delta(delta: _Delta, chunks: list[Chunk]) -> None:
 
 
 def _read_end(reason: Any, chunks: list[Chunk]) -> None:
-    end = _ENDS.get(_word(reason), StepEnd.UNKNOWN)
-    if end is StepEnd.UNKNOWN:
-        text = f"the backend gives a reason for its end that aish does not know: {_word(reason)[:40]}"
+    word = _word(reason)
+    finished = _ENDS.get(word)
+    if finished is None:
+        text = f"the backend gives a reason for its end that aish does not know: {word[:40]}"
         chunks.append(Status(text))
-    if end is StepEnd.FILTERED:
+        finished = StepFinished(StepEnd.UNKNOWN)
+    if word == "content_filter":
         chunks.append(Status("the backend withheld the rest of the answer (content filter)"))
-    chunks.append(StepFinished(end))
+    chunks.append(finished)
 
 
 def _text(content: Any) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
+    if content is None or isinstance(content, str):
+        return content or ""
     texts = (part.get("text") for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -202,10 +193,6 @@ def _argument_text(arguments: Any) -> str:
     return msgspec.json.encode(arguments).decode()
 
 
-def _count(usage: Any, key: str) -> int:
-    return tokens_used(usage.get(key)) if isinstance(usage, dict) else 0
-
-
 def tokens_used(value: Any) -> int:
     """As reported; 0 for what no call can have taken."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0
+    return value if type(value) is int and 0 < value <= _MOST_TOKENS else 0

@@ -169,17 +169,17 @@ def _encode_choice(choice: ToolChoice) -> str | Json:
 
 def encode_message(message: Message) -> Json:
     match message:
-        case SystemMessage(text):
-            return {"role": "system", "content": text}
-        case UserMessage(parts):
-            return {"role": "user", "content": _encode_parts(parts)}
-        case AssistantMessage(text, calls):
-            encoded: Json = {"role": "assistant", "content": text}
-            if calls:
-                encoded["tool_calls"] = [_encode_call(call) for call in calls]
+        case UserMessage():
+            return {"role": "user", "content": _encode_parts(message.parts)}
+        case SystemMessage():
+            return {"role": "system", "content": message.text}
+        case AssistantMessage():
+            encoded: Json = {"role": "assistant", "content": message.text}
+            if message.tool_calls:
+                encoded["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
             return encoded
-        case ToolMessage(call, _, parts):
-            return {"role": "tool", "tool_call_id": call, "content": marked_text(parts)}
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": marked_text(message.parts)}
 
 
 def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:

@@ -70,8 +70,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     def timeouts(self, deadline_s: float) -> Timeouts:
         """For one model call. How long silence may last depends on where the answer stands: see `answer_body`."""
         total_s = max(0.0, min(deadline_s, self.max_call_s))
-        connect_s = min(self.connect_timeout_s, total_s)
-        return Timeouts(connect_s=connect_s, first_byte_s=total_s, idle_s=total_s, total_s=total_s)
+        return Timeouts(connect_s=self.connect_timeout_s, first_byte_s=total_s, idle_s=total_s, total_s=total_s)
 
     def hide_secrets(self, text: str) -> str:
         for secret in (self.key, *self.headers.values()):
@@ -130,7 +129,7 @@ class Backend:
         return error
 
 
-class _Opened(AbstractAsyncContextManager[Response]):
+class _Opened:
     """An answer that has begun well; failures are translated. A class: a generator costs more, for every request."""
 
     def __init__(self, backend: Backend, model: str, asked: tuple[str, str, HeaderPairs, bytes, Timeouts]) -> None:

@@ -105,6 +105,6 @@ def _after(way: Way, error: ProviderError, request: StepRequest) -> Way | None:
 def has_calls(request: StepRequest) -> bool:
     """Whether the conversation holds calls or results."""
     for message in request.messages:
-        if isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.tool_calls):
+        if type(message) is ToolMessage or (type(message) is AssistantMessage and message.tool_calls):
             return True
     return False
