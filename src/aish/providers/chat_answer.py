@@ -43,6 +43,8 @@ class Answer:
         self._model = model
         self._response = response
         self._idle_s = idle_s
+        self._document: list[bytes] = []
+        self._document_bytes = 0
         self._by_events = False
         self._is_between = False  # what comes next begins an event
         self._call_index: int | None = None  # of the call whose frame it is
@@ -61,8 +63,7 @@ class Answer:
             piece = await self._response.next_piece()
             if self._is_between and (text := self._frame.event_text(piece)):
                 return [TextDelta(text)]
-            batch = self._read_events(piece) if self._by_events else await self._begin(piece)
-            if batch:
+            if batch := self._read_piece(piece):
                 self._said = True
                 return batch
         if self._broken is not None:
@@ -88,34 +89,41 @@ class Answer:
         while await self._response.next_piece():
             pass
 
-    async def _begin(self, piece: bytes) -> list[Chunk]:
+    def _read_piece(self, piece: bytes) -> list[Chunk]:
+        if self._by_events:
+            return self._read_events(piece)
+        return self._read_document(piece) if self._document else self._begin(piece)
+
+    def _begin(self, piece: bytes) -> list[Chunk]:
         """The first of it says whether it comes by events or as one document."""
         self._response.limit_silence(self._idle_s)
         start = piece.lstrip(_BLANK)[:1]
-        if not start:
-            self._ended = not piece
-            return []
-        if start in (b"{", b"<"):
-            return await self._read_document(piece, html=start == b"<")
-        self._by_events = True
-        self._reader = SseReader(MAX_EVENT_BYTES)
-        self._frame = text_frame()
-        self._call_frame = arguments_frame()
-        return self._read_events(piece)
-
-    async def _read_document(self, piece: bytes, *, html: bool) -> list[Chunk]:
-        """JSON, asked for or not, or something that is no answer at all."""
-        if html:
+        if start == b"{":
+            self._document.append(piece)
+            self._document_bytes = len(piece)
+        elif start == b"<":
             text = f"{self._provider} answered with an HTML page instead of a stream"
             raise ProviderProtocolError(text, hint=WRONG_URL)
-        pieces, size = [piece], len(piece)
-        while piece := await self._response.next_piece():
-            pieces.append(piece)
-            size += len(piece)
-            if size > MAX_ANSWER_BYTES:
+        elif start:
+            self._by_events = True
+            self._reader = SseReader(MAX_EVENT_BYTES)
+            self._frame = text_frame()
+            self._call_frame = arguments_frame()
+            return self._read_events(piece)
+        else:
+            self._ended = not piece
+        return []
+
+    def _read_document(self, piece: bytes) -> list[Chunk]:
+        """JSON, asked for or not, or something that is no answer at all; read at its end."""
+        if piece:
+            self._document.append(piece)
+            self._document_bytes += len(piece)
+            if self._document_bytes > MAX_ANSWER_BYTES:
                 raise ProviderProtocolError(f"{self._provider}: the answer is larger than {MAX_ANSWER_BYTES} bytes")
+            return []
         self._ended = self._whole = True
-        batch = self._read(self._decode(b"".join(pieces)))
+        batch = self._read(self._decode(b"".join(self._document)))
         self._said = bool(batch)
         batch += self._last()
         return batch

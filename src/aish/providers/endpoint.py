@@ -69,7 +69,9 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def timeouts(self, deadline_s: float) -> Timeouts:
         """For one model call. How long silence may last depends on where the answer stands: see `answer_body`."""
-        total_s = max(0.0, min(deadline_s, self.max_call_s))
+        total_s = self.max_call_s
+        if deadline_s < total_s:
+            total_s = max(0.0, deadline_s)
         return Timeouts(connect_s=self.connect_timeout_s, first_byte_s=total_s, idle_s=total_s, total_s=total_s)
 
     def hide_secrets(self, text: str) -> str:

@@ -5,9 +5,9 @@ Which of our fields a backend takes is learned from its refusals. How its answer
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -86,13 +86,12 @@ class OpenAIProvider:
 
     async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
-        loop = asyncio.get_running_loop()
-        due_s = loop.time() + request.deadline_s
+        due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
         dialect = self._dialect
         begun = False
         while True:
-            body, left_s = encode_request(request, dialect, self._encoded), due_s - loop.time()
+            body, left_s = encode_request(request, dialect, self._encoded), due_s - monotonic()
             try:
                 async with self._backend.stream(
                     url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
