@@ -128,7 +128,8 @@ class AnswerParser:
         self.reason = self._reason.decode("latin-1")
         self.headers = Headers(self._raw_headers)
         self.headed = True
-        self._until_close = not _is_framed(self._raw_headers)
+        # A connection that can be kept is one whose answer says where it ends.
+        self._until_close = not (self._parser.should_keep_alive() or _is_framed(self._raw_headers))
         if self._head_only:
             self.on_message_complete()
 
