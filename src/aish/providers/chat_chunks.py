@@ -113,7 +113,7 @@ _ENDS = {
 def read_chunk(wire: WireChunk) -> list[Chunk]:
     """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
     chunks: list[Chunk] = []
-    if wire.usage and isinstance(wire.usage, dict):
+    if wire.usage and type(wire.usage) is dict:
         chunks.append(UsageChunk(read_usage(wire.usage)))
     for choice in wire.choices or ():
         if choice.delta is not None:
@@ -128,14 +128,14 @@ def read_chunk(wire: WireChunk) -> list[Chunk]:
 
 
 def read_usage(usage: Any) -> Usage:
-    if not isinstance(usage, dict):
+    if type(usage) is not dict:
         return Usage()
     of_prompt, of_answer = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
     return Usage(
         prompt_tokens=tokens_used(usage.get("prompt_tokens")),
         completion_tokens=tokens_used(usage.get("completion_tokens")),
-        cached_tokens=tokens_used(of_prompt.get("cached_tokens")) if isinstance(of_prompt, dict) else 0,
-        reasoning_tokens=tokens_used(of_answer.get("reasoning_tokens")) if isinstance(of_answer, dict) else 0,
+        cached_tokens=tokens_used(of_prompt.get("cached_tokens")) if type(of_prompt) is dict else 0,
+        reasoning_tokens=tokens_used(of_answer.get("reasoning_tokens")) if type(of_answer) is dict else 0,
         cost=_dollars(usage["cost"]) if "cost" in usage else None,
     )
 

@@ -87,7 +87,7 @@ class Backend:
     def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
         self.name = name
         self.endpoint = endpoint
-        self.http = http
+        self._http = http
         self._headers = tuple(endpoint.request_headers())
 
     async def get(self, url: str) -> Any:
@@ -102,10 +102,19 @@ class Backend:
     ) -> AbstractAsyncContextManager[Response]:
         """An answer that has begun well. What fails while it is read here is translated, too."""
         headers = (*self._headers, ("traceparent", traceparent)) if traceparent else self._headers
-        return _Opened(self, model, ("POST", url, headers, encode_json(body), self.endpoint.timeouts(deadline_s)))
+        return self._opened(model, "POST", url, headers, encode_json(body), self.endpoint.timeouts(deadline_s))
+
+    def _opened(
+        self, model: str, method: str, url: str, headers: HeaderPairs, body: bytes, timeouts: Timeouts
+    ) -> AbstractAsyncContextManager[Response]:
+        try:
+            request = self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
+        except (WireError, UsageError) as exc:
+            raise self.translated(exc) from exc
+        return _Opened(self, model, request)
 
     async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
-        async with _Opened(self, model, (method, url, self._headers, body, timeouts)) as response:
+        async with self._opened(model, method, url, self._headers, body, timeouts) as response:
             data = await response.read(MAX_ANSWER_BYTES)
             try:
                 return decode_json(data)
@@ -123,6 +132,9 @@ class Backend:
             hint="turn off compression in the proxy or gateway before it",
         )
 
+    def translated(self, error: WireError | UsageError) -> ProviderError:
+        return self.without_secrets(translate(self.name, error))
+
     def without_secrets(self, error: ProviderError) -> ProviderError:
         """Some backends repeat the key they refuse."""
         error.message = self.endpoint.hide_secrets(error.message)
@@ -131,26 +143,23 @@ class Backend:
         return error
 
 
-class _Opened:
+class _Opened(msgspec.Struct, eq=False):
     """An answer that has begun well; failures are translated. A class: a generator costs more, for every request."""
 
-    def __init__(self, backend: Backend, model: str, asked: tuple[str, str, HeaderPairs, bytes, Timeouts]) -> None:
-        self._backend = backend
-        self._model = model
-        self._asked = asked
+    backend: Backend
+    model: str
+    request: AbstractAsyncContextManager[Response]
 
     async def __aenter__(self) -> Response:
-        method, url, headers, body, timeouts = self._asked
         try:
-            self._request = self._backend.http.request(method, url, headers=headers, body=body, timeouts=timeouts)
-            response = await self._request.__aenter__()
+            response = await self.request.__aenter__()
         except (WireError, UsageError) as exc:
-            raise self._translated(exc) from exc
+            raise self.backend.translated(exc) from exc
         encoding = response.headers.find("content-encoding")
         if response.status == 200 and (encoding is None or encoding.strip().lower() in ("", "identity")):
             return response
         try:
-            raise await self._backend.refusal(self._model, response)
+            raise await self.backend.refusal(self.model, response)
         except BaseException as exc:
             await self.__aexit__(type(exc), exc, exc.__traceback__)
             raise
@@ -158,13 +167,10 @@ class _Opened:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._request.__aexit__(kind, exc, trace)
+        await self.request.__aexit__(kind, exc, trace)
         if exc is None:
             return
         if isinstance(exc, WireError | UsageError):
-            raise self._translated(exc) from exc
+            raise self.backend.translated(exc) from exc
         if isinstance(exc, ProviderError):
-            self._backend.without_secrets(exc)
-
-    def _translated(self, error: WireError | UsageError) -> ProviderError:
-        return self._backend.without_secrets(translate(self._backend.name, error))
+            self.backend.without_secrets(exc)
