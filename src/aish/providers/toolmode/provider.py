@@ -66,13 +66,15 @@ class ToolModeProvider:
         return info
 
     def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        request = self._narrowed(request)
+        if request.tools:
+            request = self._narrowed(request)
         if self._goes_through(request):
             return self._inner.stream(request)
         return aclosing(self._batches(request))
 
     def prepared(self, request: StepRequest) -> StepRequest:
-        request = self._narrowed(request)
+        if request.tools:
+            request = self._narrowed(request)
         if self._goes_through(request):
             return self._inner.prepared(request)
         return self._inner.prepared(self._sent(request, self._ways.choose(request)))
@@ -196,7 +198,7 @@ class ToolModeProvider:
 
     def _narrowed(self, request: StepRequest) -> StepRequest:
         """A weak model that has to be told of tools is told of those that the question is about."""
-        if not request.tools or request.tool_mode != "auto" or request.tool_choice.mode == "required":
+        if request.tool_mode != "auto" or request.tool_choice.mode == "required":
             return request
         if self._ways.choose(request) in _NATIVE_WAYS or not is_weak(self._ways.info(request.model)):
             return request
