@@ -573,6 +573,27 @@ async def test_an_answer_that_does_not_wait_for_the_upload_is_delivered() -> Non
         assert len(server.peers) == 2, "half a request was sent on it"
 
 
+async def test_a_second_try_that_is_answered_before_its_end_is_half_a_request() -> None:
+    body = bytes(64 * 1024 * 1024)
+
+    async def script(peer: Peer) -> None:
+        if peer.number == 2:
+            await peer.reader.readuntil(b"\r\n\r\n")
+            await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+            await peer.left()
+            return
+        await peer.request()
+        await peer.send(HELLO)
+        await peer.request()  # all of it, and no answer
+
+    async with raw_server(script) as server, HttpClient() as client:
+        await get(client, server.url)
+        async with client.request("POST", server.url, body=body) as response:
+            assert (response.status, await response.read()) == (413, b"no")
+        await get(client, server.url)
+        assert len(server.peers) == 3, "half a request was sent on the second"
+
+
 async def test_the_peer_has_to_wait_while_nobody_reads() -> None:
     total = 64 * 1024 * 1024
     piece = bytes(64 * 1024)

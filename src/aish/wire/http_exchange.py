@@ -81,7 +81,7 @@ class Exchange(Response):
         self._leave()
 
     async def _ask(self, connection: Connection) -> Response:
-        self._connection, self._error = connection, None
+        self._connection, self._error, self._sent = connection, None, False
         self._parser = parser = connection.parser
         parser.begin(head_only=self._method == "HEAD")
         connection.borrower = self
@@ -97,7 +97,8 @@ class Exchange(Response):
             while not parser.headed:
                 if self._error is not None:
                     raise self._error
-                self._put_back(await self._news())
+                self._waiter = self._loop.create_future()
+                self._put_back(await self._waiter)
         except BaseException:
             self._leave()
             raise
@@ -113,7 +114,8 @@ class Exchange(Response):
         for start in range(0, len(body), _SLICE_BYTES):
             connection.write(body[start : start + _SLICE_BYTES])
             while connection.write_paused and not self._answered():
-                self._put_back(await self._news())
+                self._waiter = self._loop.create_future()
+                self._put_back(await self._waiter)
             if self._answered():
                 return
         self._sent = True
@@ -171,11 +173,6 @@ class Exchange(Response):
             self._error = ConnectionLost(f"{self._target.origin}: the answer was left before its end")
         reusable = self._complete and self._sent and self._parser.keep_alive
         self._pool.release(self._connection, reusable=reusable)
-
-    def _news(self) -> asyncio.Future[bytes]:
-        """Done when something has come."""
-        self._waiter = self._loop.create_future()
-        return self._waiter
 
     def _put_back(self, piece: bytes) -> None:
         """Before whatever has come since it was handed over."""
