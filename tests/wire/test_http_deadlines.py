@@ -85,6 +85,24 @@ async def test_silence_inside_the_body_is_an_idle_timeout_after_what_arrived() -
         assert caught.value.phase == "idle"
 
 
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_rest_that_is_not_missed_ends_where_it_fails(closes: bool) -> None:  # noqa: FBT001
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel")
+        if not closes:
+            await peer.left()
+
+    async with raw_server(script) as server, HttpClient() as client:
+        async with client.request("GET", server.url) as response:
+            assert await response.next_piece() == b"hel"
+            response.spare_rest(TINY_S)
+            assert await response.next_piece() == b""
+        async with client.request("GET", server.url) as response:
+            assert await response.next_piece() == b"hel"
+        assert len(server.peers) == 2, "half an answer was left on the first"
+
+
 async def test_a_chunk_that_never_brings_body_is_idle() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()

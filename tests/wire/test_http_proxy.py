@@ -66,6 +66,18 @@ async def test_pieces_come_as_they_arrive_and_leaving_early_is_seen_by_the_proxy
         assert departures
 
 
+async def test_a_rest_that_is_not_missed_ends_where_it_fails() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel")
+        await peer.left()
+
+    async with raw_server(script) as proxy, through(proxy) as client, client.request("GET", URL) as response:
+        assert await response.next_piece() == b"hel"
+        response.spare_rest(0.03)
+        assert await response.next_piece() == b""
+
+
 async def test_cancelling_while_waiting_is_seen_by_the_proxy() -> None:
     asked, departures = asyncio.Event(), list[str]()
 
