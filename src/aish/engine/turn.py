@@ -57,6 +57,7 @@ _SAYINGS = {
 }
 
 
+_ANSWERED, _CUT = TurnEnd.ANSWERED, StepEnd.LENGTH  # as nearly always: an enum takes its time to name a member
 _SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
 
 
@@ -207,7 +208,7 @@ class Turn:
         """Whether the turn ends with what the model has said, and how: with a failure, or because it calls nothing."""
         self.end = self._asking.end
         if self.end is None and not assembler.calls:
-            self.end = TurnEnd.LENGTH if assembler.end is StepEnd.LENGTH else TurnEnd.ANSWERED
+            self.end = TurnEnd.LENGTH if assembler.end is _CUT else _ANSWERED
             if not assembler.said_anything:
                 self._owed.append(self._emit(Status("the model gave an empty answer")))
         return self.end is not None
@@ -253,7 +254,7 @@ class Turn:
         words: list[Event] = []
         if end not in _SILENT_ENDS:
             words.append(self._emit(Status(self._saying())))
-        detail = "" if end is TurnEnd.ANSWERED else self._saying()
+        detail = "" if end is _ANSWERED else self._saying()
         words.append(self._scribe.event(TurnFinished(end, self._meter.usage, detail)))
         return words
 

@@ -66,7 +66,7 @@ def usage_row(record: UsageRecord) -> tuple[str | int | float | None, ...]:
         record.at_ms,
         record.session,
         record.model,
-        record.category.value,
+        record.category._value_,  # `value` is a function
         *tokens,
         usage.cost,
         record.estimate,

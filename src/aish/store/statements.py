@@ -121,7 +121,7 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
         turn.owner,
         blob(_encoder.encode(turn.input)) if turn.input else _NONE,
         "",
-        _RUNNING if turn.end is None else turn.end.value,
+        _RUNNING if turn.end is None else turn.end._value_,  # `value` is a function
         turn.finished_ms,
         blob(_encoder.encode(turn.messages)) if turn.messages else None,
         blob(_encoder.encode(turn.usage)),
