@@ -39,7 +39,7 @@ def test_the_points_are_an_hour_without_gaps_whatever_the_clock_does(jumps):
     series = Series(lambda: now[0] * 1_000_000)
     for jump in jumps:
         now[0] += jump
-        series.count_turn(Usage(1, 1))
+        series.now().turns += 1
     points = series.shown()["points"]
     assert 1 <= len(points) <= POINTS
     assert [point["at_ms"] for point in points] == [points[0]["at_ms"] + n * STEP_MS for n in range(len(points))]
@@ -52,7 +52,7 @@ def test_a_clock_that_goes_back_breaks_nothing():
     series = Series(lambda: now[0] * 1_000_000)
     for step in (0, 50_000, -120_000, 10_000):
         now[0] += step
-        series.count_request(500)
+        series.now().errors += 1
     shown = series.shown()
     assert shown["totals"]["errors"] == 4
     assert 1 <= len(shown["points"]) <= POINTS

@@ -109,9 +109,7 @@ class App:
             await _tell(exchange, shape, exc)
         finally:
             service.leave(generation)
-            service.metrics.count_request(place, exchange.status or _LEFT)
-            if exchange.method == "POST":  # what is asked for, not what is looked at
-                service.metrics.series.count_request(exchange.failed_status or exchange.status)
+            service.metrics.count_request(exchange.method, place, exchange.status or _LEFT, exchange.failed_status)
             if log.isEnabledFor(logging.INFO):
                 _note(exchange, place, time.monotonic() - began_s)
 

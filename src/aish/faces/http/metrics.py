@@ -3,7 +3,6 @@ unless it names something of ours."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from aish.faces.http.logs import note_turn
 from aish.faces.http.series import Series
-from aish.faces.http.tallies import Spread, Tally, Waiting
+from aish.faces.http.tallies import Spread, Tally
 from aish.types.events import (
     ArgumentsDelta,
     Event,
@@ -36,7 +35,6 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _RATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
-_HAND_ON_S = 1.0  # after this, other processes may know what was counted here
 _MOST_MODELS = 100  # more names than this are counted as "other"
 _MOST_TOOLS = 300  # the same of tools: MCP servers bring any number
 # What the engine and the providers tell the user when they ask again: the events have no other sign of it.
@@ -97,25 +95,31 @@ class Metrics:
         )
         self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
         self.series = Series()
-        self.waiting = Waiting(self._hand_on_soon)
         self._of_models: dict[str, ModelMeters] = {}
         self._tools: set[str] = set()
         self._of_requests: dict[tuple[str, int], Tally] = {}
 
-    def count_request(self, route: str, status: int) -> None:
+    def count_request(self, method: str, route: str, status: int, failed: int) -> None:
+        """`failed`: what the status would have been, where a stream had begun before it failed."""
         tally = self._of_requests.get((route, status))
         if tally is None:
-            counter = self.requests.labels(route, str(status))
-            tally = self._of_requests[route, status] = Tally(counter, self.waiting.add)
-        tally.inc()
+            tally = self._of_requests[route, status] = Tally(self.requests.labels(route, str(status)))
+        tally.count += 1
+        if method == "POST":  # what is asked for, not what is looked at
+            point = self.series.now()
+            point.requests += 1
+            if (failed or status) >= 500:
+                point.errors += 1
 
-    def _hand_on_soon(self) -> None:
-        """Whoever answers for all reads what each has handed on; one alone does that when it is asked."""
-        if self.together:
-            asyncio.get_running_loop().call_later(_HAND_ON_S, self.waiting.hand_on)
+    def hand_on(self) -> None:
+        """What has been counted, to what Prometheus reads."""
+        for tally in self._of_requests.values():
+            tally.hand_on()
+        for model in self._of_models.values():
+            model.hand_on()
 
     def page(self) -> bytes:
-        self.waiting.hand_on()
+        self.hand_on()
         if not self.together:
             return generate_latest(self.registry)
         everybody = CollectorRegistry()
@@ -124,7 +128,7 @@ class Metrics:
 
     def close(self) -> None:
         """This process ends: what it has counted stays, what is so only while it lives goes."""
-        self.waiting.hand_on()
+        self.hand_on()
         if self.together:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
@@ -157,17 +161,22 @@ class ModelMeters:
     """The counters of one model, looked up once."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
-        soon = metrics.waiting.add
-        self.first_token = Spread(metrics.first_token.labels(model), _SECONDS, soon)
-        self.token_rate = Spread(metrics.token_rate.labels(model), _RATES, soon)
-        self.rounds = Spread(metrics.rounds.labels(model), _ROUNDS, soon)
-        self.tokens_in = Tally(metrics.tokens.labels(model, "in"), soon)
-        self.tokens_out = Tally(metrics.tokens.labels(model, "out"), soon)
+        self.first_token = Spread(metrics.first_token.labels(model), _SECONDS)
+        self.token_rate = Spread(metrics.token_rate.labels(model), _RATES)
+        self.rounds = Spread(metrics.rounds.labels(model), _ROUNDS)
+        self.tokens_in = Tally(metrics.tokens.labels(model, "in"))
+        self.tokens_out = Tally(metrics.tokens.labels(model, "out"))
         self.cost = metrics.cost.labels(model)
         self.broken_streams = metrics.broken_streams.labels(model)
         self.retries = {kind: metrics.retries.labels(model, kind) for kind in ("fallback", "form")}
         self.left_out = metrics.left_out.labels(model)
-        self.ends = {end: Tally(metrics.turns.labels(model, end.value), soon) for end in TurnEnd}
+        self.ends = {end: Tally(metrics.turns.labels(model, end.value)) for end in TurnEnd}
+
+    def hand_on(self) -> None:
+        for tally in (self.first_token, self.token_rate, self.rounds, self.tokens_in, self.tokens_out):
+            tally.hand_on()
+        for tally in self.ends.values():
+            tally.hand_on()
 
 
 class TurnMeter:
@@ -222,7 +231,7 @@ class TurnMeter:
             self._open.discard(event.call)
             self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
             self._metrics.of_tool(body.name if body.effect else "", body.status.value).inc()
-            self._metrics.series.count_tool_call()
+            self._metrics.series.now().tool_calls += 1
             self._repaired(body.repairs)
         elif isinstance(body, ToolCallReady):
             self._open.add(event.call)
@@ -235,7 +244,7 @@ class TurnMeter:
             self._first_ms = at_ms
             took_s = max(0, at_ms - self._began_ms) / 1000
             self._model.first_token.observe(took_s)
-            self._metrics.series.add_first_token(took_s)
+            self._metrics.series.now().add_first_token(took_s)
 
     def _asked_again(self, said: str) -> None:
         kind = next((kind for words, kind in _ASKED_AGAIN if words in said), "")
@@ -248,19 +257,22 @@ class TurnMeter:
 
     def _finished(self, body: TurnFinished, at_ms: int) -> None:
         self.usage = usage = body.usage
-        self._metrics.series.count_turn(usage)
+        point = self._metrics.series.now()
+        point.turns += 1
+        point.tokens_in += usage.prompt_tokens
+        point.tokens_out += usage.completion_tokens
+        if usage.cost:
+            point.cost += usage.cost
         model = self._model
         if model is None:
             return
-        model.ends[body.reason].inc()
+        model.ends[body.reason].count += 1
         model.rounds.observe(self._steps)
-        if usage.prompt_tokens:
-            model.tokens_in.inc(usage.prompt_tokens)
+        model.tokens_in.count += usage.prompt_tokens
+        model.tokens_out.count += usage.completion_tokens
         if usage.cost:
             model.cost.inc(usage.cost)
         if body.reason is TurnEnd.FAILED and self._first_ms:
             model.broken_streams.inc()
-        if usage.completion_tokens:
-            model.tokens_out.inc(usage.completion_tokens)
-            if self._first_ms and at_ms > self._first_ms:
-                model.token_rate.observe(usage.completion_tokens * 1000 / (at_ms - self._first_ms))
+        if usage.completion_tokens and self._first_ms and at_ms > self._first_ms:
+            model.token_rate.observe(usage.completion_tokens * 1000 / (at_ms - self._first_ms))

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-from aish.types.usage import Usage
-
 STEP_MS = 10_000
 POINTS = 360
 _MS = 1_000_000  # in nanoseconds
@@ -31,6 +29,10 @@ class Point(msgspec.Struct):
     cost: float = 0.0
     first_token_ms: list[float] = []
 
+    def add_first_token(self, seconds: float) -> None:
+        if len(self.first_token_ms) < _MAX_SAMPLES:
+            self.first_token_ms.append(seconds * 1000)
+
     def shown(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.structs.asdict(self)
         samples = fields.pop("first_token_ms")
@@ -44,30 +46,22 @@ class Series:
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
         self.since_ms = now_ns() // _MS
-        self._points: deque[Point] = deque([Point(self._step())], maxlen=POINTS)
         self._before = Point(self.since_ms)  # the sum of all points but the newest
+        self._points: deque[Point] = deque(maxlen=POINTS)
+        self._begin()
 
-    def count_request(self, status: int) -> None:
-        point = self._now()
-        point.requests += 1
-        if status >= 500:
-            point.errors += 1
+    def now(self) -> Point:
+        """Where to count what happens now."""
+        if not self._from_ns <= self._now_ns() < self._until_ns:
+            self._before = _sum(self._before, self._newest)
+            self._begin()
+        return self._newest
 
-    def count_turn(self, usage: Usage) -> None:
-        point = self._now()
-        point.turns += 1
-        point.tokens_in += usage.prompt_tokens
-        point.tokens_out += usage.completion_tokens
-        if usage.cost:
-            point.cost += usage.cost
-
-    def count_tool_call(self) -> None:
-        self._now().tool_calls += 1
-
-    def add_first_token(self, seconds: float) -> None:
-        samples = self._now().first_token_ms
-        if len(samples) < _MAX_SAMPLES:
-            samples.append(seconds * 1000)
+    def _begin(self) -> None:
+        self._newest = Point(self._step())
+        self._points.append(self._newest)
+        self._from_ns = self._newest.at_ms * _MS
+        self._until_ns = self._from_ns + STEP_MS * _MS
 
     def shown(self) -> dict[str, Any]:
         """Points without gaps, the newest last."""
@@ -75,7 +69,7 @@ class Series:
         last = self._step()
         first = max(min(known), last - (POINTS - 1) * STEP_MS)
         points = [known.get(at_ms) or Point(at_ms) for at_ms in range(first, last + 1, STEP_MS)]
-        totals = _sum(self._before, self._points[-1]).shown()
+        totals = _sum(self._before, self._newest).shown()
         del totals["at_ms"], totals["first_token_ms_p50"]
         return {
             "since_ms": self.since_ms,
@@ -83,14 +77,6 @@ class Series:
             "points": [point.shown() for point in points],
             "totals": totals,
         }
-
-    def _now(self) -> Point:
-        newest = self._points[-1]
-        if not 0 <= self._now_ns() // _MS - newest.at_ms < STEP_MS:
-            self._before = _sum(self._before, newest)
-            newest = Point(self._step())
-            self._points.append(newest)
-        return newest
 
     def _step(self) -> int:
         return self._now_ns() // _MS // STEP_MS * STEP_MS

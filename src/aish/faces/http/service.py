@@ -194,6 +194,7 @@ class Service:
         """For the worker that is asked for all of them."""
         while self.metrics.together:
             self.note_now()
+            self.metrics.hand_on()
             await asyncio.sleep(_TELL_S)
 
     async def _sweep(self) -> None:
