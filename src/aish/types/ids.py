@@ -24,13 +24,15 @@ _DRAWN = 256  # ids for which randomness is drawn at once: asking the system eac
 
 def new_id(kind: Kind) -> str:
     chance = next(_pool.chances, "") or _draw()  # one step, so that no two threads get the same
-    return f"{kind}_{_stamp(time.time_ns() // 1_000_000)}{chance}"
+    now_ms = time.time_ns() // 1_000_000
+    return f"{kind}_{_stamp(now_ms >> 10)}{_PAIRS[now_ms & 1023]}{chance}"
 
 
-@lru_cache(maxsize=2)  # several are made in one millisecond
-def _stamp(now_ms: int) -> str:
-    high = [_PAIRS[now_ms >> shift & 1023] for shift in (35, 25, 15, 5)]
-    return f"{''.join(high)}{_ALPHABET[now_ms & 31]}"
+@lru_cache(maxsize=2)  # many are made in one second
+def _stamp(now_s: int) -> str:
+    """All but the last two characters, of seconds of 1024 milliseconds."""
+    high = [_PAIRS[now_s >> shift & 1023] for shift in (25, 15, 5)]
+    return f"{''.join(high)}{_ALPHABET[now_s & 31]}"
 
 
 class _Pool:
