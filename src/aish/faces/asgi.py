@@ -30,7 +30,16 @@ _STREAM_HEADERS = (
 )
 
 
-class Link(Protocol):
+class Out(Protocol):
+    """How a server takes a reply."""
+
+    def send_head(self, status: int, headers: Pairs, *, at_once: bool) -> Awaitable[None]:
+        """`at_once`: the first of the body comes right after it."""
+
+    def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]: ...
+
+
+class Link(Out, Protocol):
     """What a server of ours tells of a request, and how it takes the reply: without a message for each piece of it.
     `on_gone` is called once when the client has gone."""
 
@@ -46,10 +55,18 @@ class Link(Protocol):
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]: ...
 
-    def send_head(self, status: int, headers: Pairs, *, at_once: bool) -> Awaitable[None]:
-        """`at_once`: the first of the body comes right after it."""
 
-    def send_piece(self, data: bytes, *, last: bool) -> Awaitable[None]: ...
+class _Messages:
+    """How any other server takes it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    def send_head(self, status: int, headers: Pairs, *, at_once: bool) -> Awaitable[None]:
+        return self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
+        return self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
 
 class HttpRefusal(Exception):
@@ -92,11 +109,12 @@ class Exchange:
         self._scope = scope
         self._link: Link | None = scope.get(CONNECTION)
         # Nothing goes past what somebody has put around `send`.
-        self._out: Link | None = self._link if self._link is not None and send == self._link.send else None
+        is_ours = self._link is not None and send == self._link.send
+        self._out: Out = self._link if self._link is not None and is_ours else _Messages(send)
+        self.send_piece = self._out.send_piece
         self._waiting: asyncio.Future[None] | None = None
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive
-        self._send = send
         self.id = ""  # of the request, where the face gives it one
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
         self.started = False
@@ -164,7 +182,7 @@ class Exchange:
             self._waiting = asyncio.ensure_future(self.gone())
             self._waiting.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() else tell())
             return
-        self._link.on_gone = self._tell_gone
+        self._link.on_gone = tell
         if self._link.is_gone:
             asyncio.get_running_loop().call_soon(self._tell_gone)
 
@@ -173,35 +191,30 @@ class Exchange:
             self._when_gone()
 
     def stop_watching(self) -> None:
-        self._when_gone = None
-        if self._waiting is not None:
+        if self._link is not None and self._link.on_gone is self._when_gone:
+            self._link.on_gone = None
+        elif self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+        self._when_gone = None
 
     async def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
         """JSON, unless `headers` name another type."""
         described = [*self.extra, *headers]
         if status != 204:
-            described.insert(0, (b"content-length", b"%d" % len(body)))
+            described.append((b"content-length", b"%d" % len(body)))
         if body and b"content-type" not in dict(described):
             described.append(_JSON)
         await self.start(status, described, at_once=True)
         await self.send_piece(body, last=True)
 
-    async def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> None:
-        await self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)
+    def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> Awaitable[None]:
+        return self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)
 
     def start(self, status: int, headers: Pairs, *, at_once: bool = False) -> Awaitable[None]:
         """With exactly these headers. Pieces follow; the first `at_once`."""
         self.started, self.status = True, status
-        if self._out is not None:
-            return self._out.send_head(status, headers, at_once=at_once)
-        return self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
-
-    def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
-        if self._out is not None:
-            return self._out.send_piece(data, last=last)
-        return self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        return self._out.send_head(status, headers, at_once=at_once)
 
 
 def _too_large(max_bytes: int) -> HttpRefusal:

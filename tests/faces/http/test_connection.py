@@ -232,7 +232,7 @@ class Link:
     on_gone = None
     is_gone = False
     has_whole_body = True
-    send = None
+    send = send_piece = None
 
 
 async def test_a_request_that_ends_late_leaves_its_connection_to_the_next():

@@ -164,19 +164,12 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._expects = False
-        self._hosts = 0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects = True
-        elif name == b"host":
-            self._hosts += 1
-        self._headers.append((name, value))
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._head_due_s = self._idle_due_s = None
@@ -189,12 +182,14 @@ class Connection(asyncio.Protocol):
             return
         version = parser.get_http_version()
         is_old = version == "1.0"
-        if self._hosts != 1 and (self._hosts or not is_old):
+        headers, self._headers = self._headers, []  # what comes after the body is said by the body, not about it
+        names = dict(headers)
+        hosts = b"host" in names if len(names) == len(headers) else sum(name == b"host" for name, _ in headers)
+        if hosts != 1 and (hosts or not is_old):
             raise _UnclearHost
         url = httptools.parse_url(self._url)
         raw_path = url.path or b"/"  # a whole URL may have none
         path = raw_path.decode("ascii")
-        headers, self._headers = self._headers, []  # what comes after the body is said by the body, not about it
         scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -210,7 +205,8 @@ class Connection(asyncio.Protocol):
             "server": self._server,
         }
         keep_alive = not is_old and parser.should_keep_alive()
-        served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=self._expects and not is_old)
+        expects = not is_old and b"expect" in names and _expects(headers)
+        served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=expects)
         scope[CONNECTION] = served
         if self._current is None:
             self._begin(served)
@@ -222,10 +218,10 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._unheard_bytes = 0
         served = self._newest
-        if served is not None and not served.complete:
-            served.add_body(body)
-            if served.body_bytes > _HIGH_WATER_BYTES:
-                self._stop_reading()
+        if served is None or served.complete:
+            return
+        if served.add_body(body) > _HIGH_WATER_BYTES:
+            self._stop_reading()
 
     def on_message_complete(self) -> None:
         if self._newest is not None:
@@ -267,10 +263,11 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, served: Served) -> None:
         self._current = served
-        task = self._loop.create_task(served.run(self.app))
-        tasks = self._state.tasks
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        served.task = self._loop.create_task(served.run(self.app))
+        self._state.tasks.add(served.task)
+
+    def ended(self, served: Served) -> None:
+        self._state.tasks.discard(cast(Any, served.task))
 
     def answered(self, served: Served) -> None:
         self._state.total_requests += 1
@@ -286,7 +283,8 @@ class Connection(asyncio.Protocol):
             self.read_on()
         else:
             self._idle_due_s = self._time() + self._keep_alive_s
-            self.read_on()
+            if not self._is_reading:
+                self.read_on()
 
     def write_soon(self, served: Served) -> None:
         self._loop.call_soon(served.flush)
@@ -358,6 +356,10 @@ class Connection(asyncio.Protocol):
 def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
     found = transport.get_extra_info(which)
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None
+
+
+def _expects(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
 def _has_left(transport: asyncio.BaseTransport) -> bool:

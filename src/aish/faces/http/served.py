@@ -16,8 +16,8 @@ from aish.faces.asgi import App, Scope
 
 _NO_BODY = (204, 304)
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in http.HTTPStatus}
-_CLOSE = (b"connection", b"close")
-_CHUNKED = (b"transfer-encoding", b"chunked")
+_CLOSE = (b"\r\n", b"connection", b": ", b"close")
+_CHUNKED = (b"\r\n", b"transfer-encoding", b": ", b"chunked")
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,9 @@ class Line(Protocol):
     def answered(self, served: Served) -> None:
         """It is over. The line is closed unless `keep_alive`."""
 
+    def ended(self, served: Served) -> None:
+        """And so is whatever was done for it."""
+
     def close(self) -> None: ...
 
 
@@ -54,11 +57,12 @@ class Served:
 
     __slots__ = (
         "_body", "_chunked", "_head", "_is_head", "_left", "_line", "_news", "_waiter", "complete", "expects",
-        "is_gone", "keep_alive", "more_body", "on_gone", "scope", "started",
+        "is_gone", "keep_alive", "more_body", "on_gone", "scope", "started", "task",
     )  # fmt: skip
 
     def __init__(self, line: Line, scope: Scope, *, keep_alive: bool, expects: bool) -> None:
         self._line = line
+        self.task: asyncio.Task[None] | None = None
         self.scope = scope
         self.keep_alive = keep_alive
         self.expects = expects  # to be told to go on before it sends its body
@@ -76,14 +80,17 @@ class Served:
     async def run(self, app: App) -> None:
         status = 500
         try:
-            await app(self.scope, self.receive, self.send)
-        except asyncio.CancelledError:  # the server ends, and does not wait any longer
-            status = 503
-        except Exception as exc:
-            log.error("a request failed by a defect of aish", exc_info=exc)
-        if not self.complete and not self.is_gone:
-            self._give_up(status)
-        self.scope, self.on_gone = {}, None  # which both lead back here: memory does not wait for the collector
+            try:
+                await app(self.scope, self.receive, self.send)
+            except asyncio.CancelledError:  # the server ends, and does not wait any longer
+                status = 503
+            except Exception as exc:
+                log.error("a request failed by a defect of aish", exc_info=exc)
+            if not self.complete and not self.is_gone:
+                self._give_up(status)
+        finally:
+            self.scope, self.on_gone = {}, None  # which both lead back here: memory does not wait for the collector
+            self._line.ended(self)
 
     def _give_up(self, status: int) -> None:
         """What was begun cannot be ended well."""
@@ -100,34 +107,35 @@ class Served:
     def has_whole_body(self) -> bool:
         return not self.more_body
 
-    @property
-    def body_bytes(self) -> int:
-        """Those that wait to be taken."""
-        return len(self._body)
-
     def take_body(self) -> bytes:
         """What there is of it."""
         body, self._body, self._news = self._body, b"", False
         return bytes(body)
 
-    def add_body(self, data: bytes) -> None:
+    def add_body(self, data: bytes) -> int:
+        """How much of it waits to be taken."""
         if not self._body:
             self._body = data
         elif isinstance(self._body, bytearray):
             self._body += data
         else:  # a body may come in chunks of one byte, thousands at once
             self._body = bytearray(self._body + data)
-        self._tell()
+        self._news = True
+        if self._waiter is not None:
+            self._wake()
+        return len(self._body)
 
     def end_body(self) -> None:
-        self.more_body = False
-        self._tell()
+        self.more_body, self._news = False, True
+        if self._waiter is not None:
+            self._wake()
 
     def leave(self) -> None:
         """The client has gone."""
         if not self.complete and not self.is_gone:
             self.is_gone = True
-            self._wake()
+            if self._waiter is not None:
+                self._wake()
             if self.on_gone is not None:
                 self.on_gone()
 
@@ -167,7 +175,7 @@ class Served:
             line.write_soon(self)
         return line.done
 
-    def send_piece(self, data: bytes, *, last: bool) -> Awaitable[None]:
+    def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
         """Not a coroutine: every piece of every answer comes through here."""
         line = self._line
         if self.is_gone:
@@ -188,7 +196,7 @@ class Served:
         await send()
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
+        parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
         if self.expects and self.more_body:  # it may leave the body out now, or send it: what follows cannot be told
             self.keep_alive = False
         framed = self._is_head or status in _NO_BODY
@@ -198,15 +206,16 @@ class Served:
             elif name == b"connection" and value == b"close":
                 self.keep_alive = False
                 continue
-            lines.append(b"%b: %b" % (name, value))
+            parts += (b"\r\n", name, b": ", value)
         if not framed and self.scope["http_version"] == "1.0":  # it knows of no chunks
             self._left = None
         elif not framed:
-            lines.append(b"%b: %b" % _CHUNKED)
+            parts += _CHUNKED
         if not self.keep_alive:
-            lines.append(b"%b: %b" % _CLOSE)
-        head = b"\r\n".join(lines)
-        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
+            parts += _CLOSE
+        head = b"".join(parts)
+        ends = len(parts) // 4
+        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise RuntimeError("a header holds the end of a line")
         self.started, self.expects = True, False
         self._chunked = not framed and self._left is not None
@@ -238,12 +247,9 @@ class Served:
             self._line.write(head)
         if not more:
             self.complete = True
-            self._wake()
+            if self._waiter is not None:
+                self._wake()
             self._line.answered(self)
-
-    def _tell(self) -> None:
-        self._news = True
-        self._wake()
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
