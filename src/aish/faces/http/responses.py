@@ -117,7 +117,7 @@ class Responses:
         config = self._service.config
         watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s)
         with watch:
-            async with aclosing(making.pieces(watch.until_shut_down())) as pieces:
+            async with aclosing(making.pieces(watch)) as pieces:
                 async for data in pieces:
                     await watch.send(data)
                 if making.stream.failed is not None:
@@ -129,7 +129,7 @@ class Responses:
         config = self._service.config
         watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s)
         with watch:
-            async with aclosing(making.pieces(watch.until_shut_down())) as pieces:
+            async with aclosing(making.pieces(watch)) as pieces:
                 async for _ in pieces:
                     pass
         if making.summary is not None:

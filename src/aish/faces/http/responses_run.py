@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import aclosing
 
 import msgspec
 
@@ -19,6 +20,7 @@ from aish.faces.http.responses_store import Kept, Shelf
 from aish.faces.http.responses_tools import asking
 from aish.faces.http.service import Service
 from aish.faces.http.trace_summary import TraceSummary
+from aish.faces.http.watch import Watch
 from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import TurnRequest
@@ -57,19 +59,21 @@ class Making:
         self._transcript = Transcript()
         self.summary = TraceSummary() if plan.asked.trace else None
 
-    async def pieces(self, within: AbstractContextManager[None] | None = None) -> AsyncGenerator[bytes, None]:
-        """The stream after its opening. What goes wrong before anything was said is raised, as Problem.
-
-        `within`, in which the turns run, may make a Problem of their being cancelled.
-        """
+    async def pieces(self, watch: Watch | None = None) -> AsyncGenerator[bytes, None]:
+        """The stream after its opening. What goes wrong before anything was said is raised, as Problem. `watch` is who
+        waits for it."""
         plan = self.plan
         try:
             turns = self._turn(plan.request) if plan.first is None else self._both(plan.first)
-            with within or nullcontext():
+            try:
                 async with aclosing(turns) as batches:
                     async for events in batches:
                         if data := self._feed(events):
                             yield data
+            except asyncio.CancelledError as exc:
+                if watch is not None:
+                    watch.check_shut_down(exc)
+                raise
             last = self.stream.finish()
         except (AishError, Problem) as exc:
             forget_way(exc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -51,7 +52,7 @@ async def stream_turn(
     meter, unsent = TurnMeter(service.metrics), b""
     with Watch(exchange, streamer, heartbeat_s=service.config.heartbeat_s) as watch:
         try:
-            with watch.until_shut_down():
+            try:
                 async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
                     async for events in batches:
                         is_first = not meter.turn
@@ -64,6 +65,9 @@ async def stream_turn(
                             unsent += data  # it is told by a status, if nothing begins before the turn has ended
                         elif data:
                             await watch.send(data)
+            except asyncio.CancelledError as exc:
+                watch.check_shut_down(exc)
+                raise
             if streamer.failed is not None:
                 if not exchange.started:
                     raise streamer.failed
@@ -94,13 +98,16 @@ async def collect_turn(
     meter, summary = TurnMeter(service.metrics), TraceSummary() if trace else None
     with Watch(exchange, None) as watch:
         try:
-            with watch.until_shut_down():
+            try:
                 async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
                     async for events in batches:
                         meter.see(events)
                         whole.feed(events)
                         if summary is not None:
                             summary.see(events)
+            except asyncio.CancelledError as exc:
+                watch.check_shut_down(exc)
+                raise
             body = whole.body()
             if summary is not None:
                 exchange.extra.append(summary.header())

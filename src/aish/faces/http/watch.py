@@ -48,15 +48,11 @@ class Watch:
         self._sign: asyncio.Future[None] | None = None  # of life, or the headers
 
     def __enter__(self) -> Watch:
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(self._loop)
         self._exchange.when_gone(self._give_up)
         if self._sweep is not None:
             self._sweep.add(self)
         return self
-
-    def _end(self) -> None:
-        self._exchange.stop_watching()
-        self._leave_sweep()
 
     def _leave_sweep(self) -> None:
         if self._sweep is not None:
@@ -67,20 +63,18 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._end()
+        self._exchange.stop_watching()
+        if self._sweep is not None:
+            self._leave_sweep()
         if self._gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
             raise ClientGone from exc
 
-    def until_shut_down(self) -> _UntilShutDown:
-        """Whoever is cancelled in here although the client is there is told by ShutDown, and can still say so."""
-        return _UntilShutDown(self)
-
-    def is_shut_down(self, exc: BaseException | None) -> bool:
-        if self._gone or self._task is None or not isinstance(exc, asyncio.CancelledError):
-            return False
-        self._task.uncancel()
-        return True
+    def check_shut_down(self, exc: asyncio.CancelledError) -> None:
+        """Whoever is cancelled although the client is there is told by ShutDown, and can still say so."""
+        if not self._gone and self._task is not None:
+            self._task.uncancel()
+            raise ShutDown from exc
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Not a coroutine of its own: every piece of every answer comes through here."""
@@ -102,7 +96,7 @@ class Watch:
         self._leave_sweep()  # nothing comes after the end
         await self._start()
         await self._exchange.send_piece(b"", last=True)
-        self._end()
+        self._exchange.stop_watching()
 
     async def _start(self) -> None:
         if self._exchange.started:
@@ -137,19 +131,9 @@ class Watch:
 
 async def while_there(exchange: Exchange, work: Awaitable[Result]) -> Result:
     """What comes of it, for a reply that is sent as a whole. A client that goes breaks it off."""
-    with Watch(exchange, None) as watch, watch.until_shut_down():
-        return await work
-
-
-class _UntilShutDown:
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if exc is not None and self._watch.is_shut_down(exc):
-            raise ShutDown from exc
+    with Watch(exchange, None) as watch:
+        try:
+            return await work
+        except asyncio.CancelledError as exc:
+            watch.check_shut_down(exc)
+            raise
