@@ -49,7 +49,8 @@ class Link(Out, Protocol):
     def is_gone(self) -> bool: ...
 
     @property
-    def has_whole_body(self) -> bool: ...
+    def more_body(self) -> bool:
+        """Not all of it is there."""
 
     def take_body(self) -> bytes: ...
 
@@ -83,16 +84,16 @@ class Headers:
 
     def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         self._pairs = pairs
-        self._values = dict(reversed(pairs))  # ASGI has them in lower case
+        self.raw = dict(reversed(pairs))  # ASGI has them in lower case
 
     def get(self, name: str) -> str | None:
-        value = self._values.get(name.encode("latin-1"))
+        value = self.raw.get(name.encode("latin-1"))
         return None if value is None else value.decode("latin-1").strip(" \t")
 
     def first(self, names: Sequence[bytes]) -> str:
         """Of the first of these that is there and not empty; "" for none."""
         for name in names:
-            if value := self._values.get(name):
+            if value := self.raw.get(name):
                 return value.decode("latin-1").strip(" \t")
         return ""
 
@@ -132,14 +133,14 @@ class Exchange:
 
     async def body(self, max_bytes: int) -> bytes:
         """HttpRefusal if it is too large or too slow, ConnectionLost if it never ends."""
-        announced = self.headers.get("content-length") or "0"
-        if announced.isdigit() and (len(announced) > 18 or int(announced) > max_bytes):
-            raise _too_large(max_bytes)
-        if self._link is not None and self._link.has_whole_body:
+        if self._link is not None and not self._link.more_body:
             body = self._link.take_body()
             if len(body) > max_bytes:
                 raise _too_large(max_bytes)
             return body
+        announced = self.headers.get("content-length") or "0"
+        if announced.isdigit() and (len(announced) > 18 or int(announced) > max_bytes):
+            raise _too_large(max_bytes)
         # By hand: asyncio.timeout costs as much as reading a small body does.
         task = asyncio.current_task()
         assert task is not None

@@ -22,15 +22,12 @@ class Guard:
 
     def objection(self, host: str, origin: str | None) -> str:
         """Why not, or "" for yes."""
-        if not self._is_ours(host):
+        name = _name_in(host)
+        if name not in self._hosts and not _is_address(name):
             return "the Host header names another machine"
         if origin is not None and not self._may_call(origin.lower(), host.lower()):
             return "pages of that Origin may not call this server"
         return ""
-
-    def _is_ours(self, host: str) -> bool:
-        name = _name_in(host)
-        return name in self._hosts or _is_address(name)
 
     def _may_call(self, origin: str, host: str) -> bool:
         scheme, _, place = origin.partition("://")

@@ -231,7 +231,7 @@ async def test_a_reply_that_follows_what_was_answered_early_is_not_cut_by_the_ti
 class Link:
     on_gone = None
     is_gone = False
-    has_whole_body = True
+    more_body = False
     send = send_piece = None
 
 

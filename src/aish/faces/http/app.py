@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import AishError, ConnectionLost, forget_way
-from aish.faces.asgi import TOOLS, Exchange, Receive, Scope, Send
+from aish.faces.asgi import TOOLS, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
@@ -63,27 +63,14 @@ class App:
     def __init__(self, service: Service, mounts: Mapping[str, Asgi], *, reloads: bool = False) -> None:
         self._service = service
         self._reloads = reloads
-        self._mounts = dict(mounts)
+        self._mounts = {f"{prefix}{path}": (path, mount) for path, mount in mounts.items() for prefix in ("", "/api")}
         self._routes = Routes(make_routes(service))
         self._idempotent = Idempotent(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            raise NotImplementedError(f"no {scope['type']} here")
-
-    def drain(self) -> None:
-        """No new work, and streams that have no end of their own end now."""
-        self._service.draining = True
-
-    @property
-    def send_timeout_s(self) -> float:
-        return self._service.config.send_timeout_s
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._live(scope["type"], receive, send)
+            return
         exchange = Exchange(scope, receive, send)
         exchange.id = request_id = new_id("req")
         exchange.extra.append((b"x-request-id", request_id.encode()))
@@ -93,18 +80,25 @@ class App:
         generation = service.enter()
         try:
             self._check(exchange)
-            path = exchange.path.removeprefix("/api")
             if exchange.method == "OPTIONS" and exchange.headers.get("origin"):  # without a key: browsers send none
                 asked = exchange.headers.get("access-control-request-headers") or _USUAL_HEADERS
                 allowed = (b"access-control-allow-headers", asked.encode("latin-1"))
                 await exchange.reply(204, headers=[*_PREFLIGHT, allowed])
-            elif (mount := self._mounts.get(path)) is not None:
-                place = path
+            elif exchange.path in self._mounts:
+                place, mount = self._mounts[exchange.path]
                 await self._pass_on(exchange, mount, scope, receive, send)
             else:
                 found = self._routes.find(exchange.method, exchange.path)
-                place, shape = found.route.path, found.route.shape
-                await self._handle(exchange, scope, found)
+                route = found.route
+                place, shape = route.path, route.shape
+                spends = exchange.method == "POST" and not route.free
+                caller = Caller() if route.open else await service.console.admit(exchange, spends=spends)
+                # Not of what is open: the reply to a key holds a cookie, and is nobody else's to be given again.
+                repeatable = exchange.method == "POST" and not route.open
+                if repeatable and (key := exchange.headers.get(IDEMPOTENCY_KEY)):
+                    await self._answer_once(exchange, scope, caller, key, found)
+                else:
+                    await route.handler(exchange, caller, **found.parameters)
         except Exception as exc:
             await _tell(exchange, shape, exc)
         finally:
@@ -112,6 +106,14 @@ class App:
             service.metrics.count_request(exchange.method, place, exchange.status or _LEFT, exchange.failed_status)
             if log.isEnabledFor(logging.INFO):
                 _note(exchange, place, time.monotonic() - began_s)
+
+    def drain(self) -> None:
+        """No new work, and streams that have no end of their own end now."""
+        self._service.draining = True
+
+    @property
+    def send_timeout_s(self) -> float:
+        return self._service.config.send_timeout_s
 
     async def _pass_on(self, exchange: Exchange, mount: Asgi, scope: Scope, receive: Receive, send: Send) -> None:
         """To another face. By which name we were called, and from which page, has been asked here: it knows none of
@@ -127,20 +129,11 @@ class App:
 
         await mount({**scope, "headers": [(b"host", b"localhost"), *headers], TOOLS: caller.tools}, receive, sent)
 
-    async def _handle(self, exchange: Exchange, scope: Scope, found: Found) -> None:
-        admit = self._service.console.admit
-        caller = Caller() if found.route.open else await admit(exchange, spends=found.route.spends)
-        # Not of what is open: the reply to a key holds a cookie, and is nobody else's to be given again.
-        repeatable = exchange.method == "POST" and not found.route.open
-        key = exchange.headers.get(IDEMPOTENCY_KEY) if repeatable else None
-        if not key:
-            await found.route.handler(exchange, caller, **found.parameters)
-            return
-
+    async def _answer_once(self, exchange: Exchange, scope: Scope, caller: Caller, key: str, found: Found) -> None:
         async def answer(recorded: Exchange) -> None:
             recorded.extra, recorded.id = exchange.extra, exchange.id
             try:
-                await found.handle(recorded, caller)
+                await found.route.handler(recorded, caller, **found.parameters)
             except Exception as exc:
                 await _tell(recorded, found.route.shape, exc)
 
@@ -160,7 +153,9 @@ class App:
         if self._service.under_way > config.max_requests:
             raise Problem(503, "too many requests at once", headers=[(b"retry-after", b"1")], code="overloaded")
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _live(self, type: str, receive: Receive, send: Send) -> None:
+        if type != "lifespan":
+            raise NotImplementedError(f"no {type} here")
         async with AsyncExitStack() as stack:
             await receive()
             # Every generator of ours is closed by whoever began it: the loop need not keep a list of them.
@@ -200,6 +195,8 @@ def _problem_in(error: Exception) -> Problem:
         return error
     if isinstance(error, AishError):
         return problem_of(error)
+    if isinstance(error, HttpRefusal):
+        return Problem(error.status, str(error), headers=error.headers)
     log.error("a request failed by a defect of aish", exc_info=error)
     return Problem(500, "aish failed to answer this request", code="internal_error")
 

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.calls.validate import schema_errors
 from aish.faces.asgi import Exchange
-from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.ports import Ask, Store
@@ -84,7 +84,7 @@ class Approvals:
         await exchange.reply(200, document.body)
 
     async def answer(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        given = decode_body(await read_body(exchange, _MAX_BODY_BYTES), _given_decoder)
+        given = decode_body(await exchange.body(_MAX_BODY_BYTES), _given_decoder)
         document = await self._find(caller, id)
         approval = _decoder.decode(document.body)
         if approval.answer is not None:

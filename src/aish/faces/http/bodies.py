@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from aish.faces.asgi import Exchange, HttpRefusal
 from aish.faces.http.problems import Problem
 
 T = TypeVar("T")
@@ -15,13 +14,6 @@ T = TypeVar("T")
 _MISSING = re.compile("Object missing required field `([^`]+)`")
 # How gzip and zstd begin. Others cannot be told from rubbish.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-
-
-async def read_body(exchange: Exchange, max_bytes: int) -> bytes:
-    try:
-        return await exchange.body(max_bytes)
-    except HttpRefusal as exc:
-        raise Problem(exc.status, str(exc), headers=exc.headers) from exc
 
 
 def decode_body(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:

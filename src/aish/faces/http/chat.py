@@ -6,7 +6,6 @@ import time
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.asked import Tools, begin_request, check_count, check_servers, choose_tools, tool_choice
-from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
@@ -23,7 +22,7 @@ class ChatCompletions:
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        body = await read_body(exchange, service.config.max_body_bytes)
+        body = await exchange.body(service.config.max_body_bytes)
         chat = decode_chat(body)
         service.check_model(caller, chat.model)
         tools = await self._tools(chat, caller)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Awaitable
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import msgspec
 
 from aish import __version__
 from aish.faces.asgi import Exchange
-from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.keys import digest_of, key_in
 from aish.faces.http.problems import Problem
@@ -64,8 +65,12 @@ class ConsoleSessions:
             Route("DELETE", path, self.sign_out, "Forget the cookie", open=True),
         ]
 
-    async def admit(self, exchange: Exchange, *, spends: bool) -> Caller:
+    def admit(self, exchange: Exchange, *, spends: bool) -> Awaitable[Caller]:
         """Who asks: by a key in the request, else by the cookie, else whoever may come in without. Raises Problem."""
+        by_cookie = b"cookie" in exchange.headers.raw
+        return (self._admit if by_cookie else self._service.keys.admit)(exchange, spends=spends)
+
+    async def _admit(self, exchange: Exchange, *, spends: bool) -> Caller:
         token = _token_in(exchange)
         kept = await self._find(token) if token and not key_in(exchange) else None
         if kept is None:
@@ -95,7 +100,7 @@ class ConsoleSessions:
         await exchange.reply(200, msgspec.json.encode(shown), [(b"cache-control", b"no-store")])
 
     async def sign_in(self, exchange: Exchange, caller: Caller) -> None:
-        given = decode_body(await read_body(exchange, _MAX_BODY_BYTES), _sign_in_decoder)
+        given = decode_body(await exchange.body(_MAX_BODY_BYTES), _sign_in_decoder)
         digest = digest_of(given.key.strip())
         if not await self._service.keys.is_known(digest):
             raise Problem(401, "this key is not known, or no longer", code="invalid_api_key")

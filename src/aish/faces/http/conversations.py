@@ -16,7 +16,7 @@ import msgspec
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.asked import check_count
-from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.responses_items import as_items, as_listed, read_items
@@ -214,7 +214,7 @@ class Conversations:
                 await self._shelf.delete(name, caller.key)
 
     async def _body(self, exchange: Exchange) -> _Body:
-        data = await read_body(exchange, self._service.config.max_body_bytes)
+        data = await exchange.body(self._service.config.max_body_bytes)
         body = decode_body(data or b"{}", _body_decoder)
         check_metadata(body.metadata)
         return body

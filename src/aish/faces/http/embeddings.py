@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from aish.faces.asgi import Exchange
-from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_text
 from aish.faces.http.problems import bad_field
@@ -55,7 +55,7 @@ class Embeddings:
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        given = decode_body(await read_body(exchange, service.config.max_body_bytes), _embeddings_decoder)
+        given = decode_body(await exchange.body(service.config.max_body_bytes), _embeddings_decoder)
         service.check_model(caller, given.model)
         texts = _texts(given.input)
         route = await service.engine.router.resolve(given.model)
@@ -70,7 +70,7 @@ class Embeddings:
         await exchange.reply(200, msgspec.json.encode(answer))
 
     async def tokenize(self, exchange: Exchange, caller: Caller) -> None:
-        given = decode_body(await read_body(exchange, self._service.config.max_body_bytes), _tokenize_decoder)
+        given = decode_body(await exchange.body(self._service.config.max_body_bytes), _tokenize_decoder)
         self._service.check_model(caller, given.model)
         text = next((t for t in (given.content, given.prompt, given.text) if t is not None), None)
         if text is None:

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from aish.faces.asgi import CONNECTION, Exchange, Scope
-from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.idempotent_elsewhere import Elsewhere
 from aish.faces.http.live import LiveTurn, Missed
@@ -95,7 +94,7 @@ class Idempotent:
         """`answer` replies to the exchange it is given, whatever happens."""
         if len(key) > _MAX_KEY_CHARS:
             raise Problem(400, f"{HEADER}: at most {_MAX_KEY_CHARS} characters", param=HEADER)
-        body = await read_body(exchange, self._service.config.max_body_bytes)
+        body = await exchange.body(self._service.config.max_body_bytes)
         id = _digest(caller.key, key)
         digest = _digest(exchange.method, exchange.path, body)
         recording = self._recordings.get(id)

@@ -27,6 +27,7 @@ PREFIX = "aish-"
 GIVEN = "given"  # the id of keys of this run
 _REMEMBERED_S = 5.0
 _MAX_REMEMBERED = 10_000
+_ANYBODY = Caller(admin=True)  # where no key is needed
 _MOST_KEYS = 1_000_000  # all of them: one that is not listed cannot be revoked
 
 
@@ -91,7 +92,7 @@ class KeyRing:
         self._given = frozenset(digest_of(key) for key in given)
         self._known: dict[str, _Known] = {}
         self._required_until_s = 0.0
-        self._required = bool(given)
+        self._required = False
         self._minutes: dict[str, tuple[int, int]] = {}
         self._spending = KeySpending(store)
 
@@ -102,7 +103,7 @@ class KeyRing:
             return await self.admit_digest(digest_of(key), spends=spends)
         if await self.are_needed():
             raise _unknown("send a key: Authorization: Bearer aish-…", "missing_api_key")
-        return Caller(admin=True)
+        return _ANYBODY
 
     async def admit_digest(self, digest: str, *, asks: bool = True, spends: bool = True) -> Caller:
         """The same for a key of which only the hash is known. One who does not ask but looks, at a page that looks
@@ -113,7 +114,7 @@ class KeyRing:
         if record is None:
             if await self.are_needed():
                 raise _unknown("this key is not known, or no longer", "invalid_api_key")
-            return Caller(admin=True)  # many clients cannot do without a key; where none is needed any will do
+            return _ANYBODY  # many clients cannot do without a key; where none is needed any will do
         if asks:
             self._check_rate(record)
         if asks and spends:
@@ -125,7 +126,11 @@ class KeyRing:
 
     async def are_needed(self) -> bool:
         """Whether nobody comes in without."""
-        return self._always or await self.are_required()
+        now_s = time.monotonic()
+        if now_s > self._required_until_s and not self._always:
+            self._required = await self.are_there()
+            self._required_until_s = now_s + _REMEMBERED_S
+        return self._always or self._required
 
     async def still_admits(self, caller: Caller) -> bool:
         """Whether one who stays would be let in now: keys are revoked meanwhile, or the first is made."""
@@ -166,13 +171,9 @@ class KeyRing:
         self._known[digest] = _Known(record, now_s + _REMEMBERED_S)
         return record
 
-    async def are_required(self) -> bool:
+    async def are_there(self) -> bool:
         """Whether there is any."""
-        now_s = time.monotonic()
-        if not self._given and now_s > self._required_until_s:
-            self._required = bool(await self._store.list_documents(KIND, limit=1))
-            self._required_until_s = now_s + _REMEMBERED_S
-        return self._required
+        return bool(self._given or await self._store.list_documents(KIND, limit=1))
 
     def _check_rate(self, record: KeyRecord) -> None:
         if record.per_minute is None:
@@ -210,7 +211,9 @@ def _used_up(what: str) -> Problem:
 
 def key_in(exchange: Exchange) -> str:
     """As OpenAI's clients send it, or as Anthropic's do."""
-    scheme, _, key = (exchange.headers.get("authorization") or "").partition(" ")
-    if scheme.lower() == "bearer":
-        return key.strip()
-    return exchange.headers.get("x-api-key") or ""
+    headers = exchange.headers
+    if b"authorization" in headers.raw:
+        scheme, _, key = (headers.get("authorization") or "").partition(" ")
+        if scheme.lower() == "bearer":
+            return key.strip()
+    return headers.get("x-api-key") or ""

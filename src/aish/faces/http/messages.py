@@ -6,7 +6,6 @@ import msgspec
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.asked import Tools, begin_request, check_count, check_servers, choose_tools
-from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.counting import count_request
 from aish.faces.http.guests import bring_servers, consenting
@@ -71,7 +70,7 @@ class Messages:
 
     async def _read(self, exchange: Exchange, caller: Caller) -> tuple[MessagesBody, bytes]:
         config = self._service.config
-        body = await read_body(exchange, config.max_body_bytes)
+        body = await exchange.body(config.max_body_bytes)
         given = decode_messages(body)
         self._service.check_model(caller, given.model)
         check_count("messages", len(given.messages), config.max_messages)

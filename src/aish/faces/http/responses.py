@@ -9,7 +9,6 @@ from functools import partial
 import msgspec
 
 from aish.faces.asgi import Exchange
-from aish.faces.http.bodies import read_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.conversations import Conversations
 from aish.faces.http.problems import bad_field
@@ -57,7 +56,7 @@ class Responses:
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        asked = decode_response_body(await read_body(exchange, service.config.max_body_bytes))
+        asked = decode_response_body(await exchange.body(service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
             plan = await self._plan(exchange, caller, asked, stack)
             if asked.background:
@@ -96,7 +95,7 @@ class Responses:
 
     async def input_tokens(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        asked = decode_response_body(await read_body(exchange, service.config.max_body_bytes))
+        asked = decode_response_body(await exchange.body(service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
             plan = await self._plan(exchange, caller, asked, stack)
             count = await while_there(exchange, count_input(service, plan))

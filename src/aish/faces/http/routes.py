@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.asgi import Exchange
-from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, Shape, openai_shape
 
 Handler = Callable[..., Awaitable[None]]  # (exchange, caller, **parameters)
@@ -27,17 +25,10 @@ class Route(msgspec.Struct, frozen=True):
     body: Any = None
     free: bool = False
 
-    @property
-    def spends(self) -> bool:
-        return self.method == "POST" and not self.free
-
 
 class Found(msgspec.Struct, frozen=True):
     route: Route
     parameters: dict[str, str]
-
-    async def handle(self, exchange: Exchange, caller: Caller) -> None:
-        await self.route.handler(exchange, caller, **self.parameters)
 
 
 class Routes:
@@ -54,10 +45,12 @@ class Routes:
     def find(self, method: str, path: str) -> Found:
         """Problem 404 or 405. `/api` before a path changes nothing. What is open to all may be asked for its head, as
         those that watch over servers do."""
-        path = path.removeprefix("/api") or "/"
-        if len(path) > 1:
-            path = path.rstrip("/")
-        found = self._exact.get(path) or self._match(path)
+        found = self._exact.get(path)
+        if found is None:
+            path = path.removeprefix("/api") or "/"
+            if len(path) > 1:
+                path = path.rstrip("/")
+            found = self._exact.get(path) or self._match(path)
         if not found:
             raise Problem(404, f"there is nothing at {path[:200]}", code="not_found")
         if method == "HEAD" and "GET" in found and found["GET"].route.open:

@@ -21,7 +21,7 @@ from aish.engine.planning.kept import PlanBody, resumed
 from aish.engine.runs import OwnedRun
 from aish.errors import AishError, RunBusy, RunNotFound, StoreError, UsageError
 from aish.faces.asgi import Exchange
-from aish.faces.http.bodies import decode_body, read_body
+from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, bad_field, refuse_model
@@ -90,7 +90,7 @@ class Runs:
         await exchange.reply(200, await self._described(caller, run))
 
     async def start(self, exchange: Exchange, caller: Caller) -> None:
-        given = decode_body(await read_body(exchange, _MAX_BODY_BYTES), _goal_decoder)
+        given = decode_body(await exchange.body(_MAX_BODY_BYTES), _goal_decoder)
         engine, config = self._service.engine, self._service.runtime.config
         self._check_room()
         _check(given)
@@ -118,7 +118,7 @@ class Runs:
         await exchange.reply(202, await self._described(caller, run))
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        given = decode_body(await read_body(exchange, _MAX_BODY_BYTES) or b"{}", _resume_decoder)
+        given = decode_body(await exchange.body(_MAX_BODY_BYTES) or b"{}", _resume_decoder)
         run = await self._find(caller, id)
         if run.state not in OPEN_STATES:
             raise Problem(409, f"the run is over: {run.state}", code="run_over")

@@ -103,10 +103,6 @@ class Served:
         self._start(status, ((b"content-type", b"text/plain"), (b"content-length", b"%d" % len(said))))
         self._piece(said, more=False)
 
-    @property
-    def has_whole_body(self) -> bool:
-        return not self.more_body
-
     def take_body(self) -> bytes:
         """What there is of it."""
         body, self._body, self._news = self._body, b"", False

@@ -50,7 +50,7 @@ class Generation:
         self.runtime = runtime
         self._shared = MANY_WORKERS in runtime.surroundings.env
         self.users = 0
-        self.left = asyncio.Event()
+        self.left: asyncio.Event | None = None  # for the one who closes it
         self._stack = AsyncExitStack()
 
     async def open(self) -> None:
@@ -60,7 +60,7 @@ class Generation:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while self.users:
-                    self.left.clear()
+                    self.left = asyncio.Event()
                     await self.left.wait()
         await self._stack.aclose()
 
@@ -134,7 +134,7 @@ class Service:
     def leave(self, generation: Generation) -> None:
         self.under_way -= 1
         generation.users -= 1
-        if not generation.users:
+        if generation.left is not None and not generation.users:
             generation.left.set()
 
     @contextmanager
@@ -150,7 +150,7 @@ class Service:
     async def opened(self) -> AsyncIterator[Service]:
         await self._generation.open()
         self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
-        if self._must_have_keys and not await self.keys.are_required():
+        if self._must_have_keys and not await self.keys.are_there():
             await self._generation.close(0)
             raise UsageError(
                 "to listen where other machines reach it, the server needs a key",
