@@ -92,6 +92,8 @@ class Headers:
 
     def first(self, names: Sequence[bytes]) -> str:
         """Of the first of these that is there and not empty; "" for none."""
+        if self.raw.keys().isdisjoint(names):
+            return ""
         for name in names:
             if value := self.raw.get(name):
                 return value.decode("latin-1").strip(" \t")

@@ -17,7 +17,7 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
-from aish.ports import Ask, Store
+from aish.ports import Store
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.ids import new_id
 from aish.types.records import Document
@@ -62,12 +62,6 @@ class Approvals:
         self._service = service
         self._waiting: dict[str, asyncio.Event] = {}
 
-    def ask(self, caller: Caller) -> Ask:
-        async def ask(question: Question) -> Answer:
-            return await self._ask(caller, question)
-
-        return ask
-
     def is_waiting(self, approval: Approval) -> bool:
         """Whoever asked may have died, and its question lies there still."""
         owners, asker = self._service.engine.owners, approval.asker
@@ -106,7 +100,7 @@ class Approvals:
         self._service.news.poke()
         await exchange.reply(200, changed.body)
 
-    async def _ask(self, caller: Caller, question: Question) -> Answer:
+    async def ask(self, caller: Caller, question: Question) -> Answer:
         store, wait_s = self._service.store, self._service.config.approval_timeout_s
         now_ms = time.time_ns() // 1_000_000
         due_ms = now_ms + round(wait_s * 1000)

@@ -16,7 +16,7 @@ import msgspec
 from aish.errors import UsageError
 from aish.faces.asgi import Exchange
 from aish.faces.http.callers import Caller
-from aish.faces.http.problems import Problem, bad_field, refuse_model
+from aish.faces.http.problems import Problem, bad_field, uncovered_model
 from aish.faces.http.service import Service
 from aish.faces.planning_request import planning_of
 from aish.faces.runtime import BroughtTools
@@ -33,9 +33,9 @@ _SESSION_HEADERS = (b"x-session-id", b"session-id", b"session_id")
 _MAX_SESSION_CHARS = 128
 # Version, trace, span and flags, as W3C Trace Context has them; all zeros are nobody's.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_TRACE_HEADERS = (b"traceparent",)
 _MOST_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
 _MAX_GLOB_CHARS = 2 * MAX_NAME_CHARS + 2  # the label of a server and a tool of its
+_AUTO = ToolChoice()
 _RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
@@ -94,6 +94,9 @@ class Tools(msgspec.Struct, frozen=True):
         return self.guests.name if self.guests is not None else ""
 
 
+NO_TOOLS = Tools()
+
+
 class ToolsByServer:
     """Their names, by the label of their server."""
 
@@ -119,7 +122,7 @@ def choose_tools(
     guests: BroughtTools | None = None,
 ) -> Tools:
     if not functions and not mcp and not service.config.tools:
-        return Tools()
+        return NO_TOOLS
     source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
     known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
     ours = {name for name in known if name in injected}
@@ -150,9 +153,9 @@ def _with_agreed(service: Service, mcp: Sequence[McpTool], tools: Tools) -> Tool
 
 
 def _runnable(service: Service, caller: Caller, tools: Tools) -> tuple[str, ...]:
-    """Those that can come to run. What a client has agreed to gives the turn somebody to ask; where there is nobody
-    else, whatever needs another's consent is not shown."""
-    if not tools.agreed or service.ask(caller) is not None:
+    """Those that can come to run, where a client has agreed to some of them. That gives the turn somebody to ask; where
+    there is nobody else, whatever needs another's consent is not shown."""
+    if service.ask(caller) is not None:
         return tools.ours
     free = {spec.name for spec in service.engine.offered(tools.ours, interactive=False, guests=tools.guest_name)}
     return tuple(name for name in tools.ours if name in free or name in tools.agreed)
@@ -172,7 +175,7 @@ def check_count(field: str, count: int, most: int) -> None:
 def tool_choice(field: str, given: Any) -> ToolChoice:
     """A word, or the name of the one function to call in the shape of any of the APIs."""
     if given is None:
-        return ToolChoice()
+        return _AUTO
     if isinstance(given, str):
         words: dict[str, ToolChoice] = {
             "auto": ToolChoice(),
@@ -239,10 +242,6 @@ def limits_of(service: Service, extensions: Extensions) -> Limits:
     )
 
 
-def may_fall_back(service: Service, caller: Caller) -> bool:
-    return caller.may_use_model(service.runtime.config.routing.fallback)
-
-
 def planning_from(service: Service, caller: Caller, extensions: Extensions) -> Planning | None:
     configured = service.runtime.config.planner
     try:
@@ -251,21 +250,23 @@ def planning_from(service: Service, caller: Caller, extensions: Extensions) -> P
         raise Problem(400, exc.message, param="planner", code="invalid_value") from exc
     if planning is not None and planning.model != configured.model:
         service.check_model(caller, planning.model)
-    elif planning is not None and planning.model:
-        refuse_model(caller, planning.model)
+    elif planning is not None and planning.model and not caller.may_use_model(planning.model):
+        raise uncovered_model(planning.model)
     return planning
 
 
-def session_of(service: Service, exchange: Exchange, extensions: Extensions) -> str:
-    """The session the request names, "" for none."""
+def session_of(service: Service, exchange: Exchange, caller: Caller, extensions: Extensions) -> str:
+    """Where the session is kept that the request names, "" for none."""
     named = extensions.session_id or ""
     if not named and service.config.client_sessions:
         named = exchange.headers.first(_SESSION_HEADERS)
+    if not named:
+        return ""
     if len(named) > _MAX_SESSION_CHARS or not named.isprintable():
         raise bad_field("session_id", f"must be printable and at most {_MAX_SESSION_CHARS} characters")
-    if named and service.engine.redacted(named) != named:  # it would stand in every event and could not be taken out
+    if service.engine.redacted(named) != named:  # it would stand in every event and could not be taken out
         raise bad_field("session_id", "looks like a key; name the session otherwise")
-    return named
+    return caller.session(named)
 
 
 def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
@@ -279,8 +280,8 @@ def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
 
 def traceparent_of(exchange: Exchange) -> str:
     """The client's own trace, "" if it names none that makes sense."""
-    given = exchange.headers.first(_TRACE_HEADERS)
-    return given if given and _TRACEPARENT.fullmatch(given) else ""
+    given = exchange.headers.get("traceparent") or ""
+    return given if _TRACEPARENT.fullmatch(given) else ""
 
 
 def begin_request(
@@ -295,7 +296,7 @@ def begin_request(
 ) -> TurnRequest:
     """What is the same for every API whose clients send the conversation: whose history it is, tools and limits.
     `more` are the fields that each has its own form of."""
-    session = caller.session(session_of(service, exchange, extensions))
+    session = session_of(service, exchange, caller, extensions)
     from_store = bool(extensions.use_server_history)
     if from_store and not session:
         raise bad_field("use_server_history", "needs a session_id")
@@ -308,16 +309,16 @@ def begin_request(
         kept=bool(session),
         may_be_new=True,
         context=None if from_store else context,
-        tools=_runnable(service, caller, tools),
-        guests=tools.guest_name,
+        tools=_runnable(service, caller, tools) if tools.agreed else tools.ours,
+        guests="" if tools.guests is None else tools.guests.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,
-        may_fall_back=may_fall_back(service, caller),
+        may_fall_back=caller.may_use_model(service.fallback),
         retry_key=retry_key_of(exchange, caller, body),
-        planner=planning_from(service, caller, extensions),
+        planner=None if extensions.planner is None else planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),
-        traceparent=traceparent_of(exchange),
+        traceparent=traceparent_of(exchange) if b"traceparent" in exchange.headers.raw else "",
         **more,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from aish.faces.asgi import Exchange
-from aish.faces.http.asked import Tools, begin_request, check_count, check_servers, choose_tools, tool_choice
+from aish.faces.http.asked import NO_TOOLS, Tools, begin_request, check_count, check_servers, choose_tools, tool_choice
 from aish.faces.http.callers import Caller
 from aish.faces.http.chat_encode import ChatStream, ChatWhole
 from aish.faces.http.chat_request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
@@ -25,12 +25,14 @@ class ChatCompletions:
         body = await exchange.body(service.config.max_body_bytes)
         chat = decode_chat(body)
         service.check_model(caller, chat.model)
-        tools = await self._tools(chat, caller)
+        tools = await self._tools(chat, caller) if chat.tools or service.config.tools else NO_TOOLS
         request = self._request(exchange, caller, chat, tools, body)
         id = (exchange.id or new_id("req")).replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = [spec.name for spec in tools.clients]
-        ask = consenting(service.ask(caller), tools.agreed)
+        ask = service.ask(caller)
+        if tools.agreed:
+            ask = consenting(ask, tools.agreed)
         if chat.stream:
             usage = bool(chat.stream_options and chat.stream_options.include_usage)
             streamer = ChatStream(id=id, model=model, created=created, clients=clients, usage=usage, trace=trace)

@@ -45,15 +45,10 @@ _ARGUMENTS_END = b"}}]" + _TEXT_END
 PARAGRAPH = "\n\n"
 _encode = msgspec.json.encode
 _encoder = msgspec.json.Encoder()
+_FINISH_REASONS = {TurnEnd.CLIENT_TOOLS: "tool_calls", **dict.fromkeys((TurnEnd.LENGTH, *LIMIT_ENDS), "length")}
 _UNSEEN = frozenset({TurnStarted, UsageReported})  # they are in every turn, and nothing is told of them
 _PLANNED = (PlanProposed, PlanRejected, PlanAccepted, PlanStepStarted, PlanStepFinished)
 _TRACED = (ToolCallReady, ToolResult, DecisionAsked, DecisionMade, Status, *_PLANNED)
-
-
-def finish_reason(end: TurnEnd) -> str:
-    if end is TurnEnd.CLIENT_TOOLS:
-        return "tool_calls"
-    return "length" if end is TurnEnd.LENGTH or end in LIMIT_ENDS else "stop"
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
@@ -191,7 +186,7 @@ class ChatStream:
             return self.failure(Problem(402, finished.detail, type=INVALID, code="cost_limit"))
         words = closing_words(finished)
         pieces = [self._text(self._narrative.last(words))] if words else []
-        pieces.append(self._delta({}, finish_reason(finished.reason)))
+        pieces.append(self._delta({}, _FINISH_REASONS.get(finished.reason, "stop")))
         if self._usage:
             pieces.append(self._without_choices("usage", usage_object(finished.usage)))
         return b"".join([*pieces, DONE])
@@ -261,7 +256,7 @@ class ChatWhole:
             message |= {"content": message["content"] or None, "tool_calls": self._calls}
         if self._reasoning:
             message["reasoning_content"] = "".join(self._reasoning)
-        reason = finish_reason(finished.reason)
+        reason = _FINISH_REASONS.get(finished.reason, "stop")
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         answer: dict[str, Any] = {**self._head, "choices": [choice], "usage": usage_object(finished.usage)}
         if self._traced is not None:

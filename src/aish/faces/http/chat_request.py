@@ -112,7 +112,7 @@ def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
 
 
 def read_sampling(chat: ChatBody) -> Sampling:
-    schema, json_object = _format(chat.response_format)
+    schema, json_object = (None, False) if chat.response_format is None else _format(chat.response_format)
     return Sampling(
         temperature=chat.temperature,
         top_p=chat.top_p,
@@ -254,9 +254,9 @@ def read_image(field: str, url: str) -> ImagePart:
     return ImagePart(media_type or "image/png", data=data)
 
 
-def _format(given: dict[str, Any] | None) -> tuple[dict[str, Any] | None, bool]:
+def _format(given: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
     match given:
-        case None | {"type": "text"}:
+        case {"type": "text"}:
             return None, False
         case {"type": "json_object"}:
             return None, True
@@ -269,8 +269,7 @@ def _format(given: dict[str, Any] | None) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _most_tokens(chat: ChatBody) -> int | None:
-    for field in ("max_completion_tokens", "max_tokens"):
-        value: int | None = getattr(chat, field)
+    for field, value in (("max_completion_tokens", chat.max_completion_tokens), ("max_tokens", chat.max_tokens)):
         if value is not None and value < 1:
             raise bad_field(field, "must be at least 1")
     return chat.max_completion_tokens or chat.max_tokens

@@ -267,7 +267,8 @@ class Connection(asyncio.Protocol):
         self._state.tasks.add(served.task)
 
     def ended(self, served: Served) -> None:
-        self._state.tasks.discard(cast(Any, served.task))
+        if served.task is not None:
+            self._state.tasks.discard(served.task)
 
     def answered(self, served: Served) -> None:
         self._state.total_requests += 1

@@ -83,10 +83,8 @@ def read_credentials(field: str, given: Mapping[str, Any]) -> tuple[str, dict[st
     return (token or "").removeprefix("Bearer "), headers
 
 
-def consenting(ask: Ask | None, agreed: Collection[str]) -> Ask | None:
+def consenting(ask: Ask | None, agreed: Collection[str]) -> Ask:
     """Who answers the gate where a client has agreed to these tools ahead of time."""
-    if not agreed:
-        return ask
 
     async def answer(question: Question) -> Answer:
         if question.tool in agreed and question.kind is QuestionKind.EFFECT and not question.insist:

@@ -49,7 +49,9 @@ class Messages:
         check_servers(service, servers, guests)
         tools = choose_tools(service, caller, functions, servers, guests)
         request = self._request(exchange, caller, given, tools, body)
-        ask = consenting(service.ask(caller), tools.agreed)
+        ask = service.ask(caller)
+        if tools.agreed:
+            ask = consenting(ask, tools.agreed)
         id, clients = (exchange.id or new_id("req")).replace("req_", "msg_"), [spec.name for spec in tools.clients]
         trace = bool(given.trace)
         if given.stream:

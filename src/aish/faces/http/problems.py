@@ -10,7 +10,6 @@ from typing import Any
 
 from aish.errors import AishError, ProviderBusy, ProviderRejected
 from aish.faces.asgi import Pairs
-from aish.faces.http.callers import Caller
 from aish.types.events import Failed
 
 INVALID, SERVER = "invalid_request_error", "server_error"
@@ -78,10 +77,9 @@ def bad_field(field: str, why: str) -> Problem:
     return Problem(400, f"{field}: {why}", param=field, code="invalid_value")
 
 
-def refuse_model(caller: Caller, model: str) -> None:
-    """Problem 403 if the key does not cover it."""
-    if not caller.may_use_model(model):
-        raise Problem(403, f"your key does not cover the model {model}", code="model_not_allowed")
+def uncovered_model(model: str) -> Problem:
+    """For a key that is not for it."""
+    return Problem(403, f"your key does not cover the model {model}", code="model_not_allowed")
 
 
 # By the name of the error, which is all that a Failed event keeps of it: status and code.

@@ -14,7 +14,6 @@ from aish.faces.http.asked import (
     check_count,
     check_said,
     limits_of,
-    may_fall_back,
     planning_from,
     retry_key_of,
     session_of,
@@ -197,7 +196,7 @@ async def _items(
 
 def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseBody, chosen: Chosen) -> TurnRequest:
     """The request without its conversation; `context` None where the session has it."""
-    session = caller.session(session_of(service, exchange, asked))
+    session = session_of(service, exchange, caller, asked)
     from_store = bool(asked.use_server_history)
     if from_store and not session:
         raise bad_field("use_server_history", "needs a session_id")
@@ -217,7 +216,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         client_tools=chosen.clients,
         tool_mode=asked.tool_mode,
         ask_about=chosen.ask_about,
-        may_fall_back=may_fall_back(service, caller),
+        may_fall_back=caller.may_use_model(service.fallback),
         tool_choice=read_choice(asked.tool_choice, asked.tools or []),
         parallel_calls=asked.parallel_tool_calls,
         sampling=read_sampling(asked),

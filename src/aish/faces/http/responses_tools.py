@@ -79,7 +79,9 @@ async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: 
 def asking(service: Service, caller: Caller, late: frozenset[str], agreed: frozenset[str]) -> Ask | None:
     """Who answers the gate: for tools the client said it would approve, the client, later; for those it has approved
     already, nobody."""
-    others = consenting(service.ask(caller), agreed)
+    others = service.ask(caller)
+    if agreed:
+        others = consenting(others, agreed)
     if not late:
         return others
 

@@ -24,7 +24,7 @@ from aish.faces.asgi import Exchange
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.callers import Caller
 from aish.faces.http.metrics import TurnMeter
-from aish.faces.http.problems import Problem, bad_field, refuse_model
+from aish.faces.http.problems import Problem, bad_field, uncovered_model
 from aish.faces.http.queries import read_number
 from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.runs_view import run_json
@@ -99,7 +99,9 @@ class Runs:
         tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
         if not tools:
             raise bad_field("tools", "none of them is there, or none is allowed to this key")
-        refuse_model(caller, given.model or config.norris.executor or config.model)
+        model = given.model or config.norris.executor or config.model
+        if not caller.may_use_model(model):
+            raise uncovered_model(model)
         await engine.router.resolve(given.model or config.norris.executor)  # or it is said now that there is none
         body = first_state(
             config,

@@ -16,6 +16,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from functools import partial
 
 from aish.config.schema_serve import ServeConfig
 from aish.engine.retention import forget_old_sessions
@@ -29,7 +30,7 @@ from aish.faces.http.feed_news import FeedNews
 from aish.faces.http.keys import KeyRing
 from aish.faces.http.live import LiveTurns
 from aish.faces.http.metrics import MANY_WORKERS, Metrics
-from aish.faces.http.problems import Problem, refuse_model
+from aish.faces.http.problems import Problem, uncovered_model
 from aish.faces.http.runs import Runs
 from aish.faces.runtime import Runtime
 from aish.ports import Ask, Store
@@ -94,8 +95,10 @@ class Service:
         """What every request looks at is at hand."""
         self._generation = generation
         self.runtime = generation.runtime
-        self.config: ServeConfig = generation.runtime.config.serve
-        self.limits: Limits = generation.runtime.config.limits.limits()
+        config = generation.runtime.config
+        self.config: ServeConfig = config.serve
+        self.limits: Limits = config.limits.limits()
+        self.fallback = config.routing.fallback
         self.guard = Guard(hosts=self.config.hosts, origins=self.config.origins)
 
     def redacted(self, body: bytes) -> bytes:
@@ -110,12 +113,13 @@ class Service:
 
     def ask(self, caller: Caller) -> Ask | None:
         """Who is asked where the gate wants consent; None: nobody, and it is refused."""
-        return self.approvals.ask(caller) if self.config.approvals == "wait" else None
+        return partial(self.approvals.ask, caller) if self.config.approvals == "wait" else None
 
     def check_model(self, caller: Caller, named: str) -> None:
         """Problem 403 if the key does not cover what a client names, or if that is a file: what lies on this machine is
         for administrators to name, and for the configuration, whose presets anybody may use."""
-        refuse_model(caller, named)
+        if not caller.may_use_model(named):
+            raise uncovered_model(named)
         if not caller.admin and self._is_file(named):
             raise Problem(403, "only an administrator's key may name a file", code="model_not_allowed")
 

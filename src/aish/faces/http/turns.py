@@ -81,7 +81,8 @@ async def stream_turn(
             exchange.failed_status = problem.status
             await watch.send(streamer.failure(problem))
         finally:
-            await service.keys.spend(caller, meter.usage)
+            if caller.key:
+                await service.keys.spend(caller, meter.usage)
         await watch.finish()
 
 
@@ -116,7 +117,8 @@ async def collect_turn(
             raise _settled(meter, exc) from None
         finally:
             name_turn(exchange, meter.turn)
-            await service.keys.spend(caller, meter.usage)
+            if caller.key:
+                await service.keys.spend(caller, meter.usage)
 
 
 def name_turn(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
