@@ -24,7 +24,7 @@ from aish.types.globs import Globs, globs_of
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage
 from aish.types.plans import Planning
-from aish.types.requests import ToolChoice, TurnRequest
+from aish.types.requests import Sampling, ToolChoice, TurnRequest
 from aish.types.tools import Effect, ToolSpec, wire_name
 
 CLIENT = "client"
@@ -79,12 +79,13 @@ class McpTool(msgspec.Struct, frozen=True):
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """`ours` are exact names, `clients` the asker's, `ask` globs of ours that the asker wants to approve itself.
-    `guests` are servers it has brought, held for as long as this is; `agreed` are tools of theirs that need no asking.
-    """
+    """`ours` are exact names, `clients` the asker's and `client_names` theirs, `ask` globs of ours that the asker wants
+    to approve itself. `guests` are servers it has brought, held for as long as this is; `agreed` are tools of theirs
+    that need no asking."""
 
     ours: tuple[str, ...] = ()
     clients: tuple[ToolSpec, ...] = ()
+    client_names: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     guests: BroughtTools | None = None
     agreed: frozenset[str] = frozenset()
@@ -141,7 +142,7 @@ def choose_tools(
         else:
             clients[function.name] = _client_tool(function)
     ask = tuple(f"{entry.label}__{glob}" for entry in mcp for glob in entry.ask)
-    tools = Tools(caller.allowed(sorted(ours)), tuple(clients.values()), ask, guests)
+    tools = Tools(caller.allowed(sorted(ours)), tuple(clients.values()), tuple(clients), ask, guests)
     return tools if guests is None else _with_agreed(service, mcp, tools)
 
 
@@ -292,10 +293,15 @@ def begin_request(
     messages: Sequence[Message],
     tools: Tools,
     body: bytes,
-    **more: Any,
+    *,
+    model: str,
+    tool_choice: ToolChoice,
+    parallel_calls: bool | None,
+    sampling: Sampling,
+    stream: bool,
 ) -> TurnRequest:
-    """What is the same for every API whose clients send the conversation: whose history it is, tools and limits.
-    `more` are the fields that each has its own form of."""
+    """What is the same for every API whose clients send the conversation: whose history it is, tools and limits. What
+    each has its own form of is given by name."""
     session = session_of(service, exchange, caller, extensions)
     from_store = bool(extensions.use_server_history)
     if from_store and not session:
@@ -319,7 +325,11 @@ def begin_request(
         planner=None if extensions.planner is None else planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),
         traceparent=traceparent_of(exchange) if b"traceparent" in exchange.headers.raw else "",
-        **more,
+        model=model,
+        tool_choice=tool_choice,
+        parallel_calls=parallel_calls,
+        sampling=sampling,
+        stream=stream,
     )
 
 

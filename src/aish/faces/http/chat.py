@@ -29,16 +29,16 @@ class ChatCompletions:
         request = self._request(exchange, caller, chat, tools, body)
         id = (exchange.id or new_id("req")).replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
-        clients = [spec.name for spec in tools.clients]
+        clients = tools.client_names
         ask = service.ask(caller)
         if tools.agreed:
             ask = consenting(ask, tools.agreed)
         if chat.stream:
             usage = bool(chat.stream_options and chat.stream_options.include_usage)
-            streamer = ChatStream(id=id, model=model, created=created, clients=clients, usage=usage, trace=trace)
+            streamer = ChatStream(id, model, created, clients, usage=usage, trace=trace)
             await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
-        whole = ChatWhole(id=id, model=model, created=created, clients=clients, trace=trace)
+        whole = ChatWhole(id, model, created, clients, trace=trace)
         await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
 
     async def _tools(self, chat: ChatBody, caller: Caller) -> Tools:

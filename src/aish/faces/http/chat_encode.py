@@ -80,9 +80,8 @@ def _words_first(events: Sequence[Event]) -> list[str]:
 class Narrative:
     """The text of a turn that may have several steps: one paragraph after another."""
 
-    def __init__(self) -> None:
-        self.said = ""  # last
-        self.new_step = False
+    said = ""  # last
+    new_step = False
 
     def step(self) -> None:
         self.new_step = bool(self.said)
@@ -103,7 +102,7 @@ class Narrative:
 class ChatStream:
     heartbeat = b": ping\n\n"
 
-    def __init__(self, *, id: str, model: str, created: int, clients: Sequence[str], usage: bool, trace: bool) -> None:
+    def __init__(self, id: str, model: str, created: int, clients: Sequence[str], *, usage: bool, trace: bool) -> None:
         head = {"id": id, "object": "chat.completion.chunk", "created": created, "model": model}
         self._head = b"data: " + _encode(head)[:-1]
         self._text_head = self._head + b',"choices":[{"index":0,"delta":{"content":'
@@ -205,7 +204,7 @@ class ChatStream:
 class ChatWhole:
     """The same as one answer."""
 
-    def __init__(self, *, id: str, model: str, created: int, clients: Sequence[str], trace: bool) -> None:
+    def __init__(self, id: str, model: str, created: int, clients: Sequence[str], *, trace: bool) -> None:
         self._head = {"id": id, "object": "chat.completion", "created": created, "model": model}
         self._clients = frozenset(clients)
         self._narrative = Narrative()

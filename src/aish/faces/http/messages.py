@@ -52,7 +52,7 @@ class Messages:
         ask = service.ask(caller)
         if tools.agreed:
             ask = consenting(ask, tools.agreed)
-        id, clients = (exchange.id or new_id("req")).replace("req_", "msg_"), [spec.name for spec in tools.clients]
+        id, clients = (exchange.id or new_id("req")).replace("req_", "msg_"), tools.client_names
         trace = bool(given.trace)
         if given.stream:
             streamer = MessagesStream(id=id, model=given.model, clients=clients, show_ours=bool(servers))
