@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from aish.errors import ConnectionLost
 
 Scope = MutableMapping[str, Any]
@@ -37,6 +39,8 @@ class Out(Protocol):
         """`at_once`: the first of the body comes right after it."""
 
     def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]: ...
+
+    def send_whole(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None]: ...
 
 
 class Link(Out, Protocol):
@@ -69,6 +73,10 @@ class _Messages:
     def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]:
         return self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
+    async def send_whole(self, status: int, headers: Pairs, body: bytes) -> None:
+        await self.send_head(status, headers, at_once=True)
+        await self.send_piece(body, last=True)
+
 
 class HttpRefusal(Exception):
     """Answered with this status before it was even read."""
@@ -79,12 +87,11 @@ class HttpRefusal(Exception):
         self.headers = tuple(headers)
 
 
-class Headers:
-    """As they came, by lower-case name; the first of several counts."""
+class Headers(msgspec.Struct, frozen=True):
+    """As they came: all of them, and by lower-case name, where the first of several counts."""
 
-    def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        self._pairs = pairs
-        self.raw = dict(reversed(pairs))  # ASGI has them in lower case
+    pairs: Sequence[tuple[bytes, bytes]]
+    raw: dict[bytes, bytes]
 
     def get(self, name: str) -> str | None:
         value = self.raw.get(name.encode("latin-1"))
@@ -101,14 +108,14 @@ class Headers:
 
     def is_repeated(self, name: str) -> bool:
         wanted = name.encode("latin-1")
-        return sum(key.lower() == wanted for key, _ in self._pairs) > 1
+        return sum(key.lower() == wanted for key, _ in self.pairs) > 1
 
 
 class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self.headers = Headers(scope["headers"])
+        self.headers = Headers(scope["headers"], dict(reversed(scope["headers"])))  # ASGI has them in lower case
         self._scope = scope
         self._link: Link | None = scope.get(CONNECTION)
         # Nothing goes past what somebody has put around `send`.
@@ -201,15 +208,15 @@ class Exchange:
             self._waiting = None
         self._when_gone = None
 
-    async def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> None:
+    def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> Awaitable[None]:
         """JSON, unless `headers` name another type."""
         described = [*self.extra, *headers]
         if status != 204:
             described.append((b"content-length", b"%d" % len(body)))
         if body and b"content-type" not in dict(described):
             described.append(_JSON)
-        await self.start(status, described, at_once=True)
-        await self.send_piece(body, last=True)
+        self.started, self.status = True, status
+        return self._out.send_whole(status, described, body)
 
     def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> Awaitable[None]:
         return self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)

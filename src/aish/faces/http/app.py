@@ -98,7 +98,7 @@ class App:
                 if repeatable and (key := exchange.headers.get(IDEMPOTENCY_KEY)):
                     await self._answer_once(exchange, scope, caller, key, found)
                 else:
-                    await route.handler(exchange, caller, **found.parameters)
+                    await found.handler(exchange, caller)
         except Exception as exc:
             await _tell(exchange, shape, exc)
         finally:
@@ -133,7 +133,7 @@ class App:
         async def answer(recorded: Exchange) -> None:
             recorded.extra, recorded.id = exchange.extra, exchange.id
             try:
-                await found.route.handler(recorded, caller, **found.parameters)
+                await found.handler(recorded, caller)
             except Exception as exc:
                 await _tell(recorded, found.route.shape, exc)
 

@@ -204,10 +204,9 @@ class Connection(asyncio.Protocol):
             "client": self._client,
             "server": self._server,
         }
-        keep_alive = not is_old and parser.should_keep_alive()
-        expects = not is_old and b"expect" in names and _expects(headers)
-        served = self._newest = Served(self, scope, keep_alive=keep_alive, expects=expects)
-        scope[CONNECTION] = served
+        served = self._newest = scope[CONNECTION] = Served(self, scope)
+        served.keep_alive = not is_old and parser.should_keep_alive()
+        served.expects = not is_old and b"expect" in names and _expects(headers)
         if self._current is None:
             self._begin(served)
             return

@@ -91,8 +91,8 @@ class KeyRing:
         self._always = always
         self._given = frozenset(digest_of(key) for key in given)
         self._known: dict[str, _Known] = {}
-        self._required_until_s = 0.0
-        self._required = False
+        self._needed_until_s = 0.0
+        self._needed = True
         self._minutes: dict[str, tuple[int, int]] = {}
         self._spending = KeySpending(store)
 
@@ -101,7 +101,9 @@ class KeyRing:
         look at what it has paid for, stop it and delete it."""
         if key := key_in(exchange):
             return await self.admit_digest(digest_of(key), spends=spends)
-        if await self.are_needed():
+        if time.monotonic() > self._needed_until_s:
+            await self._look()
+        if self._needed:
             raise _unknown("send a key: Authorization: Bearer aish-…", "missing_api_key")
         return _ANYBODY
 
@@ -126,11 +128,14 @@ class KeyRing:
 
     async def are_needed(self) -> bool:
         """Whether nobody comes in without."""
+        if time.monotonic() > self._needed_until_s:
+            await self._look()
+        return self._needed
+
+    async def _look(self) -> None:
         now_s = time.monotonic()
-        if now_s > self._required_until_s and not self._always:
-            self._required = await self.are_there()
-            self._required_until_s = now_s + _REMEMBERED_S
-        return self._always or self._required
+        self._needed = self._always or await self.are_there()
+        self._needed_until_s = now_s + _REMEMBERED_S
 
     async def still_admits(self, caller: Caller) -> bool:
         """Whether one who stays would be let in now: keys are revoked meanwhile, or the first is made."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from aish.faces.asgi import Exchange
+from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, Shape, openai_shape
 
 Handler = Callable[..., Awaitable[None]]  # (exchange, caller, **parameters)
@@ -27,8 +30,10 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
+    """`handler` has been given what the path says."""
+
     route: Route
-    parameters: dict[str, str]
+    handler: Callable[[Exchange, Caller], Awaitable[None]]
 
 
 class Routes:
@@ -40,7 +45,7 @@ class Routes:
             if "{" in route.path:
                 self._patterns.append((route.path.split("/"), route))
             else:
-                self._exact.setdefault(route.path, {})[route.method] = Found(route, {})
+                self._exact.setdefault(route.path, {})[route.method] = Found(route, route.handler)
 
     def find(self, method: str, path: str) -> Found:
         """Problem 404 or 405. `/api` before a path changes nothing. What is open to all may be asked for its head, as
@@ -65,7 +70,7 @@ class Routes:
         found: dict[str, Found] = {}
         for pattern, route in self._patterns:
             if (parameters := _parameters(pattern, segments)) is not None:
-                found.setdefault(route.method, Found(route, parameters))
+                found.setdefault(route.method, Found(route, partial(route.handler, **parameters)))
         return found
 
 

@@ -60,12 +60,12 @@ class Served:
         "is_gone", "keep_alive", "more_body", "on_gone", "scope", "started", "task",
     )  # fmt: skip
 
-    def __init__(self, line: Line, scope: Scope, *, keep_alive: bool, expects: bool) -> None:
+    def __init__(self, line: Line, scope: Scope) -> None:
         self._line = line
         self.task: asyncio.Task[None] | None = None
         self.scope = scope
-        self.keep_alive = keep_alive
-        self.expects = expects  # to be told to go on before it sends its body
+        self.keep_alive = True
+        self.expects = False  # to be told to go on before it sends its body
         self.more_body = True
         self.started = self.complete = self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
@@ -184,6 +184,18 @@ class Served:
             line.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             self._piece(data, more=not last)
+        return line.done
+
+    def send_whole(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Awaitable[None]:
+        line = self._line
+        if self.is_gone:
+            return line.done
+        if line.is_full:
+            return self._later(lambda: self.send_whole(status, headers, body))
+        if self.started:
+            raise RuntimeError("a reply is one head and its body")
+        self._start(status, headers)
+        self._piece(body, more=False)
         return line.done
 
     async def _later(self, send: Callable[[], Awaitable[None]]) -> None:
