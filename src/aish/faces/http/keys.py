@@ -221,4 +221,4 @@ def key_in(exchange: Exchange) -> str:
         scheme, _, key = (headers.get("authorization") or "").partition(" ")
         if scheme.lower() == "bearer":
             return key.strip()
-    return headers.get("x-api-key") or ""
+    return (headers.get("x-api-key") or "") if b"x-api-key" in headers.raw else ""

@@ -16,6 +16,7 @@ from aish.faces.asgi import App, Scope
 
 _NO_BODY = (204, 304)
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in http.HTTPStatus}
+_FRAMING = frozenset({b"content-length", b"connection"})
 _CLOSE = (b"\r\n", b"connection", b": ", b"close")
 _CHUNKED = (b"\r\n", b"transfer-encoding", b": ", b"chunked")
 
@@ -209,11 +210,12 @@ class Served:
             self.keep_alive = False
         framed = self._is_head or status in _NO_BODY
         for name, value in headers:
-            if name == b"content-length":
-                self._left, framed = int(value), True
-            elif name == b"connection" and value == b"close":
-                self.keep_alive = False
-                continue
+            if name in _FRAMING:
+                if name == b"content-length":
+                    self._left, framed = int(value), True
+                elif value == b"close":
+                    self.keep_alive = False
+                    continue
             parts += (b"\r\n", name, b": ", value)
         if not framed and self.scope["http_version"] == "1.0":  # it knows of no chunks
             self._left = None

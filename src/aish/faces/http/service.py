@@ -69,6 +69,9 @@ class Generation:
 class Service:
     """`keys` are keys of this run, besides those in the store. `must_have_keys`: others can reach us."""
 
+    engine: Engine
+    keys: KeyRing
+
     def __init__(self, runtime: Runtime, keys: Sequence[str] = (), *, must_have_keys: bool = False) -> None:
         self._given_keys = tuple(keys)
         self._must_have_keys = must_have_keys
@@ -82,10 +85,6 @@ class Service:
         self.live = LiveTurns()
         self.news = FeedNews(self)
         self.runs = Runs(self)
-
-    @property
-    def engine(self) -> Engine:
-        return self._generation.engine
 
     @property
     def store(self) -> Store:
@@ -153,6 +152,7 @@ class Service:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Service]:
         await self._generation.open()
+        self.engine = self._generation.engine
         self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
         if self._must_have_keys and not await self.keys.are_there():
             await self._generation.close(0)
@@ -184,6 +184,7 @@ class Service:
         old, new = self._generation, Generation(runtime)
         await new.open()
         self._take(new)
+        self.engine = new.engine
         self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
         closing = asyncio.create_task(old.close(self.limits.wall_s))
         self._closing.add(closing)
