@@ -36,7 +36,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 _MOST_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
 _MAX_GLOB_CHARS = 2 * MAX_NAME_CHARS + 2  # the label of a server and a tool of its
 _AUTO = ToolChoice()
-_RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
+RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
 class Extensions(msgspec.Struct, frozen=True):
@@ -270,12 +270,9 @@ def session_of(service: Service, exchange: Exchange, caller: Caller, extensions:
     return caller.session(named)
 
 
-def retry_key_of(exchange: Exchange, caller: Caller, body: bytes) -> str:
-    """Names this very request of this very client, if it says who it is: opencode, codex and others ask again on their
-    own when an answer breaks off."""
-    who = exchange.headers.first(_RETRY_HEADERS)
-    if not who:
-        return ""
+def retry_key_of(caller: Caller, who: str, body: bytes) -> str:
+    """Names this very request of this very client, which has said who it is: opencode, codex and others ask again on
+    their own when an answer breaks off."""
     return hashlib.sha256(b"\0".join((caller.key.encode(), who.encode("latin-1", "replace"), body))).hexdigest()
 
 
@@ -309,6 +306,7 @@ def begin_request(
     if not from_store:
         check_said("messages", messages)
     context, new = ((), tuple(messages)) if from_store else split_new(messages)
+    who = exchange.headers.first(RETRY_HEADERS)
     return TurnRequest(
         input=new,
         session=session,
@@ -321,7 +319,7 @@ def begin_request(
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,
         may_fall_back=caller.may_use_model(service.fallback),
-        retry_key=retry_key_of(exchange, caller, body),
+        retry_key=retry_key_of(caller, who, body) if who else "",
         planner=None if extensions.planner is None else planning_from(service, caller, extensions),
         limits=limits_of(service, extensions),
         traceparent=traceparent_of(exchange) if b"traceparent" in exchange.headers.raw else "",

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from aish.faces.http.logs import note_turn
-from aish.faces.http.series import Series
+from aish.faces.http.series import MAX_SAMPLES, Series
 from aish.faces.http.tallies import Spread, Tally
 from aish.types.events import (
     ArgumentsDelta,
@@ -244,7 +244,9 @@ class TurnMeter:
             self._first_ms = at_ms
             took_s = max(0, at_ms - self._began_ms) / 1000
             self._model.first_token.observe(took_s)
-            self._metrics.series.now().add_first_token(took_s)
+            samples_ms = self._metrics.series.now().first_token_ms
+            if len(samples_ms) < MAX_SAMPLES:
+                samples_ms.append(took_s * 1000)
 
     def _asked_again(self, said: str) -> None:
         kind = next((kind for words, kind in _ASKED_AGAIN if words in said), "")

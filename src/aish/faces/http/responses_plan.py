@@ -11,6 +11,7 @@ import msgspec
 from aish.engine.settle import open_calls
 from aish.faces.asgi import Exchange
 from aish.faces.http.asked import (
+    RETRY_HEADERS,
     check_count,
     check_said,
     limits_of,
@@ -202,6 +203,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         raise bad_field("use_server_history", "needs a session_id")
     if from_store and (asked.previous_response_id or asked.conversation is not None):
         raise bad_field("use_server_history", "goes without previous_response_id and conversation")
+    who = exchange.headers.first(RETRY_HEADERS)
     return TurnRequest(
         input=(),
         model=asked.model,
@@ -220,7 +222,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         tool_choice=read_choice(asked.tool_choice, asked.tools or []),
         parallel_calls=asked.parallel_tool_calls,
         sampling=read_sampling(asked),
-        retry_key=retry_key_of(exchange, caller, msgspec.json.encode(asked)),
+        retry_key=retry_key_of(caller, who, msgspec.json.encode(asked)) if who else "",
         planner=planning_from(service, caller, asked),
         limits=limits_of(service, asked),
         traceparent=traceparent_of(exchange),

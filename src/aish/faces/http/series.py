@@ -15,7 +15,7 @@ import msgspec
 STEP_MS = 10_000
 POINTS = 360
 _MS = 1_000_000  # in nanoseconds
-_MAX_SAMPLES = 512  # of one point; a median of as many is as good
+MAX_SAMPLES = 512  # of one point; a median of as many is as good
 
 
 class Point(msgspec.Struct):
@@ -28,10 +28,6 @@ class Point(msgspec.Struct):
     errors: int = 0
     cost: float = 0.0
     first_token_ms: list[float] = []
-
-    def add_first_token(self, seconds: float) -> None:
-        if len(self.first_token_ms) < _MAX_SAMPLES:
-            self.first_token_ms.append(seconds * 1000)
 
     def shown(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.structs.asdict(self)
