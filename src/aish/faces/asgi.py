@@ -93,6 +93,9 @@ class Headers(msgspec.Struct, frozen=True):
     pairs: Sequence[tuple[bytes, bytes]]
     raw: dict[bytes, bytes]
 
+    def __repr__(self) -> str:
+        return "Headers(…)"  # keys and cookies are among them
+
     def get(self, name: str) -> str | None:
         value = self.raw.get(name.encode("latin-1"))
         return None if value is None else value.decode("latin-1").strip(" \t")

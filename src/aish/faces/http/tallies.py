@@ -43,6 +43,8 @@ class Spread:
 
     def hand_on(self) -> None:
         """Its own `observe` takes one at a time; these are the two fields that does its work on."""
+        if not any(self._counts):
+            return
         for place, count in enumerate(self._counts):
             if count:
                 self._histogram._buckets[place].inc(count)
