@@ -205,8 +205,10 @@ class ChatWhole:
     """The same as one answer."""
 
     def __init__(self, id: str, model: str, created: int, clients: Sequence[str], *, trace: bool) -> None:
-        self._head = {"id": id, "object": "chat.completion", "created": created, "model": model}
-        self._clients = frozenset(clients)
+        self._id = id
+        self._model = model
+        self._created = created
+        self._clients = clients
         self._narrative = Narrative()
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -257,7 +259,14 @@ class ChatWhole:
             message["reasoning_content"] = "".join(self._reasoning)
         reason = _FINISH_REASONS.get(finished.reason, "stop")
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
-        answer: dict[str, Any] = {**self._head, "choices": [choice], "usage": usage_object(finished.usage)}
+        answer: dict[str, Any] = {
+            "id": self._id,
+            "object": "chat.completion",
+            "created": self._created,
+            "model": self._model,
+            "choices": [choice],
+            "usage": usage_object(finished.usage),
+        }
         if self._traced is not None:
             answer["aish"] = {"events": self._traced}
         return _encode(answer)
