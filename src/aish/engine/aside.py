@@ -14,6 +14,7 @@ from aish.engine.tokens import BYTES_PER_TOKEN, byte_length
 from aish.types.chunks import UsageChunk
 from aish.types.embeddings import Embedded
 from aish.types.events import TextDelta
+from aish.types.ids import new_id
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
 from aish.types.usage import Category, Usage
@@ -72,6 +73,7 @@ class Aside:
         """The same, and what it came to."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
         call = await self._ledger.admit(
+            new_id("use"),
             session=session,
             model=route.name,
             category=category,
@@ -107,6 +109,7 @@ class Aside:
         """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
         guess = Usage(sum(-(-byte_length(text) // BYTES_PER_TOKEN) for text in texts), estimated=True)
         call = await self._ledger.admit(
+            new_id("use"),
             session="",
             model=route.name,
             category=Category.EMBED,

@@ -101,6 +101,7 @@ class Asking:
         self._meter = meter
         self._scribe = scribe
         self._call: Admitted | None = None
+        self._calls = 0
         self._sent: StepRequest | None = None
         self._left_out = 0
         self._prepare_for(chosen.route)
@@ -236,7 +237,9 @@ class Asking:
         wanted = self._sampling.max_tokens or DEFAULT_ROOM
         limit = self._meter.limits.max_cost
         most = wanted if limit is None else self._affordable(limit, composed.tokens, wanted)
+        self._calls += 1
         self._call = await self._means.ledger.admit(
+            f"use_{self._scribe.turn.removeprefix('turn_')}_{self._calls}",
             session=self._asked.charged_to or self._scribe.session,
             model=self.route.name,
             category=self._asked.category,

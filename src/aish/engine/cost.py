@@ -17,7 +17,6 @@ import msgspec
 
 from aish.errors import BudgetExceeded
 from aish.ports import Clock, Store
-from aish.types.ids import new_id
 from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
 
 # What a process that died had set aside is free again when its call would have ended, and a little later.
@@ -108,6 +107,7 @@ class Ledger:
 
     async def admit(
         self,
+        id: str,
         *,
         session: str,
         model: str,
@@ -116,8 +116,8 @@ class Ledger:
         answer_tokens: int,
         deadline_s: float,
     ) -> Admitted:
-        """Raises BudgetExceeded, with the numbers, if the call could cost more than a cap leaves."""
-        call = Admitted(new_id("use"), session, model, category, prompt_tokens or 0)
+        """`id` is nobody else's. Raises BudgetExceeded, with the numbers, if it could cost more than a cap leaves."""
+        call = Admitted(id, session, model, category, prompt_tokens or 0)
         price = self.prices.find(model) if self.has_cap else None
         if price is None or not (price.prompt or price.completion):
             return call

@@ -16,7 +16,7 @@ from aish.engine.execute import Executor, Lanes
 from aish.engine.held import answering
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter, metering
-from aish.engine.offer import Offer
+from aish.engine.offer import Offer, offering
 from aish.engine.route import Route
 from aish.engine.scribe import Scribe
 from aish.engine.session import Background, FindBackground
@@ -149,13 +149,13 @@ class TurnMaker:
     ) -> Offer:
         source = source or self._tools
         if not tools:
-            return Offer(source.specs, (), clients)
+            return offering(source.specs, (), clients)
         known = source.specs()
         wanted, offers = globs_of(tuple(tools)), self._gate.offers
         offered = [spec for spec in known if spec.name in wanted and offers(spec, interactive=interactive)]
         if among is not None:
             offered = [spec for spec in offered if spec.name in among]
-        return Offer(lambda: known, offered, clients)
+        return offering(lambda: known, offered, clients)
 
     def dispatcher(
         self,

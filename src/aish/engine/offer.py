@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
+
+import msgspec
 
 from aish.calls.near import find_near, without_prefix
 from aish.types.tools import ToolSpec, wire_name
 
 
-class Offer:
-    """`known` is every tool there is; `offered` is what this request may use and the model is shown, besides those
-    that the asker runs: `clients`."""
+def offering(
+    known: Callable[[], Iterable[ToolSpec]], offered: Iterable[ToolSpec], clients: Iterable[ToolSpec]
+) -> Offer:
+    ours = {spec.name: spec for spec in offered}
+    theirs = {spec.name: spec for spec in clients if spec.name not in ours}
+    return Offer(known, ours, theirs, (*ours.values(), *theirs.values()))
 
-    def __init__(
-        self,
-        known: Callable[[], Iterable[ToolSpec]],
-        offered: Sequence[ToolSpec] = (),
-        clients: Sequence[ToolSpec] = (),
-    ) -> None:
-        self._list_known = known
-        self._offered = {spec.name: spec for spec in offered} if offered else {}
-        self._clients = {spec.name: spec for spec in clients if spec.name not in self._offered} if clients else {}
-        self.specs = (*self._offered.values(), *self._clients.values())
-        self.has_clients = bool(self._clients)
+
+class Offer(msgspec.Struct, eq=False, dict=True):
+    """`list_known` says every tool there is; `offered` is what this request may use and the model is shown, besides
+    those that the asker runs: `clients`. `specs` are both."""
+
+    _list_known: Callable[[], Iterable[ToolSpec]]
+    _offered: dict[str, ToolSpec] = {}
+    _clients: dict[str, ToolSpec] = {}
+    specs: tuple[ToolSpec, ...] = ()
 
     @cached_property
     def _known(self) -> frozenset[str]:
         """Asked for when a model names a tool: most turns have none."""
         return frozenset(spec.name for spec in self._list_known())
+
+    @property
+    def has_clients(self) -> bool:
+        return bool(self._clients)
 
     def is_clients(self, name: str) -> bool:
         return name in self._clients

@@ -7,7 +7,7 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -59,6 +59,10 @@ _SAYINGS = {
 
 _ANSWERED, _CUT = TurnEnd.ANSWERED, StepEnd.LENGTH  # as nearly always: an enum takes its time to name a member
 _SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
+
+
+Keep = Callable[["Turn", list[Event]], bool]
+Write = Callable[["Turn"], Awaitable[None]]
 
 
 class Turn:
@@ -126,10 +130,60 @@ class Turn:
         """What it added to its input."""
         return self._transcript.produced()
 
-    async def events(self) -> AsyncGenerator[list[Event], None]:
-        self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
-        for note in self._notes:
-            self._owed.append(self._emit(Status(note)))
+    async def events(self, keep: Keep, write: Write) -> AsyncGenerator[list[Event], None]:
+        """Each batch is given to `keep` before it is told, and `write` waited for where that says so."""
+        try:
+            self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
+            for note in self._notes:
+                self._owed.append(self._emit(Status(note)))
+            if self._asked.answers or self._planner is not None:
+                async with aclosing(self._before_asking()) as batches:
+                    async for events in batches:
+                        if keep(self, events):
+                            await write(self)
+                        yield events
+            while self.end is None:
+                self.end = self._meter.reached()
+                if self.end is not None:
+                    break
+                self._owed.append(self._begin_step())
+                if self.is_watched:
+                    events = self._take_owed()
+                    if keep(self, events):
+                        await write(self)
+                    yield events
+                assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, self._offer.has_clients)
+                batches = self._asking.ask(assembler)
+                try:
+                    async for events in batches:
+                        if self.is_watched:
+                            if keep(self, events):
+                                await write(self)
+                            yield events
+                        else:
+                            self._owed += events
+                except BaseException:
+                    await batches.aclose()
+                    raise
+                if self._book(assembler) and self.session:
+                    self._owed += await self._asking.warnings()
+                if self._is_over(assembler):
+                    break
+                async with aclosing(self._run_calls(assembler)) as batches:
+                    async for events in batches:
+                        if keep(self, events):
+                            await write(self)
+                        yield events
+            events = [*self._take_owed(), *self._last_words()]
+            if keep(self, events):
+                await write(self)
+            yield events
+        except Exception:
+            self.broken = True  # by a defect or the store, not by whoever listens
+            raise
+
+    async def _before_asking(self) -> AsyncGenerator[list[Event], None]:
+        """What an earlier turn left to be decided, and what a plan does."""
         answers = self._asked.answers
         if answers and (decided := [call for call in open_calls(self._newest()) if call.id in answers]):
             yield self._take_owed()
@@ -142,32 +196,6 @@ class Turn:
                 async for events in batches:
                     yield events
             self._asking.only_answers = self._planner.is_done
-        while self.end is None:
-            self.end = self._meter.reached()
-            if self.end is not None:
-                break
-            self._owed.append(self._begin_step())
-            if self.is_watched:
-                yield self._take_owed()
-            assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, self._offer.has_clients)
-            batches = self._asking.ask(assembler)
-            try:
-                async for events in batches:
-                    if self.is_watched:
-                        yield [*self._take_owed(), *events] if self._owed else events
-                    else:
-                        self._owed += events
-            finally:
-                await batches.aclose()
-            if self._book(assembler) and self.session:
-                self._owed += await self._asking.warnings()
-            if self._is_over(assembler):
-                break
-            yield self._take_owed()
-            async with aclosing(self._run_calls(assembler)) as batches:
-                async for events in batches:
-                    yield events
-        yield [*self._take_owed(), *self._last_words()]
 
     def _floor(self) -> Floor:
         from aish.engine.planning.following import Floor
@@ -214,6 +242,7 @@ class Turn:
         return self.end is not None
 
     async def _run_calls(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
+        yield self._take_owed()
         run = self._dispatcher.run(
             assembler.calls, cut=assembler.cut_calls, whole=assembler.is_whole, choice=self._asking.choice
         )

@@ -234,20 +234,13 @@ class Turns:
         conversation = await self._conversations.preview(request.session, chosen.route)
         return await self._maker.view(request, chosen, conversation)
 
-    async def recorded(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
-        batches, take = turn.events(), self._recorder.take
-        try:
-            async for events in batches:
-                if take(turn, events):
-                    if turn.end in HELD_ENDS and isinstance(events[-1].body, TurnFinished):
-                        await hold(self._store, turn, self._redacted_json)
-                    await self._recorder.write(turn)
-                yield events
-        except Exception:
-            turn.broken = True  # by a defect or the store, not by whoever listens
-            raise
-        finally:
-            await batches.aclose()
+    def events(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
+        return turn.events(self._recorder.take, self._write)
+
+    async def _write(self, turn: Turn) -> None:
+        if turn.end in HELD_ENDS and type(turn.unwritten[-1].body) is TurnFinished:
+            await hold(self._store, turn, self._redacted_json)
+        await self._recorder.write(turn)
 
     async def _close(self, turn: Turn, left: Callable[[Sequence[Event]], None] | None) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
@@ -282,7 +275,7 @@ class _UnderWay(msgspec.Struct, eq=False):
             self._turn = await self._held(request, chosen)
         else:
             self._turn = await turns.start(request, chosen, "", self._ask, self._journal, None)
-        self._events = turns.recorded(self._turn)
+        self._events = turns.events(self._turn)
         return self._events
 
     async def _held(self, request: TurnRequest, chosen: Chosen) -> Turn:
