@@ -72,15 +72,8 @@ class Aside:
     ) -> Said:
         """The same, and what it came to."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
-        call = await self._ledger.admit(
-            new_id("use"),
-            session=session,
-            model=route.name,
-            category=category,
-            prompt_tokens=estimate,
-            answer_tokens=max_tokens,
-            deadline_s=deadline_s,
-        )
+        asked = Admitted(new_id("use"), session, route.name, category, estimate)
+        call = await self._ledger.admit(asked, answer_tokens=max_tokens, deadline_s=deadline_s)
         request = StepRequest(
             model=route.info.id,
             messages=(SystemMessage(system), user(text)),
@@ -108,15 +101,8 @@ class Aside:
     async def embed(self, route: Route, texts: Sequence[str]) -> Embedded:
         """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
         guess = Usage(sum(-(-byte_length(text) // BYTES_PER_TOKEN) for text in texts), estimated=True)
-        call = await self._ledger.admit(
-            new_id("use"),
-            session="",
-            model=route.name,
-            category=Category.EMBED,
-            prompt_tokens=guess.prompt_tokens,
-            answer_tokens=0,
-            deadline_s=_EMBEDDING_S,
-        )
+        asked = Admitted(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
+        call = await self._ledger.admit(asked, answer_tokens=0, deadline_s=_EMBEDDING_S)
         try:
             embedded = await route.provider.embed(route.info.id, texts)
         except BaseException as exc:

@@ -204,7 +204,8 @@ class Asking:
         """And what the user should know of it."""
         ledger = self._means.ledger
         notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
-        composed = await self._composer.compose(self._transcript.messages())
+        messages = self._transcript.messages()
+        composed = self._composer.find_whole(messages) or await self._composer.compose(messages)
         if composed.left_out and self._summarizes:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())
@@ -238,16 +239,18 @@ class Asking:
         limit = self._meter.limits.max_cost
         most = wanted if limit is None else self._affordable(limit, composed.tokens, wanted)
         self._calls += 1
-        self._call = await self._means.ledger.admit(
+        call = Admitted(
             f"use_{self._scribe.turn.removeprefix('turn_')}_{self._calls}",
-            session=self._asked.charged_to or self._scribe.session,
-            model=self.route.name,
-            category=self._asked.category,
-            prompt_tokens=composed.tokens,
-            answer_tokens=most,
-            deadline_s=request.deadline_s,
+            self._asked.charged_to or self._scribe.session,
+            self.route.name,
+            self._asked.category,
+            composed.tokens or 0,
         )
-        if most < wanted or (self._call.reserved and not self._sampling.max_tokens):
+        ledger = self._means.ledger
+        if ledger.has_cap:
+            call = await ledger.admit(call, answer_tokens=most, deadline_s=request.deadline_s)
+        self._call = call
+        if most < wanted or (call.reserved and not self._sampling.max_tokens):
             # What was set aside has to be the most it can come to.
             bounded = msgspec.structs.replace(request.sampling, max_tokens=most)
             request = msgspec.structs.replace(request, sampling=bounded)

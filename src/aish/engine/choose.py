@@ -61,7 +61,7 @@ class Chooser:
             if name:
                 notes = (f"{name}: {explained.classified.kind}, {'; '.join(explained.classified.reasons)}",)
         try:
-            return Chosen(await self._router.resolve(name), notes)
+            return Chosen(self._router.find_known(name) or await self._router.resolve(name), notes)
         except ModelNotFound as exc:
             if not notes:
                 raise

@@ -54,11 +54,17 @@ class Composer(msgspec.Struct, eq=False):
     budget: int | None
     _always_count: bool
 
+    def find_whole(self, current: tuple[Message, ...]) -> Composed | None:
+        """Where nothing has to be counted to see that it fits."""
+        if self._always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
+            return None
+        kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
+        left_out = tuple(self._past[: len(self._past) - len(kept)])
+        return Composed(self._joined(kept, current), None, left_out)
+
     async def compose(self, current: tuple[Message, ...]) -> Composed:
-        if not self._always_count and (self.budget is None or self._surely_fits(current, self.budget)):
-            kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
-            left_out = tuple(self._past[: len(self._past) - len(kept)])
-            return Composed(self._joined(kept, current), None, left_out)
+        if (whole := self.find_whole(current)) is not None:
+            return whole
         fixed = await self._fixed(current)
         sizes = await self._sizes(self._rendered(current))
         rendered, is_cut = current, False

@@ -63,7 +63,7 @@ class Conversations:
     async def open(self, session: str, request: TurnRequest, route: Route) -> Conversation:
         """A named session has to be there, unless the asker brings the history along."""
         if not session:
-            return await self._brought(request) if request.context else Conversation(bounded=request.fit)
+            return await self._brought(request)
         record = await self._store.find_session(session) if request.session else None
         if record is not None:
             return await self._resumed(record, request, route)

@@ -86,7 +86,7 @@ def _longest_first(table: Mapping[str, Price]) -> dict[str, Price]:
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A call that may be made."""
+    """A call that may be made. `estimate` are the tokens of its prompt, 0 where nobody had to count them."""
 
     id: str
     session: str
@@ -105,32 +105,21 @@ class Ledger:
         self.has_cap = caps.any
         self._warned: set[tuple[str, str]] = set()
 
-    async def admit(
-        self,
-        id: str,
-        *,
-        session: str,
-        model: str,
-        category: Category,
-        prompt_tokens: int | None,
-        answer_tokens: int,
-        deadline_s: float,
-    ) -> Admitted:
-        """`id` is nobody else's. Raises BudgetExceeded, with the numbers, if it could cost more than a cap leaves."""
-        call = Admitted(id, session, model, category, prompt_tokens or 0)
-        price = self.prices.find(model) if self.has_cap else None
+    async def admit(self, call: Admitted, *, answer_tokens: int, deadline_s: float) -> Admitted:
+        """Where a cap holds. Raises BudgetExceeded, with the numbers, if the call could cost more than it leaves."""
+        price = self.prices.find(call.model) if self.has_cap else None
         if price is None or not (price.prompt or price.completion):
             return call
-        most = price.of(Usage(prompt_tokens or 0, answer_tokens))
+        most = price.of(Usage(call.estimate, answer_tokens))
         now_ms = self._now_ms()
         expires_ms = now_ms + int(deadline_s * 1000) + _GRACE_MS
-        wanted = Reservation(call.id, now_ms, expires_ms, session, model, category, most)
+        wanted = Reservation(call.id, now_ms, expires_ms, call.session, call.model, call.category, most)
         day_ms = day_start_ms(now_ms)
         spent = await self._store.reserve(
             wanted, day_start_ms=day_ms, day_cap=self.caps.day, session_cap=self.caps.session
         )
         if spent is not None:
-            raise _exceeded(model, most, prompt_tokens or 0, answer_tokens, spent, self.caps)
+            raise _exceeded(call.model, most, call.estimate, answer_tokens, spent, self.caps)
         return msgspec.structs.replace(call, reserved=True)
 
     def affordable(self, model: str, left: float, prompt_tokens: int, answer_tokens: int) -> int:

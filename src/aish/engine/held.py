@@ -36,7 +36,7 @@ KIND = "held"
 RETRY_MS = 15 * 60 * 1000
 RETRY = "retry"
 ALREADY = "[aish] this call was decided and carried out already, by an earlier request; it was not run again."
-_BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
+BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
 
@@ -75,9 +75,9 @@ def _results(messages: Sequence[Message]) -> set[str]:
 
 
 async def hold_for_retry(store: Store, turn: Turn, redact: Redact) -> None:
-    """Once a turn has ended. Nothing is held where no tool has run."""
+    """Once a turn has ended that may be retried. Nothing is held where no tool has run."""
     produced = turn.produced()
-    if turn.retry_key and turn.end in _BROKE_OFF and any(isinstance(message, ToolMessage) for message in produced):
+    if any(isinstance(message, ToolMessage) for message in produced):
         whole = tuple(message for message in produced if not _is_unfinished(message))
         body, now_ms = redact(msgspec.json.encode(whole)), turn.now_ms()
         await store.put(Document(RETRY, turn.retry_key, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aish.engine.planning.kept import PlanRun
 
 
-_NOTHING_KNOWN = Background()
+NOTHING_KNOWN = Background()
 
 
 class TurnMaker:
@@ -61,18 +61,18 @@ class TurnMaker:
         self._redact = redact
         self._system = system
         self._tools_note = tools_note
-        self._background = background
+        self.background = background
         self._lanes = Lanes()
 
-    async def turn(
+    def turn(
         self,
         session: str,
         request: TurnRequest,
         chosen: Chosen,
         conversation: Conversation,
+        background: Background,
         ask: Ask | None,
         journal: Journal | None,
-        plan: PlanRun | None,
     ) -> Turn:
         scribe = Scribe(session, new_id("turn"), self._clock.now_ms)
         meter, transcript = metering(request.limits, self._clock), Transcript()
@@ -82,24 +82,22 @@ class TurnMaker:
         offer = self._offer_for(request, tools, interactive=ask is not None)
         if request.tool_choice.mode == "required":
             _check_demand(request.tool_choice, offer)
-        background = await self._background(request) if request.memory or request.project else _NOTHING_KNOWN
         system = self._system_parts(request, chosen.route, conversation, offer, background)
         asking = Asking(self._means, chosen, request, conversation, system, offer.specs, transcript, meter, scribe)
         dispatcher = partial(self.dispatcher, scribe, meter, offer, ask, request, journal, tools=tools)
-        planner = await self._planner(plan, request, chosen, offer, session) if plan else None
         past, notes = conversation.past, chosen.notes
-        return Turn(asking, transcript, notes, past, request, offer, dispatcher, meter, scribe, planner)
+        return Turn(asking, transcript, notes, past, request, offer, dispatcher, meter, scribe)
 
     async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
         """What the model would be sent for it now."""
         offer = self._offer_for(request, self.tools(request.guests), interactive=True)
-        background = await self._background(request) if request.memory or request.project else _NOTHING_KNOWN
+        background = await self.background(request) if request.memory or request.project else NOTHING_KNOWN
         system = self._system_parts(request, chosen.route, conversation, offer, background)
         scribe, meter = Scribe(request.session, "", self._clock.now_ms), metering(request.limits, self._clock)
         asking = Asking(self._means, chosen, request, conversation, system, offer.specs, Transcript(), meter, scribe)
         return await asking.view()
 
-    async def _planner(
+    async def planner(
         self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
     ) -> Planner | None:
         """None where there is nothing to plan with."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
+from aish.engine.held import HELD_ENDS, hold
 from aish.engine.turn import Turn
 from aish.errors import AishError
 from aish.ports import Store
@@ -127,6 +128,8 @@ class Recorder:
         self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, lines)
 
     async def write(self, turn: Turn) -> None:
+        if turn.end in HELD_ENDS and type(turn.unwritten[-1].body) is TurnFinished:
+            await hold(self._store, turn, self._redactor.line)
         self._speaking.discard(turn)
         events, turn.unwritten = turn.unwritten, []
         first, last = events[0], events[-1]

@@ -79,11 +79,15 @@ class Router:
         if "_providers" in self.__dict__:
             await self._providers.aclose()
 
+    def find_known(self, name: str) -> Route | None:
+        """One that was resolved before, if no preset has that name."""
+        return None if name in self._presets else self._known.get(name)
+
     async def resolve(self, name: str) -> Route:
         name = self._default if name in ("", AUTO) else name
         preset = self._presets.get(name)
         if preset is None:
-            return self._known.get(name) or await self._plain(name)
+            return await self._plain(name)
         route = await self._plain(preset.model)
         info = msgspec.structs.replace(route.info, context_size=preset.context_size or route.info.context_size)
         return Route(route.provider, info, preset.sampling, preset.system, preset.tool_mode, preset.use_tool_role)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from aish.engine.asking import Asking
 from aish.engine.assemble import Assembler
 from aish.engine.dispatch import Dispatcher, result_event
+from aish.engine.held import BROKE_OFF
 from aish.engine.meter import Meter
 from aish.engine.offer import Offer
 from aish.engine.past import PastTurn
@@ -68,6 +69,7 @@ Write = Callable[["Turn"], Awaitable[None]]
 class Turn:
     end: TurnEnd | None = None
     broken = False
+    planner: Planner | None = None
     unrecorded: TurnRecord | None = None  # the recorder's, where nothing of it is written yet
     is_finished = False  # and its end recorded: nothing is owed any more
 
@@ -82,15 +84,13 @@ class Turn:
         dispatcher: Callable[[], Dispatcher],
         meter: Meter,
         scribe: Scribe,
-        planner: Planner | None = None,
     ) -> None:
         self.id = scribe.turn
         self.session = scribe.session
-        self._planner = planner
         self._notes = notes
         self._past = past
         self._asked = request
-        self._offer = offer
+        self.offer = offer
         self._make_dispatcher = dispatcher
         self._meter = meter
         self._scribe = scribe
@@ -117,7 +117,12 @@ class Turn:
     @property
     def left_calls(self) -> list[ToolCall]:
         """Calls that have no result yet, the asker's own first: those it knows."""
-        return sorted(self._transcript.open_calls, key=lambda call: not self._offer.is_clients(call.name))
+        return sorted(self._transcript.open_calls, key=lambda call: not self.offer.is_clients(call.name))
+
+    @property
+    def may_be_retried(self) -> bool:
+        """Whether its asker may ask the very same again, as clients do on their own where an answer broke off."""
+        return bool(self.retry_key) and self.end in BROKE_OFF
 
     def now_ms(self) -> int:
         return self._scribe.now_ms()
@@ -136,7 +141,7 @@ class Turn:
             self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
             for note in self._notes:
                 self._owed.append(self._emit(Status(note)))
-            if self._asked.answers or self._planner is not None:
+            if self._asked.answers or self.planner is not None:
                 async with aclosing(self._before_asking()) as batches:
                     async for events in batches:
                         if keep(self, events):
@@ -152,7 +157,7 @@ class Turn:
                     if keep(self, events):
                         await write(self)
                     yield events
-                assembler = Assembler(self._scribe, self._call_ids, self._offer.canonical, self._offer.has_clients)
+                assembler = Assembler(self._scribe, self._call_ids, self.offer.canonical, self.offer.has_clients)
                 batches = self._asking.ask(assembler)
                 try:
                     async for events in batches:
@@ -190,12 +195,12 @@ class Turn:
             async with aclosing(self._dispatched(self._dispatcher.run(decided))) as batches:
                 async for events in batches:
                     yield events
-        if self._planner is not None and self.end is None:
+        if self.planner is not None and self.end is None:
             yield self._take_owed()
-            async with aclosing(self._planner.work(question_of(self._asked), self._floor())) as batches:
+            async with aclosing(self.planner.work(question_of(self._asked), self._floor())) as batches:
                 async for events in batches:
                     yield events
-            self._asking.only_answers = self._planner.is_done
+            self._asking.only_answers = self.planner.is_done
 
     def _floor(self) -> Floor:
         from aish.engine.planning.following import Floor
@@ -250,7 +255,7 @@ class Turn:
             async for events in batches:
                 yield events
         cut = assembler.calls[-1] if assembler.end is StepEnd.LENGTH else None
-        if cut is not None and self._offer.is_clients(cut.name):
+        if cut is not None and self.offer.is_clients(cut.name):
             self.end = TurnEnd.LENGTH  # the asker has seen half of a call: nothing can be made of it
 
     def _book(self, assembler: Assembler) -> bool:

@@ -19,10 +19,10 @@ import msgspec
 
 from aish.engine.alone import hold_session, leave_session
 from aish.engine.choose import Chooser, Chosen
-from aish.engine.conversation import Conversations
-from aish.engine.held import HELD_ENDS, hold, hold_for_retry, take_retried, use_answers
+from aish.engine.conversation import Conversation, Conversations
+from aish.engine.held import hold_for_retry, take_retried, use_answers
 from aish.engine.journal import Journal
-from aish.engine.making import TurnMaker
+from aish.engine.making import NOTHING_KNOWN, TurnMaker
 from aish.engine.meter import metering
 from aish.engine.planning.kept import PlanRun, plan_run
 from aish.engine.record import Recorder
@@ -34,7 +34,7 @@ from aish.errors import AishError, SessionBusy
 from aish.ports import Ask, Clock, Owners, Store
 from aish.safety.redact import Redactor
 from aish.types.context import ContextRules, ContextView
-from aish.types.events import Event, Status, ToolResult, TurnEnd, TurnFinished
+from aish.types.events import Event, Status, ToolResult, TurnEnd
 from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
@@ -132,8 +132,14 @@ class Turns:
     ) -> Turn:
         if journal is not None and journal.left_by:
             await self._conversations.take_over(session, journal.left_by)
-        conversation = await self._conversations.open(session, request, chosen.route)
-        turn = await self._maker.turn(session, request, chosen, conversation, ask, journal, plan)
+        if session or request.context:
+            conversation = await self._conversations.open(session, request, chosen.route)
+        else:
+            conversation = Conversation(bounded=request.fit)
+        background = await self._maker.background(request) if request.memory or request.project else NOTHING_KNOWN
+        turn = self._maker.turn(session, request, chosen, conversation, background, ask, journal)
+        if plan is not None:
+            turn.planner = await self._maker.planner(plan, request, chosen, turn.offer, session)
         record = TurnRecord(turn.id, session, 0, chosen.route.name, self._clock.now_ms(), (), owner=self._me)
         self._running.add(turn.id)
         if not request.kept:
@@ -149,19 +155,22 @@ class Turns:
 
     async def end(self, turn: Turn, plan: PlanRun | None, left: Callable[[Sequence[Event]], None] | None) -> None:
         """Each step, though the one before it was cancelled: a client that comes back relies on what is held."""
-        if turn.is_watched:
-            self._recorder.let_go(turn)
         try:
             if not turn.is_finished:
                 await _surely(self._close(turn, left))
         finally:
             try:
-                if turn.retry_key:
+                if turn.may_be_retried:
                     await _surely(hold_for_retry(self._store, turn, self._redacted_json))
             finally:
                 if plan is not None:
                     await _surely(plan.end(turn.end))
-                self._running.discard(turn.id)
+                self.let_go(turn)
+
+    def let_go(self, turn: Turn) -> None:
+        """Nothing of it is owed any more."""
+        self._recorder.let_go(turn)
+        self._running.discard(turn.id)
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see."""
@@ -235,12 +244,7 @@ class Turns:
         return await self._maker.view(request, chosen, conversation)
 
     def events(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
-        return turn.events(self._recorder.take, self._write)
-
-    async def _write(self, turn: Turn) -> None:
-        if turn.end in HELD_ENDS and type(turn.unwritten[-1].body) is TurnFinished:
-            await hold(self._store, turn, self._redacted_json)
-        await self._recorder.write(turn)
+        return turn.events(self._recorder.take, self._recorder.write)
 
     async def _close(self, turn: Turn, left: Callable[[Sequence[Event]], None] | None) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
@@ -297,7 +301,11 @@ class _UnderWay(msgspec.Struct, eq=False):
             try:
                 await self._events.aclose()
             finally:
-                await self._turns.end(self._turn, self._plan, self._left)
+                turn = self._turn
+                if turn.is_finished and self._plan is None and not turn.may_be_retried:
+                    self._turns.let_go(turn)
+                else:
+                    await self._turns.end(turn, self._plan, self._left)
         finally:
             if self._stack is not None:
                 await self._stack.__aexit__(kind, exc, trace)
