@@ -199,6 +199,7 @@ _TEXTS = st.lists(_PIECES, max_size=60).map("".join) | st.text(max_size=120)
 @example("*a `b* c` d*", 1, 40)
 @example("[a](b\nc)", 1, 40)
 @example("> ```\n> a\nb", 1, 40)
+@example("* " * 9 + "a" * 70, 1, 16)
 def test_any_chunking_gives_the_same_output(text, chunk, columns):
     assert drawn(text, columns, chunk=chunk) == drawn(text, columns)
 

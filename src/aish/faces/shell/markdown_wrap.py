@@ -37,7 +37,7 @@ class Wrap:
         self._column = 0  # 0: nothing is on the line yet, not even its prefix
         self._indent = 0
         self._limit = 0
-        self._room = 0  # on this line and on one that goes on with the block
+        self._next_room = 0  # on a line that goes on with the block
         self._gap: Run = ("", PLAIN)
         self._word: list[Run] = []
         self._word_width = 0
@@ -46,6 +46,11 @@ class Wrap:
     @property
     def at_line_start(self) -> bool:
         return self._column == 0
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Nothing is on the line but its prefix."""
+        return self._column <= self._indent
 
     def start(self, first: Runs, rest: Runs) -> None:
         """A new block: what its first line and its other lines begin with."""
@@ -100,7 +105,7 @@ class Wrap:
             return
         self._begin_line()
         gap, gap_style = self._gap
-        if self._column > self._indent:
+        if not self._is_fresh:
             if self._column + len(gap) + self._word_width > self._limit:
                 self._break()
             else:
@@ -115,8 +120,8 @@ class Wrap:
     def _spill(self) -> None:
         """A word that is longer than a line is cut where the lines end."""
         self._begin_line()
-        while self._word_width > self._room:
-            if self._column > self._indent:
+        while self._word_width > (self._limit - self._column if self._is_fresh else self._next_room):
+            if not self._is_fresh:
                 self._break()
             self._put_what_fits()
             self._gap = ("", PLAIN)
@@ -148,7 +153,7 @@ class Wrap:
             return
         self._limit = max(self._least, self._columns())
         prefix = self._fitting(self._first or self._rest)
-        self._room = self._limit - max(width_of_runs(prefix), width_of_runs(self._fitting(self._rest)))
+        self._next_room = self._limit - width_of_runs(self._fitting(self._rest))
         self._first = ()
         for text, style in prefix:
             self._sheet.put(text, style)
