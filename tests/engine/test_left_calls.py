@@ -6,12 +6,12 @@ import pytest
 
 from aish.engine.session import flattened
 from aish.engine.transcript import told_by
-from aish.errors import ProviderUnavailable
+from aish.errors import ProviderUnavailable, StoreError
 from aish.providers.scripted import from_steps
 from aish.store.memory import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
-from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd
+from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, decode_event
 from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolSpec
@@ -228,3 +228,45 @@ async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():
     lines = (await bench.store.read_events(events[0].turn)).splitlines()
     turn = told_by(lines, await bench.store.find_turn(events[0].turn))
     assert turn.end is TurnEnd.ANSWERED and turn.messages[-1] == AssistantMessage("hi")
+
+
+class Holding(MemoryStore):
+    """While something is held, `meanwhile` happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile = lambda: None
+
+    async def put(self, document, *, wait=True):
+        await super().put(document, wait=wait)
+        self.meanwhile()
+        await asyncio.sleep(0)
+
+
+async def ends(store: MemoryStore) -> list[TurnEnd]:
+    (turn,) = store._turns
+    recorded = [decode_event(line) for line in (await store.read_events(turn)).splitlines()]
+    assert [event.seq for event in recorded] == list(range(1, len(recorded) + 1))
+    return [event.body.reason for event in recorded if isinstance(event.body, TurnFinished)]
+
+
+async def test_what_is_written_meanwhile_does_not_end_a_turn_twice_whose_results_are_held():
+    store = Holding()
+    bench = Bench([call("t__x")], [TextDelta("b"), call("read")], tools=Tools().add("t__x"), store=store)
+    store.meanwhile = bench.engine.catch_up
+    events = await bench.run(client_tools=(THEIRS,), context=(), kept=False, stream=True)
+    assert finish(events).reason is TurnEnd.CLIENT_TOOLS
+    assert await ends(store) == [TurnEnd.CLIENT_TOOLS]
+
+
+async def test_a_turn_whose_results_cannot_be_held_has_one_end():
+    store = Holding()
+
+    def refuse() -> None:
+        raise StoreError("the disk is full")
+
+    store.meanwhile = refuse
+    bench = Bench([call("t__x")], [TextDelta("b"), call("read")], tools=Tools().add("t__x"), store=store)
+    with pytest.raises(StoreError):
+        await bench.run(client_tools=(THEIRS,), context=(), kept=False, stream=True)
+    assert await ends(store) == [TurnEnd.FAILED]

@@ -128,13 +128,17 @@ class Recorder:
         self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, lines)
 
     async def write(self, turn: Turn) -> None:
-        if turn.end in HELD_ENDS and type(turn.unwritten[-1].body) is TurnFinished:
-            await hold(self._store, turn, self._redactor.line)
         self._speaking.discard(turn)
-        events, turn.unwritten = turn.unwritten, []
+        events, turn.unwritten = turn.unwritten, []  # before anything is waited for: nobody else writes them then
         first, last = events[0], events[-1]
-        lines = self._without_secrets(events, encode_events(events))
         finished = type(last.body) is TurnFinished
+        if finished and turn.end in HELD_ENDS:
+            try:
+                await hold(self._store, turn, self._redactor.line)
+            except BaseException:
+                turn.unwritten = events
+                raise
+        lines = self._without_secrets(events, encode_events(events))
         if finished and (record := turn.unrecorded) is not None:
             turn.is_finished = True
             turn.unrecorded = None

@@ -157,7 +157,9 @@ class Turn:
                     if keep(self, events):
                         await write(self)
                     yield events
-                assembler = Assembler(self._scribe, self._call_ids, self.offer.canonical, self.offer.has_clients)
+                assembler = Assembler(
+                    self._scribe, self._call_ids, self.offer.canonical, own_ids=self.offer.has_clients
+                )
                 batches = self._asking.ask(assembler)
                 try:
                     async for events in batches:
@@ -225,6 +227,9 @@ class Turn:
         """What is still owed when the turn is left early. Empty if it had finished."""
         if self.is_finished:
             return []
+        if self.unwritten and type(self.unwritten[-1].body) is TurnFinished:  # an end that nobody has heard of
+            self.unwritten.pop()
+            self._scribe.seq -= 1
         self.end = end
         owed = [
             self._emit(result_event(call, self._dispatcher.closing_outcome(call)), call.id)
