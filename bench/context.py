@@ -117,8 +117,8 @@ def composer(route: Route, past: list[PastTurn], offered: tuple[ToolSpec, ...], 
         past,
         offered,
         "auto",
-        budget_for(route.info.context_size, rules, None),
-        True,
+        budget=budget_for(route.info.context_size, rules, None),
+        always_count=True,
     )
 
 

@@ -149,3 +149,25 @@ async def test_the_requests_sampling_wins_over_the_presets():
     await bench.run(model="p", sampling=Sampling(temperature=0.0))
     sampling = bench.scripted.requests[0].sampling
     assert (sampling.temperature, sampling.seed) == (0.0, 7)
+
+
+class Counted(ScriptedProvider):
+    described = 0
+
+    async def describe(self, model):
+        self.described += 1
+        return await super().describe(model)
+
+
+async def test_what_is_known_of_a_model_outlives_a_look_for_others(monkeypatch):
+    monkeypatch.setattr("aish.engine.route.LOOK_AGAIN_S", 0.0)
+    a = Counted("a", {"m1": from_steps([[TextDelta("a")]])})
+
+    async def candidates():
+        return [a]
+
+    router = Router({"a": a}, candidates=candidates)
+    for _ in range(3):
+        await router.resolve("a:m1")
+        await router.list_models()
+    assert a.described == 1

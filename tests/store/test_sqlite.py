@@ -18,7 +18,7 @@ from aish.errors import AishError, StoreError
 from aish.store.faults import translate
 from aish.store.opening import APPLICATION_ID, migrate, migrations, open_writer
 from aish.store.sqlite import SqliteStore
-from aish.store.writer import Writer
+from aish.store.writer import QUEUED_BYTES, Writer
 from aish.types.events import TurnEnd
 from aish.types.messages import user
 from aish.types.records import SessionRecord, TurnRecord
@@ -279,6 +279,19 @@ async def test_a_record_that_cannot_be_written_is_told_by_the_flush_after_it_and
     await store.flush()
     found = [await store.find_turn(turn) for turn in ("turn_2", "turn_3", "turn_4")]
     assert [turn is not None for turn in found] == [True, False, True]
+
+
+async def test_a_turn_is_not_lost_with_whoever_waits_for_the_disk(store: SqliteStore) -> None:
+    await begin(store)
+    large = line(1) + b'{"seq":2,"text":"' + b"x" * QUEUED_BYTES + b'"}\n'
+    recording = asyncio.create_task(store.record_turn(alone("turn_2"), 2, large))
+    await asyncio.sleep(0)
+    recording.cancel()
+    await asyncio.wait({recording}, timeout=10)
+    assert recording.cancelled()
+    await store.flush()
+    assert await store.find_turn("turn_2") is not None
+    assert await store.read_events("turn_2") == large
 
 
 async def test_a_turn_recorded_twice_does_not_take_the_place_of_a_later_one(store: SqliteStore) -> None:

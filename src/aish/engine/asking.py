@@ -196,8 +196,8 @@ class Asking:
             self._conversation.past,
             self._tools,
             asked.tool_mode or route.tool_mode,
-            budget_for(route.info.context_size, rules, self._sampling.max_tokens) if bounded else None,
-            means.ledger.has_cap or asked.limits.max_cost is not None,
+            budget=budget_for(route.info.context_size, rules, self._sampling.max_tokens) if bounded else None,
+            always_count=means.ledger.has_cap or asked.limits.max_cost is not None,
         )
 
     async def _compose(self) -> tuple[Composed, list[str]]:
@@ -205,7 +205,7 @@ class Asking:
         ledger = self._means.ledger
         notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
         messages = self._transcript.messages()
-        composed = self._composer.find_whole(messages) or await self._composer.compose(messages)
+        composed = self._composer.find_whole(messages) or await self._composer.compose_counted(messages)
         if composed.left_out and self._summarizes:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())

@@ -57,7 +57,7 @@ class Assembler(msgspec.Struct, eq=False):
     _scribe: Scribe
     _used_ids: set[str]
     _canonical: Callable[[str], str]
-    _own_ids: bool = False
+    own_ids: bool = False
     _drafts: dict[int, _Draft] = {}
     _current: _Draft | None = None
     _noted_index: bool = False
@@ -164,7 +164,7 @@ class Assembler(msgspec.Struct, eq=False):
         return draft
 
     def _unique(self, backend_id: str) -> str:
-        usable = backend_id and not self._own_ids and backend_id not in self._used_ids
+        usable = backend_id and not self.own_ids and backend_id not in self._used_ids
         call = backend_id if usable else new_id("call")
         self._used_ids.add(call)
         return call

@@ -52,19 +52,20 @@ class Composer(msgspec.Struct, eq=False):
     _tools: tuple[ToolSpec, ...]
     _tool_mode: ToolMode
     budget: int | None
-    _always_count: bool
+    always_count: bool
 
     def find_whole(self, current: tuple[Message, ...]) -> Composed | None:
         """Where nothing has to be counted to see that it fits."""
-        if self._always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
+        if self.always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
             return None
         kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
         left_out = tuple(self._past[: len(self._past) - len(kept)])
         return Composed(self._joined(kept, current), None, left_out)
 
     async def compose(self, current: tuple[Message, ...]) -> Composed:
-        if (whole := self.find_whole(current)) is not None:
-            return whole
+        return self.find_whole(current) or await self.compose_counted(current)
+
+    async def compose_counted(self, current: tuple[Message, ...]) -> Composed:
         fixed = await self._fixed(current)
         sizes = await self._sizes(self._rendered(current))
         rendered, is_cut = current, False

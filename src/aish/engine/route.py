@@ -184,9 +184,11 @@ class Router:
         """Those not known before become providers like any other."""
         self._looked_s = asyncio.get_running_loop().time()
         found = list(await self._find_candidates() if self._find_candidates else self._providers.values())
+        before = len(self._providers)
         for provider in found:
             self._providers.add(provider.name, provider)
-        self._known.clear()  # a name may mean another now
+        if len(self._providers) > before:
+            self._known.clear()  # a name may mean another now
         return found
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:

@@ -126,7 +126,7 @@ class Transcript(msgspec.Struct, eq=False):
 
 def told_by(lines: Iterable[bytes], turn: TurnRecord) -> TurnRecord:
     """The record with its input and its messages, as recorded events say them. Those of a turn of no session stand
-    nowhere else."""
+    nowhere else. Whoever shows them redacts them: what came in pieces is joined here for the first time."""
     transcript, input, messages = Transcript(), turn.input, None
     for event in map(decode_event, lines):
         transcript.apply(event)

@@ -74,9 +74,9 @@ class SqliteStore(SqliteRuns):
         self._writer.post(lambda db: statements.insert_turn(db, turn))
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+        self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
         if self._writer.is_behind:
             await self._keep_up()
-        self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
@@ -214,16 +214,17 @@ class SqliteStore(SqliteRuns):
 
     async def _write(self, run: Callable[[sqlite3.Connection], T], *, wait: bool = True) -> T | None:
         if not wait:
+            self._writer.post(run)
             if self._writer.is_behind:
                 await self._keep_up()
-            self._writer.post(run)
             return None
         result: T = await asyncio.wrap_future(self._writer.submit(run))
         self._opened = True
         return result
 
     async def _keep_up(self) -> None:
-        """Whoever makes more than the disk takes waits for it. What fails there is told by the next flush."""
+        """Whoever makes more than the disk takes waits for it, once what it made is queued: who is cancelled while
+        waiting loses nothing. What fails there is told by the next flush."""
         with suppress(AishError):
             await asyncio.wrap_future(self._writer.submit(lambda db: None, durable=False))
 

@@ -50,6 +50,8 @@ Outcome = tuple[Operation, Any, AishError | None]
 
 
 class Writer:
+    """Used on one thread, the event loop's: the queue has no lock, and what is put is counted there alone."""
+
     def __init__(
         self,
         path: Path,
@@ -68,7 +70,7 @@ class Writer:
         self._closed = False
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._hurry = threading.Event()  # somebody waits, or much is queued
-        # No lock: what is put is counted by whoever puts it, on the event loop's thread alone; what is taken, here.
+        # Each counted on one side: what is put by whoever puts it, what is taken by the thread.
         self._put_items = self._put_bytes = 0
         self._taken_bytes = self._done_items = 0
         # Only the thread's own:

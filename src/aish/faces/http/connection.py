@@ -266,6 +266,8 @@ class Connection(asyncio.Protocol):
         self._state.tasks.add(served.task)
 
     def ended(self, served: Served) -> None:
+        """Told by the task itself. One that is cancelled before its first step stays in the set: only uvicorn does
+        that, at its end, and it waits for none of them any more."""
         if served.task is not None:
             self._state.tasks.discard(served.task)
 

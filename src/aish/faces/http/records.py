@@ -72,9 +72,11 @@ class Records:
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
         after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
+        lines = (await self._service.store.read_events(turn)).splitlines()
         if not record.session:
-            record = told_by((await self._service.store.read_events(turn)).splitlines(), record)
-        lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
+            record = told_by(lines, record)
+        if after:
+            lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
         body = self._service.redacted(msgspec.json.encode({"object": "trace", **_turn(record)}))
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
 

@@ -196,7 +196,7 @@ class Service:
         self.metrics.mcp_brought_open.set(len(self.runtime.mcp_guests))
 
     async def _tell_others(self) -> None:
-        """For the worker that is asked for all of them."""
+        """What is counted and what is so, for the worker that is asked for all of them."""
         while self.metrics.together:
             self.note_now()
             self.metrics.hand_on()
