@@ -11,7 +11,7 @@ from aish.providers.scripted import from_steps
 from aish.store.memory import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
-from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, decode_event
+from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, TurnStarted, decode_event
 from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolSpec
@@ -183,6 +183,48 @@ async def test_a_turn_that_broke_off_is_gone_on_with_and_its_tools_do_not_run_ag
     assert [type(m) for m in bench.scripted.requests[-1].messages] == [UserMessage, AssistantMessage, ToolMessage]
     again = await bench.run(**fields)
     assert len(bench.scripted.requests[-1].messages) == 1 and finish(again).reason is TurnEnd.ANSWERED
+
+
+async def yes(question: Question) -> Answer:
+    return Answer(Choice.YES)
+
+
+async def slow_to_stop(arguments, context):
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+async def test_a_tool_is_not_run_again_however_often_an_answer_breaks_off():
+    gone = ProviderUnavailable("gone")
+    bench = Bench([call("t__x")], [gone], tools=Tools().add("t__x", effect=Effect.WRITE))
+    fields = {"context": (), "kept": False, "retry_key": "k", "ask": yes}
+    assert finish(await bench.run(**fields)).reason is TurnEnd.FAILED
+    for _ in range(3):
+        events = await bench.run(**fields)
+        assert finish(events).reason is TurnEnd.FAILED
+        assert bodies(events, TurnStarted)[0].after_effect
+    bench.scripted._scripts["model"] = from_steps([[], [TextDelta("whole")]])
+    at_once = await asyncio.gather(bench.run(**fields), bench.run(**fields))
+    assert [finish(events).reason for events in at_once] == [TurnEnd.ANSWERED] * 2
+    assert len(bench.tools.calls) == 1
+
+
+async def test_who_asks_again_while_the_tool_is_being_stopped_waits_for_what_it_did():
+    tools = Tools().add("t__x", slow_to_stop)
+    bench = Bench([call("t__x")], [TextDelta("whole")], tools=tools)
+    fields = {"context": (), "kept": False, "retry_key": "k"}
+    turn = asyncio.create_task(bench.run(**fields))
+    await eventually(lambda: bool(tools.calls))
+    turn.cancel()
+    await asyncio.sleep(0)
+    again = asyncio.create_task(bench.run(**fields))
+    await asyncio.wait({turn, again}, timeout=10)
+    assert turn.cancelled()
+    assert finish(again.result()).reason is TurnEnd.ANSWERED
+    assert len(tools.calls) == 1
 
 
 class Held(MemoryStore):

@@ -136,6 +136,7 @@ UNDERSTOOD: dict[str, Sequence[bytes] | Act] = {
     "comments and keep-alives": chunked(b": hi\n\n", b":\n\n", _HELLO.replace(b"\n\n", b"\n\n: ping\n\n")),
     "no space after the colon": chunked(_HELLO.replace(b"data: ", b"data:")),
     "a byte order mark": chunked(b"\xef\xbb\xbf" + _HELLO),
+    "a byte order mark before a document": chunked(b"\xef\xbb\xbf\n" + json.dumps(_WHOLE).encode()),
     "no DONE": chunked(*sse(delta(content="Grüße ✓"), STOP)),
     "no DONE and no last blank line": chunked(b"".join(sse(delta(content="Grüße ✓"), STOP)).rstrip()),
     "ended by closing": [HEAD, _HELLO],

@@ -20,7 +20,7 @@ from aish.types.decisions import Answer, Question
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage
 from aish.types.records import Document
-from aish.types.requests import TurnRequest
+from aish.types.requests import Done, TurnRequest
 
 if TYPE_CHECKING:
     from aish.engine.turn import Turn
@@ -39,6 +39,7 @@ ALREADY = "[aish] this call was decided and carried out already, by an earlier r
 BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 
 _decoder = msgspec.json.Decoder(tuple[Message, ...])
+_done_decoder = msgspec.json.Decoder(Done)
 
 
 async def hold(store: Store, turn: Turn, redact: Redact) -> None:
@@ -79,16 +80,19 @@ async def hold_for_retry(store: Store, turn: Turn, redact: Redact) -> None:
     produced = turn.produced()
     if any(isinstance(message, ToolMessage) for message in produced):
         whole = tuple(message for message in produced if not _is_unfinished(message))
-        body, now_ms = redact(msgspec.json.encode(whole)), turn.now_ms()
+        body, now_ms = redact(msgspec.json.encode(Done(whole, turn.had_effect))), turn.now_ms()
         await store.put(Document(RETRY, turn.retry_key, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS))
 
 
-async def take_retried(store: Store, key: str) -> tuple[Message, ...]:
-    """What an earlier attempt has done, once."""
+async def find_retried(store: Store, key: str) -> Done | None:
+    """What earlier attempts have done. It stays until one has ended well: of two at once, neither runs it again."""
     found = await store.find(RETRY, key)
-    if found is None or not await store.delete(RETRY, key):
-        return ()
-    return _decoder.decode(found.body)
+    return None if found is None else _done_decoder.decode(found.body)
+
+
+async def forget_retried(store: Store, key: str) -> None:
+    """An attempt has ended well."""
+    await store.delete(RETRY, key)
 
 
 async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRequest:

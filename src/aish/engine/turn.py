@@ -29,6 +29,7 @@ from aish.types.events import (
     Event,
     Status,
     StepStarted,
+    ToolResult,
     TurnEnd,
     TurnFinished,
     TurnStarted,
@@ -37,6 +38,7 @@ from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall, ToolMessage
 from aish.types.records import TurnRecord
 from aish.types.requests import TurnRequest
+from aish.types.tools import Effect
 
 if TYPE_CHECKING:
     from aish.engine.planning.following import Floor, Planner
@@ -108,6 +110,8 @@ class Turn:
         # Whether the conversation is the asker's to keep, so that it knows only what it was shown.
         self.asker_remembers = request.context is not None
         self.retry_key = request.retry_key if self.asker_remembers else ""
+        self.resumed = request.resumed
+        self.had_effect = request.resumed is not None and request.resumed.had_effect
 
     @cached_property
     def _dispatcher(self) -> Dispatcher:
@@ -132,13 +136,16 @@ class Turn:
         return self._transcript.history(f"[aish] {self._saying()}")
 
     def produced(self) -> tuple[Message, ...]:
-        """What it added to its input."""
-        return self._transcript.produced()
+        """What it added to its input, after what it went on from."""
+        before = self.resumed.messages if self.resumed is not None else ()
+        return (*before, *self._transcript.produced())
 
     async def events(self, keep: Keep, write: Write) -> AsyncGenerator[list[Event], None]:
         """Each batch is given to `keep` before it is told, and `write` waited for where that says so."""
         try:
-            self._owed = [self._emit(TurnStarted(self._asking.route.name, self._asked.input, self._asked.traceparent))]
+            asked = self._asked
+            started = TurnStarted(self._asking.route.name, asked.input, asked.traceparent, self.had_effect)
+            self._owed = [self._emit(started)]
             for note in self._notes:
                 self._owed.append(self._emit(Status(note)))
             if self._asked.answers or self.planner is not None:
@@ -285,6 +292,8 @@ class Turn:
             async for events in batches:
                 for event in events:
                     self._transcript.apply(event)
+                    if type(event.body) is ToolResult and event.body.effect not in (None, Effect.READ):
+                        self.had_effect = True
                 yield events
         self.end = self._dispatcher.end
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    suppress,
+)
 from types import TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -20,7 +26,7 @@ import msgspec
 from aish.engine.alone import hold_session, leave_session
 from aish.engine.choose import Chooser, Chosen
 from aish.engine.conversation import Conversation, Conversations
-from aish.engine.held import hold_for_retry, take_retried, use_answers
+from aish.engine.held import find_retried, forget_retried, hold_for_retry, use_answers
 from aish.engine.journal import Journal
 from aish.engine.making import NOTHING_KNOWN, TurnMaker
 from aish.engine.meter import metering
@@ -73,6 +79,7 @@ class Turns:
         self._redacted_json = redactor.line
         self._recorder = Recorder(store, redactor, write_through=write_through)
         self._running: set[str] = set()  # turns under way in this engine
+        self._attempts: dict[str, _Attempt] = {}  # by their retry key: those that may be made again
         self._conversations = Conversations(
             store=store,
             clock=clock,
@@ -104,8 +111,13 @@ class Turns:
     async def gone_on_with(self, request: TurnRequest) -> TurnRequest:
         """The request, with what an attempt that broke off has done already, and with the answers it waited for."""
         key, context = request.retry_key, request.context
-        if key and context is not None and (done := await take_retried(self._store, key)):
-            request = msgspec.structs.replace(request, context=(*context, *request.input, *done), input=())
+        if key and context is not None:
+            attempt = self._attempts.get(key)
+            if attempt is not None and attempt.is_ending:  # and will tell what it has done
+                await asyncio.wait({attempt.ended}, timeout=_CLOSING_S)
+            if (done := await find_retried(self._store, key)) is not None:
+                before = (*context, *request.input, *done.messages)
+                request = msgspec.structs.replace(request, context=before, input=(), resumed=done)
         if request.answers:
             request = await use_answers(self._store, request, self._clock.now_ms())
         return request
@@ -162,10 +174,23 @@ class Turns:
             try:
                 if turn.may_be_retried:
                     await _surely(hold_for_retry(self._store, turn, self._redacted_json))
+                elif turn.resumed is not None:
+                    await _surely(forget_retried(self._store, turn.retry_key))
             finally:
+                self.end_attempt(turn)
                 if plan is not None:
                     await _surely(plan.end(turn.end))
                 self.let_go(turn)
+
+    def begin_attempt(self, turn: Turn) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._attempts[turn.retry_key] = _Attempt(turn, asyncio.current_task(), ended)
+
+    def end_attempt(self, turn: Turn) -> None:
+        attempt = self._attempts.get(turn.retry_key)
+        if attempt is not None and attempt.turn is turn:
+            del self._attempts[turn.retry_key]
+            attempt.ended.set_result(None)
 
     def let_go(self, turn: Turn) -> None:
         """Nothing of it is owed any more."""
@@ -257,6 +282,18 @@ class Turns:
                 await self._recorder.write(turn)
 
 
+class _Attempt(msgspec.Struct, eq=False):
+    """A turn that may come again, and the task that runs it."""
+
+    turn: Turn
+    task: asyncio.Task[Any] | None
+    ended: asyncio.Future[None]
+
+    @property
+    def is_ending(self) -> bool:
+        return self.turn.end is not None or (self.task is not None and self.task.cancelling() > 0)
+
+
 class _UnderWay(msgspec.Struct, eq=False):
     """One turn, from choosing its model to its last write. A class: a generator costs more, for every request."""
 
@@ -279,6 +316,8 @@ class _UnderWay(msgspec.Struct, eq=False):
             self._turn = await self._held(request, chosen)
         else:
             self._turn = await turns.start(request, chosen, "", self._ask, self._journal, None)
+        if self._turn.retry_key:
+            turns.begin_attempt(self._turn)
         self._events = turns.events(self._turn)
         return self._events
 
@@ -297,12 +336,12 @@ class _UnderWay(msgspec.Struct, eq=False):
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._turn is not None and self._events is not None
+        turn = self._turn
         try:
             try:
                 await self._events.aclose()
             finally:
-                turn = self._turn
-                if turn.is_finished and self._plan is None and not turn.may_be_retried:
+                if turn.is_finished and self._plan is None and not turn.retry_key:
                     self._turns.let_go(turn)
                 else:
                     await self._turns.end(turn, self._plan, self._left)

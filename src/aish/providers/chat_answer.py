@@ -97,13 +97,14 @@ class Answer:
     def _begin(self, piece: bytes) -> list[Chunk]:
         """The first of it says whether it comes by events or as one document."""
         self._response.limit_silence(self._idle_s)
-        start = piece.lstrip(_BLANK)[:1]
+        text = piece.lstrip(_BLANK)
+        start = text[:1]
         if start == b"{":
-            self._document.append(piece)
-            self._document_bytes = len(piece)
+            self._document.append(text)
+            self._document_bytes = len(text)
         elif start == b"<":
-            text = f"{self._provider} answered with an HTML page instead of a stream"
-            raise ProviderProtocolError(text, hint=WRONG_URL)
+            said = f"{self._provider} answered with an HTML page instead of a stream"
+            raise ProviderProtocolError(said, hint=WRONG_URL)
         elif start:
             self._by_events = True
             self._reader = SseReader(MAX_EVENT_BYTES)

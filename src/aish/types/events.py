@@ -43,11 +43,13 @@ LIMIT_ENDS = frozenset({
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started", omit_defaults=True):
-    """`traceparent` is the trace of whoever asked, "" if there is none."""
+    """`traceparent` is the trace of whoever asked, "" if there is none. `after_effect`: it goes on from an attempt that
+    broke off and has had an effect."""
 
     model: str
     input: tuple[Message, ...]
     traceparent: str = ""
+    after_effect: bool = False
 
 
 class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):

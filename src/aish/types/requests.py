@@ -41,6 +41,14 @@ class ToolChoice(msgspec.Struct, frozen=True):
     among: tuple[str, ...] = ()
 
 
+class Done(msgspec.Struct, frozen=True):
+    """What attempts at a request have done before they broke off: calls and their results. `had_effect`: not all of
+    them only read."""
+
+    messages: tuple[Message, ...]
+    had_effect: bool = False
+
+
 class TurnRequest(msgspec.Struct, frozen=True):
     """One user request: `input` is what is new in it.
 
@@ -52,10 +60,11 @@ class TurnRequest(msgspec.Struct, frozen=True):
     written. `ask_about` are globs of ours that are asked about even where the gate would not. `answers` are decisions
     on calls that an earlier turn left open, by call id.
     `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
-    with, and they are not run again. `charged_to` is the session that pays, if not its own. `memory`: what is known of
-    the user goes along; `project`: the files do. `may_fall_back`: another model may answer where this one cannot be
-    reached. `planner`: plan first, then work; `run` is the run of a plan to go on with. `stream` False: nobody looks
-    before a step has ended. `traceparent` is the asker's own trace, as W3C Trace Context has it; "" if it has none.
+    with, and they are not run again; `resumed` is what it had done. `charged_to` is the session that pays, if not its
+    own. `memory`: what is known of the user goes along; `project`: the files do. `may_fall_back`: another model may
+    answer where this one cannot be reached. `planner`: plan first, then work; `run` is the run of a plan to go on with.
+    `stream` False: nobody looks before a step has ended. `traceparent` is the asker's own trace, as W3C Trace Context
+    has it; "" if it has none.
     """
 
     input: tuple[Message, ...]
@@ -76,6 +85,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     ask_about: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
     retry_key: str = ""
+    resumed: Done | None = None
     category: Category = Category.MAIN
     charged_to: str = ""
     memory: bool = False

@@ -302,6 +302,20 @@ async def test_after_an_effect_a_failure_is_not_one_that_clients_retry(stream):
     assert error["type"] == "invalid_request_error"
 
 
+async def test_a_failure_of_what_goes_on_from_an_effect_is_none_that_clients_retry_either():
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench([call("t__w")], [ProviderUnavailable("lost")], tools=tools, gate=ALLOW_WRITES)
+    body = {
+        "model": "scripted:model",
+        "messages": [{"role": "user", "content": "x"}],
+        "tools": [function("t__w")],
+    }
+    async with face(bench) as http:
+        asked = [await http.ask("POST", "/v1/chat/completions", body, x_client_request_id="r") for _ in range(3)]
+    assert [reply.status for reply in asked] == [424] * 3
+    assert len(tools.calls) == 1
+
+
 async def test_a_limit_ends_the_answer_and_says_so():
     bench = Bench([call("t__x")], tools=ours())
     async with face(bench) as http:

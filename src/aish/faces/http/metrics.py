@@ -213,6 +213,7 @@ class TurnMeter:
             elif type(body) is TurnStarted:
                 self._model = self._metrics.of_model(body.model)
                 self.turn = event.turn
+                self.had_effect = body.after_effect
                 note_turn(event.session, event.turn)
             elif type(body) is TurnFinished:
                 self._finished(body, event.at_ms)
