@@ -7,6 +7,7 @@ end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
@@ -72,6 +73,7 @@ class Turn:
     end: TurnEnd | None = None
     broken = False
     planner: Planner | None = None
+    ended: asyncio.Future[None] | None = None  # where somebody may wait for it
     unrecorded: TurnRecord | None = None  # the recorder's, where nothing of it is written yet
     is_finished = False  # and its end recorded: nothing is owed any more
 

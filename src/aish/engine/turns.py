@@ -183,14 +183,16 @@ class Turns:
                 self.let_go(turn)
 
     def begin_attempt(self, turn: Turn) -> None:
-        ended = asyncio.get_running_loop().create_future()
+        turn.ended = ended = asyncio.get_running_loop().create_future()
         self._attempts[turn.retry_key] = _Attempt(turn, asyncio.current_task(), ended)
 
     def end_attempt(self, turn: Turn) -> None:
+        """Of two at once the later one is known; whoever waits for the earlier one is told all the same."""
         attempt = self._attempts.get(turn.retry_key)
         if attempt is not None and attempt.turn is turn:
             del self._attempts[turn.retry_key]
-            attempt.ended.set_result(None)
+        if turn.ended is not None:
+            turn.ended.set_result(None)
 
     def let_go(self, turn: Turn) -> None:
         """Nothing of it is owed any more."""
