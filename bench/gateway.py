@@ -15,6 +15,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ KINDS: dict[str, Callable[..., Kind]] = {
 }
 WITH_TOOLS = ("aish", "litellm")
 TOOLS = ("look", "echo")
+QUIET_S = 20.0
+IDLE_NS = 10_000_000  # in a fifth of a second, of all of them: timers
 
 
 @dataclass
@@ -81,13 +84,23 @@ class Bench:
         seen: dict[str, list[Figures]] = {gateway.name: [] for gateway in running}
         for number in range(self.rounds + 1):
             for measure in measures.ROUND:
-                for gateway in running:
+                for gateway in reversed(running) if number % 2 else running:  # nobody always comes after the same one
                     sizes = self.sizes if number else measures.WARM  # thrown away
                     seen[gateway.name].append({"round": number, **self.measured(measure, gateway, sizes)})
-                    self.upstream.settled()
+                    self.settled(running)
             say(f"  round {number} of {self.rounds}, load average {load_average():.1f}")
         for name, found in seen.items():
             self.figures.setdefault(name, {}).update(medians([one for one in found if one["round"]]))
+
+    def settled(self, running: list[Gateway]) -> None:
+        """Waits until nobody works on what is over: some do for a second, at the cost of whoever is next."""
+        self.upstream.settled()
+        deadline = time.monotonic() + QUIET_S
+        while time.monotonic() < deadline:
+            before = sum(gateway.cpu_ns() for gateway in running)
+            time.sleep(0.2)
+            if sum(gateway.cpu_ns() for gateway in running) - before < IDLE_NS:
+                return
 
     def measured(self, measure: Callable[[Gateway, Sizes], Figures], gateway: Gateway, sizes: Sizes) -> Figures:
         try:

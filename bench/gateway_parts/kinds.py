@@ -40,6 +40,8 @@ def litellm(upstream: Upstream, port: int, *, tools: bool = False, url: str = ""
     params = {"model": "openai/*", "api_base": upstream.url, "api_key": "none"}
     config: Json = {"model_list": [{"model_name": "*", "litellm_params": params}]}
     config["litellm_settings"] = {"request_timeout": 600, "set_verbose": False}
+    # A stream that its client leaves counts as a failure of the upstream, and for a while everybody is refused.
+    config["router_settings"] = {"disable_cooldowns": True}
     if tools:
         stdio = {"transport": "stdio", "command": sys.executable, "args": [str(ECHO)]}
         config["mcp_servers"] = {"bench": {"transport": "http", "url": url} if url else stdio}
