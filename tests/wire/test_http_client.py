@@ -270,6 +270,46 @@ async def test_a_reused_connection_that_dies_after_a_byte_of_answer_is_not_retri
         assert len(server.peers) == 1
 
 
+async def test_a_request_that_was_answered_is_not_made_again_whatever_the_answer() -> None:
+    """A gateway says 408 of a call that took too long, and the call may have had its effect."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HELLO)
+        await peer.request()
+        await peer.send(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\nconnection: close\r\n\r\nlate")
+
+    async with raw_server(script) as server, HttpClient() as client:
+        await get(client, server.url)
+        async with client.request("POST", server.url, body=b"{}") as response:
+            assert (response.status, await response.read()) == (408, b"late")
+        assert [len(peer.requests) for peer in server.peers] == [2]
+
+
+async def test_what_comes_before_a_request_is_written_is_no_answer_to_it() -> None:
+    async with raw_server(greet_forever) as server, HttpClient() as client:
+        await get(client, server.url)
+        (connection,) = client._pool._alive
+        connection.outbox.at_work = 2
+        asking = asyncio.ensure_future(get(client, server.url))
+        await asyncio.sleep(0)  # it waits for the end of the round
+        connection.data_received(HELLO.replace(b"hello", b"stale"))
+        assert await asking == b"hello"
+        assert [len(peer.requests) for peer in server.peers] == [1, 1]
+
+
+async def test_an_answer_that_came_whole_may_be_read_at_any_time() -> None:
+    async with (
+        raw_server(greet_forever) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        assert not response.at_end  # there is a piece to read
+        assert not client._pool.sweep._watched
+        assert await response.read() == b"hello"
+        assert response.at_end
+
+
 async def test_an_idle_connection_that_dies_is_dropped_without_being_asked() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()

@@ -211,12 +211,12 @@ class Exchange:
             self._waiting = None
         self._when_gone = None
 
-    def reply(self, status: int, body: bytes = b"", headers: Pairs = ()) -> Awaitable[None]:
+    def reply(self, status: int, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Awaitable[None]:
         """JSON, unless `headers` name another type."""
         described = [*self.extra, *headers]
         if status != 204:
             described.append((b"content-length", b"%d" % len(body)))
-        if body and b"content-type" not in dict(described):
+        if body and not (headers and b"content-type" in dict(headers)):
             described.append(_JSON)
         self.started, self.status = True, status
         return self._out.send_whole(status, described, body)

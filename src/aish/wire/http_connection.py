@@ -9,11 +9,13 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 from aish.errors import ConnectFailed, WireError
 from aish.wire.http_answer import AnswerParser
 from aish.wire.http_target import Target
+from aish.wire.outbox import Outbox, outbox_of
 from aish.wire.reads import read_little
 
 
@@ -33,7 +35,10 @@ class Borrower(Protocol):
 class Connection(asyncio.Protocol):
     """`on_lost` is called once, when the transport is gone for good."""
 
-    parser: AnswerParser  # while there is a transport
+    # While there is a transport.
+    parser: AnswerParser
+    outbox: Outbox
+    write_together: Callable[[bytes], None]  # by the outbox
 
     def __init__(self, target: Target, max_header_bytes: int, on_lost: Callable[[Connection], None]) -> None:
         self.target = target
@@ -75,6 +80,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.parser = AnswerParser(self.target.origin, self._max_header_bytes)
+        self.outbox = outbox_of(asyncio.get_running_loop())
+        self.write_together = partial(self.outbox.put, self._transport)
         read_little(transport)
 
     def data_received(self, data: bytes) -> None:

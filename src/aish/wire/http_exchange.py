@@ -45,6 +45,7 @@ class Exchange(Response):
         self._head = head
         self._body = body
         self._timeouts = timeouts
+        self._put_at = -1  # how often the outbox had been flushed when the request was put there
         self._touched = False  # whether any byte has come back
         self._complete = False  # the whole answer has
         self._is_spared = False  # what is still to come is not missed
@@ -58,6 +59,10 @@ class Exchange(Response):
     @property
     def waiting(self) -> bool:
         return self._waiter is not None and not self._waiter.done()
+
+    @property
+    def at_end(self) -> bool:
+        return self._complete and not self._pieces and self._error is None
 
     # What the caller's side does.
 
@@ -90,7 +95,8 @@ class Exchange(Response):
                 self.peer_left(None)
             if len(self._body) <= _SLICE_BYTES:
                 self._watch.watch(self, "first_byte")
-                connection.write(self._head + self._body)
+                self._put_at = connection.outbox.flushed
+                connection.write_together(self._head + self._body)
                 self._sent = True
             else:
                 await self._send_slices(memoryview(self._body))
@@ -103,7 +109,10 @@ class Exchange(Response):
             self._leave()
             raise
         self.status, self.reason, self.headers = parser.status, parser.reason, parser.headers
-        self._watch.enter("idle")
+        if self._complete:  # whoever reads it now may take any time
+            self._watch.stop()
+        else:
+            self._watch.enter("idle")
         return self
 
     async def _send_slices(self, body: memoryview) -> None:
@@ -183,7 +192,11 @@ class Exchange(Response):
     # What the connection's side does.
 
     def feed(self, data: bytes) -> None:
-        self._touched = True
+        if not self._touched:
+            if self._put_at == self._connection.outbox.flushed:
+                self.fail(ConnectionLost(f"{self._target.origin}: it answers before it is asked"))
+                return
+            self._touched = True
         parser = self._parser
         piece = parser.feed(data)
         self._complete = parser.complete

@@ -102,6 +102,11 @@ class Response(AsyncIterator[bytes]):
     _target: Target
     _bounds: HttpBounds
 
+    @property
+    def at_end(self) -> bool:
+        """Whether it is known that no piece follows. Where it is not, the next one tells."""
+        return False
+
     @abstractmethod
     async def next_piece(self) -> bytes:
         """The same as iterating, but the end is an empty piece."""

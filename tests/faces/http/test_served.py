@@ -511,3 +511,62 @@ async def test_what_is_mounted_is_told_with_the_headers_of_every_reply_and_count
     assert b"\r\nx-request-id: req_" in raw
     assert b"\r\naccess-control-allow-origin: https://here.example\r\n" in raw
     assert b'aish_requests_total{route="/mcp",status="202"} 1.0' in page
+
+
+@pytest.mark.parametrize("end", ["eof_received", "shutdown", "close"])
+async def test_a_reply_that_waits_to_be_written_is_written_before_its_connection_ends(end):
+    async def app(scope, receive, send):
+        scope[CONNECTION]._line._outbox.at_work += 1
+        await Exchange(scope, receive, send).reply(200, b"{}")
+        getattr(scope[CONNECTION]._line, end)()  # as the loop does it, before this round is over
+
+    assert (await exchanged(app, GET)).endswith(b"\r\n\r\n{}")
+
+
+async def test_a_reply_that_waits_to_be_written_comes_before_a_refusal():
+    async def app(scope, receive, send):
+        scope[CONNECTION]._line._outbox.at_work += 1
+        await Exchange(scope, receive, send).reply(200, b"{}")
+        scope[CONNECTION]._line.data_received(b"what is this\r\n\r\n")
+
+    came = await exchanged(app, GET)
+    assert came.index(b"HTTP/1.1 200") < came.index(b"{}") < came.index(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("close", [(b"connection", b"close"), [b"connection", b"close"]], ids=["a tuple", "a list"])
+async def test_an_application_that_says_close_more_than_once_is_heard_once(close):
+    app = app_that_sends(head(200, close, (b"connection", b"keep-alive"), close, length(2)), piece(b"{}"))
+    came = await exchanged(app, GET)  # to the end of the connection
+    assert came.count(b"connection: close") == 1 and came.endswith(b"\r\n\r\n{}")
+
+
+async def test_long_addresses_mean_what_short_ones_do():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope["path"], scope["raw_path"], scope["query_string"]))
+        await Exchange(scope, receive, send).reply(200, b"{}")
+
+    for path in (b"/a%20b", b"/a%20b", b"/a%20b" + b"c" * 300):
+        await exchanged(app, GET.replace(b"/x%20y", path), until=b"{}")
+    short = ("/a b", b"/a%20b", b"a=b")
+    assert seen == [short, short, ("/a b" + "c" * 300, b"/a%20b" + b"c" * 300, b"a=b")]
+
+
+async def test_the_outbox_knows_how_many_requests_are_at_work():
+    seen, both = [], asyncio.Barrier(2)
+
+    async def app(scope, receive, send):
+        async with asyncio.timeout(10):
+            await both.wait()
+        outbox = scope[CONNECTION]._line._outbox
+        seen.append(outbox.at_work)
+        await Exchange(scope, receive, send).reply(200, b"{}")
+        seen.append(outbox)
+
+    async with listening(app) as (port, _), client(port) as (reader, writer), client(port) as (other, other_writer):
+        writer.write(GET)
+        other_writer.write(GET)
+        await asyncio.gather(reader.readuntil(b"{}"), other.readuntil(b"{}"))
+        await eventually(lambda: len(seen) == 4 and seen[-1].at_work == 0)
+    assert seen[0] == 2

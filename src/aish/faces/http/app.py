@@ -47,6 +47,7 @@ from aish.types.ids import new_id
 
 log = logging.getLogger(__name__)
 
+_ONCE = IDEMPOTENCY_KEY.encode()
 _LEFT = 499  # counted for a client that went before it was answered, as others do
 _UNKNOWN_SHAPE: Shape = openai_shape  # of what goes wrong before it is known which API is meant
 
@@ -95,7 +96,7 @@ class App:
                 caller = Caller() if route.open else await service.console.admit(exchange, spends=spends)
                 # Not of what is open: the reply to a key holds a cookie, and is nobody else's to be given again.
                 repeatable = exchange.method == "POST" and not route.open
-                if repeatable and (key := exchange.headers.get(IDEMPOTENCY_KEY)):
+                if repeatable and _ONCE in exchange.headers.raw and (key := exchange.headers.get(IDEMPOTENCY_KEY)):
                     await self._answer_once(exchange, scope, caller, key, found)
                 else:
                     await found.handler(exchange, caller)

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import select
 from collections import deque
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ import httptools
 
 from aish.faces.asgi import CONNECTION, Scope
 from aish.faces.http.served import Served
+from aish.wire.outbox import outbox_of
 from aish.wire.reads import read_little
 from aish.wire.sweep import sweep_of
 
@@ -45,6 +47,7 @@ _HIGH_WATER_BYTES = 64 * 1024
 # Read without anything coming of it: of a head, of what follows a body, of what is said about a chunk. The parser keeps
 # it. Four times what browsers send at most.
 _MOST_UNHEARD_BYTES = 64 * 1024
+_KEPT_URL_BYTES = 200  # a longer one is nobody's habit, and 256 of them would be much to keep
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
@@ -93,7 +96,8 @@ class Connection(asyncio.Protocol):
         self.done.set_result(None)
         self._client, self._server = _address(transport, "peername"), _address(transport, "sockname")
         self._head_due_s = self._time() + HEAD_S
-        self._sweep = sweep_of(self._loop)
+        self._sweep, self._outbox = sweep_of(self._loop), outbox_of(self._loop)
+        self.write_together = partial(self._outbox.put, self.transport)
         self._sweep.add(self)
         self._state.connections.add(cast(Any, self))
 
@@ -187,18 +191,17 @@ class Connection(asyncio.Protocol):
         hosts = b"host" in names if len(names) == len(headers) else sum(name == b"host" for name, _ in headers)
         if hosts != 1 and (hosts or not is_old):
             raise _UnclearHost
-        url = httptools.parse_url(self._url)
-        raw_path = url.path or b"/"  # a whole URL may have none
-        path = raw_path.decode("ascii")
+        find_parts = _known_parts if len(self._url) < _KEPT_URL_BYTES else _parts
+        path, raw_path, query = find_parts(self._url)
         scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
             "method": parser.get_method().decode("ascii"),
             "scheme": "http",
-            "path": unquote(path) if "%" in path else path,
+            "path": path,
             "raw_path": raw_path,
-            "query_string": url.query or b"",
+            "query_string": query,
             "root_path": "",
             "headers": headers,
             "client": self._client,
@@ -243,6 +246,7 @@ class Connection(asyncio.Protocol):
             served.keep_alive = False
             return
         if served is None or not served.started:
+            self._outbox.flush()  # what was answered before
             self.write(reply)
         if served is not None:
             served.leave()
@@ -262,12 +266,14 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, served: Served) -> None:
         self._current = served
+        self._outbox.at_work += 1
         served.task = self._loop.create_task(served.run(self.app))
         self._state.tasks.add(served.task)
 
     def ended(self, served: Served) -> None:
         """Told by the task itself. One that is cancelled before its first step stays in the set: only uvicorn does
         that, at its end, and it waits for none of them any more."""
+        self._outbox.at_work -= 1
         if served.task is not None:
             self._state.tasks.discard(served.task)
 
@@ -311,6 +317,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Once the client has read what it was sent."""
+        self._outbox.flush()
         if self._unread_since_s is None:
             self._unread_since_s, self._unread_bytes = self._time(), self.transport.get_write_buffer_size()
         self.transport.close()
@@ -320,6 +327,7 @@ class Connection(asyncio.Protocol):
         self._is_deaf = True
         self.pipeline.clear()
         self._head_due_s, self._idle_due_s = None, self._time() + _LINGER_S
+        self._outbox.flush()
         self.transport.write_eof()
         self.read_on()
 
@@ -337,6 +345,7 @@ class Connection(asyncio.Protocol):
             self._head_due_s = None
             # One that says nothing at all is one that a browser keeps ready; one with a body has been answered.
             if self._unheard_bytes and (self._newest is None or not self._newest.more_body):
+                self._outbox.flush()
                 self.write(_TIMEOUT)
             self.close()
         if self._idle_due_s is not None and now_s >= self._idle_due_s:
@@ -353,6 +362,16 @@ class Connection(asyncio.Protocol):
             self._unread_since_s, self._unread_bytes = now_s, unread
         elif now_s - since_s >= getattr(self.app, "send_timeout_s", _SEND_S):
             self.transport.abort()
+
+
+def _parts(url: bytes) -> tuple[str, bytes, bytes]:
+    """Its path, the same as it came, and the query."""
+    parsed = httptools.parse_url(url)
+    raw_path = parsed.path or b"/"  # a whole URL may have none
+    return unquote(raw_path.decode("ascii")), raw_path, parsed.query or b""
+
+
+_known_parts = lru_cache(maxsize=256)(_parts)  # clients ask for the same few again and again
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:

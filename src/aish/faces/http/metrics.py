@@ -29,7 +29,7 @@ from aish.types.events import (
     UsageReported,
 )
 from aish.types.tools import Effect, Repair
-from aish.types.usage import NOTHING_USED
+from aish.types.usage import NOTHING_USED, Usage
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -179,19 +179,18 @@ class ModelMeters:
             tally.hand_on()
 
 
-class TurnMeter:
+class TurnMeter(msgspec.Struct, eq=False):
     """Looks at one turn's events as they pass: counts, and knows what has been done that must not be done again."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._model: ModelMeters | None = None
-        self._began_ms = time.time_ns() // 1_000_000
-        self._first_ms = 0  # by the event's own time: of what nobody watches all comes at the end
-        self._steps = 0
-        self._open: set[str] = set()  # calls without a result
-        self.turn = ""  # once it has begun
-        self.had_effect = False
-        self.usage = NOTHING_USED
+    _metrics: Metrics
+    _began_ns: int = msgspec.field(default_factory=time.time_ns)
+    _model: ModelMeters | None = None
+    _first_ms: int = 0  # by the event's own time: of what nobody watches all comes at the end
+    _steps: int = 0
+    _open: set[str] = set()  # calls without a result
+    turn: str = ""  # once it has begun
+    had_effect: bool = False
+    usage: Usage = NOTHING_USED
 
     @property
     def has_open_call(self) -> bool:
@@ -243,7 +242,8 @@ class TurnMeter:
     def _token(self, at_ms: int) -> None:
         if self._model is not None:
             self._first_ms = at_ms
-            took_s = max(0, at_ms - self._began_ms) / 1000
+            took_ms = at_ms - self._began_ns // 1_000_000
+            took_s = took_ms / 1000 if took_ms > 0 else 0.0
             self._model.first_token.observe(took_s)
             samples_ms = self._metrics.series.now().first_token_ms
             if len(samples_ms) < MAX_SAMPLES:

@@ -1,7 +1,8 @@
 """One request on a connection and its reply, as ASGI has them: a body in, a head and pieces out.
 
 Knows how a reply is framed, and that its head goes out with the first of its body: that saves a system call and a
-wake-up of the client, most of what a small reply costs. What is sent is written at once unless the client is slow.
+wake-up of the client, most of what a small reply costs. What is sent is written at once unless the client is slow; a
+whole reply at the end of the loop's round, with those of others.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from aish.faces.asgi import App, Scope
 
 _NO_BODY = (204, 304)
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b" % (status, status.phrase.encode()) for status in http.HTTPStatus}
-_FRAMING = frozenset({b"content-length", b"connection"})
-_CLOSE = (b"\r\n", b"connection", b": ", b"close")
-_CHUNKED = (b"\r\n", b"transfer-encoding", b": ", b"chunked")
+_CLOSE = (b"connection", b"close")
+_CHUNKED = (b"transfer-encoding", b"chunked")
+_as_line = b": ".join
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,9 @@ class Line(Protocol):
     async def drain(self) -> None: ...
 
     def write(self, data: bytes) -> None: ...
+
+    def write_together(self, data: bytes) -> None:
+        """With what others write in this round of the loop, at its end."""
 
     def write_soon(self, served: Served) -> None:
         """Has it flushed at the end of this round of the loop."""
@@ -151,7 +155,7 @@ class Served:
     def send(self, message: Any) -> Awaitable[None]:
         match message["type"]:
             case "http.response.start":
-                return self.send_head(message["status"], message["headers"])
+                return self.send_head(message["status"], map(tuple, message["headers"]))
             case "http.response.body":
                 return self.send_piece(message["body"], last=not message.get("more_body", False))
             case _:
@@ -196,7 +200,7 @@ class Served:
         if self.started:
             raise RuntimeError("a reply is one head and its body")
         self._start(status, headers)
-        self._piece(body, more=False)
+        self._piece(body, more=False, write=line.write_together)
         return line.done
 
     async def _later(self, send: Callable[[], Awaitable[None]]) -> None:
@@ -205,26 +209,24 @@ class Served:
         await send()
 
     def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status]
+        pairs = [*headers]
+        names = dict(pairs)
         if self.expects and self.more_body:  # it may leave the body out now, or send it: what follows cannot be told
             self.keep_alive = False
+        if _CLOSE in pairs:
+            self.keep_alive = False
+            pairs = [pair for pair in pairs if pair != _CLOSE]
         framed = self._is_head or status in _NO_BODY
-        for name, value in headers:
-            if name in _FRAMING:
-                if name == b"content-length":
-                    self._left, framed = int(value), True
-                elif value == b"close":
-                    self.keep_alive = False
-                    continue
-            parts += (b"\r\n", name, b": ", value)
+        if (length := names.get(b"content-length")) is not None:
+            self._left, framed = int(length), True
         if not framed and self.scope["http_version"] == "1.0":  # it knows of no chunks
             self._left = None
         elif not framed:
-            parts += _CHUNKED
+            pairs.append(_CHUNKED)
         if not self.keep_alive:
-            parts += _CLOSE
-        head = b"".join(parts)
-        ends = len(parts) // 4
+            pairs.append(_CLOSE)
+        head = b"\r\n".join([_STATUS_LINES.get(status) or b"HTTP/1.1 %d " % status, *map(_as_line, pairs)])
+        ends = len(pairs)
         if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
             raise RuntimeError("a header holds the end of a line")
         self.started, self.expects = True, False
@@ -237,7 +239,7 @@ class Served:
         if head and not self.is_gone:
             self._line.write(head)
 
-    def _piece(self, body: bytes, *, more: bool) -> None:
+    def _piece(self, body: bytes, *, more: bool, write: Callable[[bytes], None] | None = None) -> None:
         head, self._head = self._head, b""
         if self._chunked:
             if body:
@@ -254,7 +256,7 @@ class Served:
                     raise RuntimeError("the body is not as long as its head says")
             head += body
         if head:
-            self._line.write(head)
+            (write or self._line.write)(head)
         if not more:
             self.complete = True
             if self._waiter is not None:

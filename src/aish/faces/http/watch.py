@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.problems import ShutDown
-from aish.wire.sweep import PERIOD_S, sweep_of
+from aish.wire.sweep import PERIOD_S, Sweep, sweep_of
 
 # How long the headers wait for the first news: a second, less what the sweep may come late.
 HEADERS_S = 1.0 - PERIOD_S
@@ -41,14 +41,16 @@ class Watch:
         self._exchange = exchange
         self._encoder = encoder
         self._heartbeat_s = heartbeat_s
-        self._loop = asyncio.get_running_loop()
-        self._sweep = None if encoder is None else sweep_of(self._loop)
-        self._sent_s = self._loop.time()
+        self._sweep: Sweep | None = None
         self._gone = False
         self._sign: asyncio.Future[None] | None = None  # of life, or the headers
+        if encoder is not None:
+            self._loop = asyncio.get_running_loop()
+            self._sweep = sweep_of(self._loop)
+            self._sent_s = self._loop.time()
 
     def __enter__(self) -> Watch:
-        self._task = asyncio.current_task(self._loop)
+        self._task = asyncio.current_task()
         self._exchange.when_gone(self._give_up)
         if self._sweep is not None:
             self._sweep.add(self)
@@ -78,7 +80,8 @@ class Watch:
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Not a coroutine of its own: every piece of every answer comes through here."""
-        self._sent_s = self._loop.time()
+        if self._sweep is not None:
+            self._sent_s = self._loop.time()
         if self._sign is not None and not self._sign.done():
             return self._send_after(self._sign, data)
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
