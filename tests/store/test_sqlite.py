@@ -294,6 +294,33 @@ async def test_a_turn_is_not_lost_with_whoever_waits_for_the_disk(store: SqliteS
     assert await store.read_events("turn_2") == large
 
 
+@pytest.mark.parametrize("most_variables", [999, 32_766], ids=["before SQLite 3.32", "since"])
+@pytest.mark.parametrize("count", [1, 4, 5, 32, 33, 255, 256, 257, 513])
+async def test_as_many_rows_are_written_as_there_are_records(
+    store: SqliteStore, path: Path, count: int, most_variables: int
+) -> None:
+    def limit(db: sqlite3.Connection) -> None:
+        db.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most_variables)
+
+    await store._write(limit)
+    for number in range(count):
+        await store.record_turn(alone(f"turn_{number:03}"), 1, line(number))
+        cost = None if number % 2 else 0.0
+        store.record_usage(UsageRecord(f"use_{number}", number, "", "m", Category.MAIN, Usage(7, cost=cost)))
+    await store.flush()
+    turns = query(path, "SELECT id, number FROM turns ORDER BY number")
+    assert turns == [(f"turn_{number:03}", number + 1) for number in range(count)]
+    assert query(path, "SELECT turn, body FROM events ORDER BY rowid") == [
+        (f"turn_{number:03}", line(number)) for number in range(count)
+    ]
+    assert query(path, "SELECT count(*), count(cost), sum(prompt_tokens), min(id) > '' FROM usage") == [
+        (count, (count + 1) // 2, 7 * count, 1)
+    ]
+    assert query(path, "SELECT DISTINCT typeof(cost) FROM usage ORDER BY 1") == (
+        [("null",), ("real",)] if count > 1 else [("real",)]
+    )
+
+
 async def test_a_turn_recorded_twice_does_not_take_the_place_of_a_later_one(store: SqliteStore) -> None:
     for group in (["turn_1"], ["turn_1", "turn_2"], ["turn_3", "turn_4"]):
         for turn in group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from aish.store.rows import Rows
+from aish.store.rows import NULL, Rows
 from aish.store.semantics import quarter_of, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
@@ -20,20 +20,26 @@ _DAY = "date(at_ms / 1000, 'unixepoch', 'localtime')"
 
 _INSERT_USAGE = Rows(
     "INSERT OR REPLACE INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost,"
-    " estimate) VALUES ",
+    " estimate)",
     columns=9,
+    nullable=8,
 )
 
 
 _INSERT_SUMS = Rows(
-    "INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate, calls)"
-    " VALUES ",
+    "INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate, calls)",
     columns=10,
+    nullable=8,
 )
 
 
 def insert_usage(db: sqlite3.Connection, records: Sequence[UsageRecord]) -> None:
-    _INSERT_USAGE.insert(db, [usage_row(record) for record in records])
+    _INSERT_USAGE.insert(db, [_row_of(record) for record in records])
+
+
+def _row_of(record: UsageRecord) -> Sequence[str | int | float | None]:
+    row = usage_row(record)
+    return (*row[:7], NULL, *row[8:]) if row[7] is None else row
 
 
 def reserve(

@@ -96,11 +96,11 @@ class EndedTurn(msgspec.Struct, frozen=True):
 _ENDED_COLUMNS = (
     "rowid, id, session, number, model, started_ms, owner, input, folded, state, finished_ms, messages, usage"
 )
-_INSERT_ENDED = Rows(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS}) VALUES ", columns=13)
+_INSERT_ENDED = Rows(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS})", columns=13)
 _INSERT_THEIR_EVENTS = Rows(
-    "INSERT INTO events (turn, first_seq, last_seq, body) SELECT * FROM (VALUES ",
+    "INSERT INTO events (turn, first_seq, last_seq, body)",
     columns=4,
-    end=") AS new WHERE NOT EXISTS (SELECT 1 FROM events WHERE turn = new.column1)",
+    also="NOT EXISTS (SELECT 1 FROM events WHERE turn = new.column1)",
 )
 
 
@@ -123,7 +123,7 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
         "",
         _RUNNING if turn.end is None else turn.end._value_,  # `value` is a function
         turn.finished_ms,
-        blob(_encoder.encode(turn.messages)) if turn.messages else None,
+        blob(_encoder.encode(turn.messages)) if turn.messages else _NONE,
         blob(_encoder.encode(turn.usage)),
     )
 
