@@ -9,11 +9,13 @@ import pytest
 
 from aish.engine.choose import Routing
 from aish.engine.classify import classify
+from aish.engine.cost import Caps, Prices
 from aish.errors import ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
-from aish.types.chunks import StepEnd, StepFinished
+from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Failed, Status, TextDelta, TurnEnd, TurnStarted, UsageReported
 from aish.types.models import ModelInfo, Preset
+from aish.types.usage import Price, Usage
 from support.engines import Bench, bodies, finish
 
 
@@ -82,6 +84,20 @@ async def test_a_model_that_cannot_be_reached_is_replaced_once_and_that_is_said(
     assert any("asking spare:model instead" in status.text for status in bodies(events, Status))
     assert bodies(events, UsageReported)[0].model == "spare:model"
     assert finish(events).reason is TurnEnd.ANSWERED
+
+
+async def test_a_replacement_that_a_cap_refuses_is_not_booked():
+    broken = failing("scripted", ProviderUnavailable("gone"), UsageChunk(Usage(1000, 5)))
+    settings = {
+        "routing": Routing(fallback="spare:model"),
+        "prices": Prices({"spare:model": Price(1_000.0, 10_000.0), "scripted:model": Price(0.0, 0.0)}),
+        "caps": Caps(day=0.5),
+    }
+    bench = Bench(provider=broken, others=[model("spare", TextDelta("here"))], settings=settings)
+    events = await bench.run("hello")
+    assert finish(events).reason is TurnEnd.COST
+    assert bodies(events, UsageReported) == []
+    assert (await bench.store.spent()).calls == 0
 
 
 async def test_never_after_the_first_token():

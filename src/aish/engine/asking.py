@@ -111,10 +111,15 @@ class Asking:
         apply_all = self._transcript.apply_all
         look_at = loop_chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
         try:
-            composed, notes = await self._compose()
-            if notes:
-                yield [self._emit(Status(note)) for note in notes]
-            request = self._sent = await self._admitted(composed)
+            composed, self._left_out = self._composer.find_whole(self._transcript.messages()), 0
+            if composed is None or composed.left_out:
+                composed, notes = await self._compose(composed)
+                if notes:
+                    yield [self._emit(Status(note)) for note in notes]
+            request, call = self._request(composed.messages), self._next_call(composed)
+            if self._is_bounded:
+                request, call = await self._admitted(request, call, composed.tokens)
+            self._sent, self._call = request, call
             async with self.route.provider.stream(request) as batches:
                 async for batch in batches:
                     if events := assembler.feed(batch):
@@ -200,12 +205,11 @@ class Asking:
             always_count=means.ledger.has_cap or asked.limits.max_cost is not None,
         )
 
-    async def _compose(self) -> tuple[Composed, list[str]]:
-        """And what the user should know of it."""
+    async def _compose(self, whole: Composed | None) -> tuple[Composed, list[str]]:
+        """What is sent, of `whole` where nothing had to be counted, and what the user should know of it."""
         ledger = self._means.ledger
         notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
-        messages = self._transcript.messages()
-        composed = self._composer.find_whole(messages) or await self._composer.compose_counted(messages)
+        composed = whole or await self._composer.compose_counted(self._transcript.messages())
         if composed.left_out and self._summarizes:
             notes += await self._fold(composed)
             composed = await self._composer.compose(self._transcript.messages())
@@ -233,28 +237,35 @@ class Asking:
         self._composer.system = msgspec.structs.replace(self._composer.system, summary=summary.text)
         return []
 
-    async def _admitted(self, composed: Composed) -> StepRequest:
-        request = self._request(composed.messages)
-        wanted = self._sampling.max_tokens or DEFAULT_ROOM
-        limit = self._meter.limits.max_cost
-        most = wanted if limit is None else self._affordable(limit, composed.tokens, wanted)
+    def _next_call(self, composed: Composed) -> Admitted:
         self._calls += 1
-        call = Admitted(
+        return Admitted(
             f"use_{self._scribe.turn.removeprefix('turn_')}_{self._calls}",
             self._asked.charged_to or self._scribe.session,
             self.route.name,
             self._asked.category,
             composed.tokens or 0,
         )
+
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether there is a limit to what a call may cost."""
+        return self._means.ledger.has_cap or self._meter.limits.max_cost is not None
+
+    async def _admitted(
+        self, request: StepRequest, call: Admitted, prompt_tokens: int | None
+    ) -> tuple[StepRequest, Admitted]:
+        wanted = self._sampling.max_tokens or DEFAULT_ROOM
+        limit = self._meter.limits.max_cost
+        most = wanted if limit is None else self._affordable(limit, prompt_tokens, wanted)
         ledger = self._means.ledger
         if ledger.has_cap:
             call = await ledger.admit(call, answer_tokens=most, deadline_s=request.deadline_s)
-        self._call = call
         if most < wanted or (call.reserved and not self._sampling.max_tokens):
             # What was set aside has to be the most it can come to.
             bounded = msgspec.structs.replace(request.sampling, max_tokens=most)
             request = msgspec.structs.replace(request, sampling=bounded)
-        return request
+        return request, call
 
     def _affordable(self, limit: float, prompt_tokens: int | None, wanted: int) -> int:
         """Of the answer that is wanted, what the turn may still spend."""

@@ -52,6 +52,13 @@ class Chooser:
     def is_automatic(self, model: str) -> bool:
         return model == AUTO or (self._routing.auto and not model)
 
+    def find_chosen(self, request: TurnRequest) -> Chosen | None:
+        """Where the request names a model that is known: then nothing is waited for."""
+        if self.is_automatic(request.model):
+            return None
+        route = self._router.find_known(request.model)
+        return None if route is None else Chosen(route)
+
     async def choose(self, request: TurnRequest) -> Chosen:
         name: str = request.model
         notes: tuple[str, ...] = ()

@@ -311,7 +311,7 @@ class _UnderWay(msgspec.Struct, eq=False):
 
     async def __aenter__(self) -> AsyncGenerator[Sequence[Event], None]:
         turns, request = self._turns, self._request
-        chosen = await turns.chooser.choose(request)
+        chosen = turns.chooser.find_chosen(request) or await turns.chooser.choose(request)
         if request.retry_key or request.answers:
             request = await turns.gone_on_with(request)
         if request.kept or request.planner:

@@ -102,6 +102,8 @@ class Answer:
         if start == b"{":
             self._document.append(text)
             self._document_bytes = len(text)
+            if self._response.at_end:
+                return self._read_document(b"")
         elif start == b"<":
             said = f"{self._provider} answered with an HTML page instead of a stream"
             raise ProviderProtocolError(said, hint=WRONG_URL)

@@ -146,7 +146,8 @@ def _dollars(cost: Any) -> float | None:
 
 
 def _read_delta(delta: _Delta, chunks: list[Chunk]) -> None:
-    if reasoning := _text(delta.reasoning_content) or _text(delta.reasoning):
+    thinks = delta.reasoning_content is not None or delta.reasoning is not None
+    if thinks and (reasoning := _text(delta.reasoning_content) or _text(delta.reasoning)):
         chunks.append(ReasoningDelta(reasoning))
     if text := _text(delta.content) or _text(delta.refusal):
         chunks.append(TextDelta(text))

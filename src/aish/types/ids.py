@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["sess", "turn", "call", "req", "run", "resp", "appr", "key", "use", "fact"]
@@ -25,19 +24,17 @@ _DRAWN = 256  # ids for which randomness is drawn at once: asking the system eac
 def new_id(kind: Kind) -> str:
     chance = next(_pool.chances, "") or _draw()  # one step, so that no two threads get the same
     now_ms = time.time_ns() // 1_000_000
-    return f"{kind}_{_stamp(now_ms >> 10)}{_PAIRS[now_ms & 1023]}{chance}"
-
-
-@lru_cache(maxsize=2)  # many are made in one second
-def _stamp(now_s: int) -> str:
-    """All but the last two characters, of seconds of 1024 milliseconds."""
-    high = [_PAIRS[now_s >> shift & 1023] for shift in (25, 15, 5)]
-    return f"{''.join(high)}{_ALPHABET[now_s & 31]}"
+    known_ms, stamp = _pool.newest  # several are made in one millisecond
+    if known_ms != now_ms:
+        stamp = "".join([_PAIRS[now_ms >> shift & 1023] for shift in (40, 30, 20, 10, 0)])[1:]
+        _pool.newest = now_ms, stamp
+    return f"{kind}_{stamp}{chance}"
 
 
 class _Pool:
     def __init__(self) -> None:
         self.chances: Iterator[str] = iter(())
+        self.newest = (0, "")
 
 
 _pool = _Pool()
