@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aish.errors import ConnectFailed, ConnectionLost, TooLarge, UsageError, WireTimeout
+from aish.errors import BadResponse, ConnectFailed, ConnectionLost, TooLarge, UsageError, WireTimeout
 from aish.wire.http import HttpBounds, HttpClient, Timeouts
 from aish.wire.http_exchange import Exchange
 from aish.wire.reads import READ_BYTES
@@ -308,6 +308,178 @@ async def test_an_answer_that_came_whole_may_be_read_at_any_time() -> None:
         assert not client._pool.sweep._watched
         assert await response.read() == b"hello"
         assert response.at_end
+
+
+class Paced:
+    """An answer in pieces, each sent when the one before it has been `seen`; the last with the end of it."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = pieces
+        self._seen = asyncio.Semaphore(0)
+
+    def seen(self) -> None:
+        self._seen.release()
+
+    async def script(self, peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        for place, piece in enumerate(self._pieces):
+            if place:
+                async with asyncio.timeout(DEADLINE_S):
+                    await self._seen.acquire()
+            end = b"0\r\n\r\n" if piece is self._pieces[-1] else b""
+            await peer.send(b"%x\r\n%b\r\n%b" % (len(piece), piece, end))
+
+
+async def test_what_is_taken_as_it_comes_is_not_handed_out_and_what_is_not_taken_is() -> None:
+    paced = Paced(b"one", b"two", b"three", b"four", b"the end")
+    offered: list[bytes] = []
+
+    def take(piece: bytes) -> bool:
+        offered.append(piece)
+        if piece == b"three":
+            return False
+        paced.seen()
+        return True
+
+    read: list[bytes] = []
+    async with (
+        raw_server(paced.script) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        read.append(await response.next_piece())
+        response.offer_to(take)
+        paced.seen()
+        while piece := await response.next_piece():
+            read.append(piece)
+            paced.seen()
+    assert offered == [b"two", b"three", b"four"]  # not the last: its reader has to learn of the end
+    assert read == [b"one", b"three", b"the end"]
+
+
+async def test_what_comes_before_it_is_waited_for_is_not_offered() -> None:
+    paced = Paced(b"one", b"two", b"the end")
+    async with (
+        raw_server(paced.script) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        assert await response.next_piece() == b"one"
+        response.offer_to(lambda piece: True)
+        paced.seen()
+        await eventually(lambda: bool(response._pieces))
+        assert await response.next_piece() == b"two"
+        paced.seen()
+        assert await response.next_piece() == b"the end"
+
+
+async def test_what_the_taker_raises_is_raised_where_the_piece_was_waited_for() -> None:
+    paced = Paced(b"one", b"two", b"the end")
+
+    def take(piece: bytes) -> bool:
+        raise ZeroDivisionError
+
+    async with (
+        raw_server(paced.script) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        assert await response.next_piece() == b"one"
+        response.offer_to(take)
+        paced.seen()
+        with left_to_the_collector() as found:
+            with pytest.raises(ZeroDivisionError):
+                await response.next_piece()
+            await asyncio.sleep(0)
+        assert found == []
+        response.offer_to(lambda piece: False)
+        paced.seen()
+        assert await response.next_piece() == b"the end"
+
+
+async def test_a_reader_that_is_cancelled_as_the_taker_raises_is_cancelled() -> None:
+    def take(piece: bytes) -> bool:
+        raise StopIteration
+
+    async with (
+        raw_server(say_one_word) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        assert await response.next_piece() == b"one"
+        response.offer_to(take)
+        reading = asyncio.ensure_future(response.next_piece())
+        await asyncio.sleep(0)
+        response._connection.data_received(b"3\r\ntwo\r\n")
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+
+async def test_what_is_taken_is_no_silence() -> None:
+    """What becomes of that is told by the tests of the deadlines."""
+    paced = Paced(b"one", b"two", b"the end")
+    heard: list[bool] = []
+
+    def take(piece: bytes) -> bool:
+        asyncio.get_running_loop().call_soon(lambda: heard.append(response._watch.has_heard))
+        asyncio.get_running_loop().call_soon(paced.seen)
+        return True
+
+    async with (
+        raw_server(paced.script) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        assert await response.next_piece() == b"one"
+        response.offer_to(take)
+        paced.seen()
+        assert await response.next_piece() == b"the end"
+    assert heard == [True]
+
+
+async def test_an_answer_that_breaks_off_after_what_was_taken_raises() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ENDLESS)
+        async with asyncio.timeout(DEADLINE_S):
+            await waited.wait()
+        await peer.send(b"3\r\ntwo\r\n", b"what is this?\r\n")
+
+    waited, taken = asyncio.Event(), []
+    async with raw_server(script) as server, HttpClient() as client, client.request("GET", server.url) as response:
+        assert await response.next_piece() == b"one"
+        response.offer_to(lambda piece: not taken.append(piece))
+        waited.set()
+        with pytest.raises(BadResponse):
+            await response.next_piece()
+    assert taken == [b"two"]
+
+
+async def test_nothing_is_taken_once_the_reader_has_been_cancelled() -> None:
+    taken: list[bytes] = []
+    async with (
+        raw_server(say_one_word) as server,
+        HttpClient() as client,
+        client.request("GET", server.url) as response,
+    ):
+        assert await response.next_piece() == b"one"
+        response.offer_to(lambda piece: not taken.append(piece))
+        reading = asyncio.ensure_future(response.next_piece())
+        await asyncio.sleep(0)
+        reading.cancel()
+        response._connection.data_received(b"3\r\ntwo\r\n")
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert taken == []
+        assert await response.next_piece() == b"two"
+
+
+async def say_one_word(peer: Peer) -> None:
+    await peer.request()
+    await peer.send(ENDLESS)
+    await peer.left()
 
 
 async def test_an_idle_connection_that_dies_is_dropped_without_being_asked() -> None:

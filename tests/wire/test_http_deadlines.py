@@ -240,6 +240,28 @@ def test_idle_counts_from_the_last_piece() -> None:
     assert [str(error) for error in request.errors] == ["origin: fell silent for 60 s in the middle of its answer"]
 
 
+def test_idle_counts_from_what_was_taken_past_whoever_waits() -> None:
+    clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60))
+    watch.enter("idle")
+    clock.move_to(159)
+    watch.has_heard = True
+    clock.move_to(218)
+    assert not request.errors
+    clock.move_to(220)  # by then the sweep has come round, which had set the time
+    assert [str(error) for error in request.errors] == ["origin: fell silent for 60 s in the middle of its answer"]
+
+
+def test_what_is_heard_does_not_put_off_the_end_of_it_all() -> None:
+    clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60, total_s=300))
+    watch.enter("idle")
+    for second in range(100, 400):
+        clock.move_to(second)
+        watch.has_heard = True
+    assert not request.errors
+    clock.move_to(400)
+    assert [getattr(error, "phase", "") for error in request.errors] == ["total"]
+
+
 def test_a_slow_caller_is_not_taken_for_a_silent_peer() -> None:
     clock, request, watch = watched(Timeouts(idle_s=60))
     watch.enter("idle")

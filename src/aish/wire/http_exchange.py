@@ -1,14 +1,17 @@
 """One request and its answer: takes a connection, sends, waits, holds what has arrived, hands out the body.
 
 Entered by its caller, who gets it back as the response once the head has arrived; over when the caller leaves. Bytes
-are parsed in the protocol's own callback, and the one waiter is woken by a future: no task and no queue between.
+are parsed in the protocol's own callback, and the one waiter is woken by a future: no task and no queue between. Where
+a piece can be taken at once, in the callback itself, the waiter is not even woken.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
+from typing import NoReturn
 
 from aish.errors import ConnectionLost, UsageError, WireError
 from aish.wire.http_answer import AnswerParser
@@ -50,6 +53,8 @@ class Exchange(Response):
         self._complete = False  # the whole answer has
         self._is_spared = False  # what is still to come is not missed
         self._waiter: asyncio.Future[bytes] | None = None  # is handed the piece that comes, or b"" for other news
+        self._take: Callable[[bytes], bool] | None = None  # is offered it before
+        self._raised: Exception | None = None  # by that
         self._error: WireError | None = None
         self._sent = False
         self._pieces: deque[bytes] = deque()
@@ -135,6 +140,8 @@ class Exchange(Response):
 
     async def next_piece(self) -> bytes:
         while not self._pieces:
+            if self._raised is not None:
+                self._raise_what_was_raised()
             if self._error is not None:
                 if self._is_spared:
                     return b""
@@ -162,6 +169,9 @@ class Exchange(Response):
             self._connection.resume_reading()
         return piece
 
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        self._take = take
+
     def limit_silence(self, seconds: float) -> None:
         if not self._complete:  # then there is nothing to wait for
             self._watch.limit_silence(seconds)
@@ -174,6 +184,7 @@ class Exchange(Response):
     def _leave(self) -> None:
         """End it, wherever it stands."""
         self._watch.stop()
+        self._take = self._raised = None  # which lead back here
         if self._paused:
             self._paused = False
             self._connection.resume_reading()
@@ -182,6 +193,14 @@ class Exchange(Response):
             self._error = ConnectionLost(f"{self._target.origin}: the answer was left before its end")
         reusable = self._complete and self._sent and self._parser.keep_alive
         self._pool.release(self._connection, reusable=reusable)
+
+    def _raise_what_was_raised(self) -> NoReturn:
+        raised, self._raised = self._raised, None
+        try:
+            assert raised is not None
+            raise raised
+        finally:
+            raised = None  # it leads back here
 
     def _put_back(self, piece: bytes) -> None:
         """Before whatever has come since it was handed over."""
@@ -200,13 +219,23 @@ class Exchange(Response):
         parser = self._parser
         piece = parser.feed(data)
         self._complete = parser.complete
-        waiter, self._waiter = self._waiter, None
+        waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.set_result(piece)
+            self._hand_over(piece, waiter)
         elif piece:
             self._hold(piece)
         if parser.error is not None:
             self.fail(parser.error)
+
+    def _hand_over(self, piece: bytes, waiter: asyncio.Future[bytes]) -> None:
+        try:
+            if self._take is not None and piece and not self._complete and self._take(piece):
+                self._watch.has_heard = True
+                return
+        except Exception as exc:  # is no matter of the event loop, which calls us, but of whoever reads
+            self._raised, piece = exc, b""
+        self._waiter = None
+        waiter.set_result(piece)
 
     def _hold(self, piece: bytes) -> None:
         self._pieces.append(piece)

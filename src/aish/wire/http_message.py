@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -110,6 +110,10 @@ class Response(AsyncIterator[bytes]):
     @abstractmethod
     async def next_piece(self) -> bytes:
         """The same as iterating, but the end is an empty piece."""
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """From now on a piece that comes alone, while the next one is waited for, may be offered to `take` first, as
+        it is read from the wire. What it takes is not handed out. It never waits; what it raises is raised there."""
 
     async def __anext__(self) -> bytes:
         if piece := await self.next_piece():
