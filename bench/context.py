@@ -29,7 +29,7 @@ from aish.engine.route import Route, Router
 from aish.engine.session import Engine
 from aish.engine.tokens import TokenCounter
 from aish.engine.window import budget_for
-from aish.ports import Provider
+from aish.ports import Provider, Words
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
 from aish.store.memory import MemoryStore
@@ -178,10 +178,11 @@ class Small(ScriptedProvider):
         return ModelInfo(self.name, model, WINDOW, Capabilities(native_tools=True, tokenize=True))
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
-        words = sum(len(message.text.split()) + 3 for message in request.messages)
-        self.sizes.append(words)
-        async with super().stream(request) as batches:
+    async def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        self.sizes.append(sum(len(message.text.split()) + 3 for message in request.messages))
+        async with super().stream(request, words) as batches:
             yield batches
 
 

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
 from aish.types.embeddings import Embedded
-from aish.types.events import TurnEnd
+from aish.types.events import Event, TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.models import ModelInfo
@@ -47,6 +47,27 @@ class Tokenizer(Protocol):
         """The whole prompt, chat template and tools included, as the backend counts it; None and never, as above."""
 
 
+class Words(Protocol):
+    """Takes what a model says as it is read from the wire, since to wake somebody for it costs more than all else."""
+
+    def is_ready(self) -> bool:
+        """Whether it takes what is said next. Otherwise that comes in its batch."""
+
+    def say(self, text: str) -> bool:
+        """Only while it is ready; never waits. Whether it was taken. If not, nothing has been made of it: the same text
+        comes in a batch. What it raises is raised where that is waited for."""
+
+
+class Listener(Protocol):
+    """Who hears what a model says as it is read from the wire: the same as in a batch, and in its place."""
+
+    def is_ready(self) -> bool:
+        """Whether it takes what comes next. Otherwise that comes in its batch."""
+
+    def hear(self, events: list[Event]) -> None:
+        """Only while it is ready; never waits. If it raises, the turn fails."""
+
+
 class Provider(Tokenizer, Protocol):
     """A backend that answers. All failures are ProviderErrors."""
 
@@ -58,11 +79,17 @@ class Provider(Tokenizer, Protocol):
     async def describe(self, model: str) -> ModelInfo:
         """What is known of one model; ModelNotFound if the backend says there is no such one."""
 
-    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+    def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         """One model call, in batches of chunks.
 
         Leaving the context ends the upstream request at once, whether or not it had finished. Entering does no I/O;
         the first `anext` does. The last chunk is StepFinished. Nothing takes longer than `request.deadline_s`.
+
+        `words` may be told what the model says while the next batch is waited for, never before the first; text that it
+        takes is in no batch. A provider around another hands it on only if it does to words all that it does to
+        batches, and not while it holds anything back; one that changes what is said hands on nothing.
         """
 
     def prepared(self, request: StepRequest) -> StepRequest:

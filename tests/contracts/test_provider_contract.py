@@ -90,12 +90,23 @@ class Backends:
 
         return self._provider(await self._serve(raw_server(refuse)), [ProviderError("no")])
 
+    async def played(self, script: Act) -> Provider:
+        return self._provider(await self._serve(raw_server(script)), [])
+
+    def line(self, text: str) -> bytes:
+        """A piece of a streamed answer, as this backend says it."""
+        if self.kind == "ollama":
+            return b'{"message": {"content": "%b"}}\n' % text.encode()
+        return b'data: {"choices": [{"delta": {"content": "%b"}}]}\n\n' % text.encode()
+
+    def last_line(self) -> bytes:
+        if self.kind == "ollama":
+            return b'{"message": {"content": ""}, "done": true, "done_reason": "stop"}\n'
+        return b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+
     async def _stall(self, peer: Peer) -> None:
         await peer.request()
-        line = b'{"message": {"content": "The "}}\n'
-        if self.kind != "ollama":
-            line = b'data: {"choices": [{"delta": {"content": "The "}}]}\n\n'
-        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n" + line)
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n" + self.line("The "))
         await peer.left()
 
     async def _serve(self, server) -> str:
@@ -146,6 +157,66 @@ async def test_the_last_chunk_and_no_other_says_that_the_step_has_finished(backe
     chunks = await say(await backends.answering(), backends.request())
     assert [isinstance(chunk, StepFinished) for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta)).startswith("The answer")
+
+
+class Said:
+    """Takes what it is told, every other time; knows how much had come in batches by then."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.said: list[str] = []
+        self._is_ready = False
+
+    def is_ready(self) -> bool:
+        self._is_ready = not self._is_ready
+        return self._is_ready
+
+    def say(self, text: str) -> bool:
+        assert self.order, "not before the first batch"
+        self.said.append(text)
+        self.order.append(text)
+        return True
+
+
+async def test_words_that_are_taken_are_in_no_batch_and_both_together_are_the_answer(backends: Backends):
+    provider, told = await backends.answering(), Said()
+    plain = [chunk.text for chunk in await say(provider, backends.request()) if isinstance(chunk, TextDelta)]
+    async with asyncio.timeout(100), provider.stream(backends.request(), told) as batches:
+        async for batch in batches:
+            told.order += [chunk.text for chunk in batch if isinstance(chunk, TextDelta)]
+    assert "".join(told.order) == "".join(plain)
+
+
+async def test_words_that_come_one_by_one_are_told_as_they_come(http_backends: Backends):
+    """Where the provider does that at all: those that do not hand them out in batches, which is right, too."""
+    words, seen = ["The ", "answer ", "is ", "42", "."], asyncio.Semaphore(0)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        for word in words:
+            await peer.send(http_backends.line(word))
+            async with asyncio.timeout(10):
+                await seen.acquire()
+        await peer.send(http_backends.last_line())
+
+    class Told(Said):
+        def is_ready(self) -> bool:
+            return True
+
+        def say(self, text: str) -> bool:
+            seen.release()
+            return super().say(text)
+
+    provider, told = await http_backends.played(script), Told()
+    async with asyncio.timeout(100), provider.stream(http_backends.request(), told) as batches:
+        async for batch in batches:
+            for chunk in batch:
+                if isinstance(chunk, TextDelta):
+                    told.order.append(chunk.text)
+                    seen.release()
+    assert told.order == words
+    assert told.said == ([] if http_backends.kind == "ollama" else words[2:])  # what they look like is learned first
 
 
 async def test_the_same_provider_answers_again_and_several_at_once(backends: Backends):

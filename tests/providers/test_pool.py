@@ -15,7 +15,7 @@ from aish.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from aish.ports import Provider
+from aish.ports import Provider, Words
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai import OpenAIProvider
 from aish.providers.pool import REST_S, PoolProvider
@@ -198,9 +198,9 @@ async def test_failing_over_does_not_stretch_the_deadline():
     clock = Clock()
 
     class Slow(Member):
-        def stream(self, request: StepRequest):
+        def stream(self, request: StepRequest, words: Words | None = None):
             clock.now_s += 4.0
-            return super().stream(request)
+            return super().stream(request, words)
 
     a, b = Slow("a", ProviderUnavailable("x")), Member("b")
     await say(make(a, b, clock=clock))

@@ -4,7 +4,8 @@ from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
 from aish.types.events import TextDelta
-from aish.types.messages import ToolMessage, UserMessage
+from aish.types.messages import ToolMessage, UserMessage, user
+from aish.types.requests import StepRequest
 from support.engines import Bench, Tools, call, said
 
 SECRET = "hunter22-very"
@@ -35,6 +36,23 @@ async def test_a_secret_does_not_leave_and_is_there_again_in_the_streamed_reply(
     assert "<secret-" in str(inner.requests)
     text = "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
     assert text == f"my password is {SECRET}, ok?"
+
+
+async def test_nothing_goes_past_it_to_whoever_takes_words_as_they_come():
+    class Greedy:
+        def is_ready(self):
+            return True
+
+        def say(self, text):
+            raise AssertionError(f"{text!r} has not been looked at")
+
+    inner = ScriptedProvider("cloud", {"m": echoing})
+    provider = RedactingProvider(inner, Redactor([SECRET]))
+    request = StepRequest("m", (user(f"my password is {SECRET}, ok?"),))
+    async with provider.stream(request, Greedy()) as batches:
+        chunks = [chunk async for batch in batches for chunk in batch]
+    text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
+    assert text == f"my password is {SECRET}, ok?" and SECRET not in str(inner.requests)
 
 
 async def test_a_tool_gets_the_real_value_where_the_model_wrote_the_placeholder():

@@ -136,6 +136,64 @@ async def test_a_call_written_as_text_is_a_call_in_native_mode_too():
     assert chunks[-1] == StepFinished(StepEnd.TOOL_CALLS)
 
 
+class Ear:
+    """Takes all it is told, and keeps it among what came in batches."""
+
+    def __init__(self) -> None:
+        self.said = ""
+        self.chunks: list[Chunk] = []
+
+    def is_ready(self) -> bool:
+        return True
+
+    def say(self, text: str) -> bool:
+        self.said += text
+        self.chunks.append(TextDelta(text))
+        return True
+
+    async def hears(self, provider: ToolModeProvider, request: StepRequest) -> None:
+        async with provider.stream(request, self) as batches:
+            async for batch in batches:
+                self.chunks += batch
+
+
+@pytest.mark.parametrize("can", [NATIVE, SCHEMAS, NONE], ids=["native", "constrained", "prompted"])
+@pytest.mark.parametrize("answer", [f"Let me see. <tool_call>{ROME}</tool_call>", f"Let me see.\n{ROME}\nThere."])
+async def test_of_what_is_told_as_it_comes_nothing_is_a_call(can: Capabilities, answer: str):
+    model, ear = ToolModeProvider(Model(letters(answer), can=can)), Ear()
+    plain = await say(ToolModeProvider(Model(letters(answer), can=can)), asked())
+    await ear.hears(model, asked())
+    assert calls_of(ear.chunks) == calls_of(plain) == [("get_weather", '{"city":"Rome"}')]
+    assert text_of(ear.chunks) == text_of(plain)
+    assert "get_weather" not in ear.said
+    assert bool(ear.said) == (can is not SCHEMAS)  # what is constrained is read to the letter
+
+
+async def test_nothing_is_told_while_the_question_may_be_put_again():
+    """A call written as text is held to the end: so far nothing has been said, and a refusal leads to another way."""
+    refused = [*letters(f"<tool_call>{ROME}</tool_call>"), TextDelta("I "), TextDelta("look. "), REFUSES_TOOLS]
+    plain = ToolModeProvider(Model(refused, [TextDelta("Sunny.")]))
+    expected = await say_or_fail(plain)
+    ear = Ear()
+    try:
+        await ear.hears(ToolModeProvider(Model(refused, [TextDelta("Sunny.")])), asked())
+    except ProviderRejected as exc:
+        assert expected == (text_of(ear.chunks), str(exc))
+    else:
+        assert expected == (text_of(ear.chunks), "")
+
+
+async def say_or_fail(provider: ToolModeProvider) -> tuple[str, str]:
+    chunks: list[Chunk] = []
+    try:
+        async with provider.stream(asked()) as batches:
+            async for batch in batches:
+                chunks += batch
+    except ProviderRejected as exc:
+        return text_of(chunks), str(exc)
+    return text_of(chunks), ""
+
+
 async def test_json_in_the_text_of_a_model_that_makes_calls_of_its_own_is_text():
     own = [CallFragment(0, "id1", "get_weather", '{"city": "Oslo"}')]
     shown = f"An example:\n```json\n{ROME}\n```\nor {ROME}"

@@ -36,6 +36,7 @@ from aish.errors import (
     ProviderTimeout,
     forget_way,
 )
+from aish.ports import Words
 from aish.types.chunks import StepEnd
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Body, Event, Failed, Status, TurnEnd, UsageReported
@@ -106,10 +107,11 @@ class Asking:
         self._left_out = 0
         self._prepare_for(chosen.route)
 
-    async def ask(self, assembler: Assembler) -> AsyncGenerator[list[Event], None]:
-        """One answer, as the assembler's events. `end` is set if the turn cannot go on."""
+    async def ask(self, assembler: Assembler, words: Words | None) -> AsyncGenerator[list[Event], None]:
+        """One answer, as the assembler's events. `end` is set if the turn cannot go on. What is said to `words` is in
+        none of them."""
         apply_all = self._transcript.apply_all
-        look_at = loop_chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
+        assembler.look_at = loop_chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
         try:
             composed, self._left_out = self._composer.find_whole(self._transcript.messages()), 0
             if composed is None or composed.left_out:
@@ -120,13 +122,13 @@ class Asking:
             if self._is_bounded:
                 request, call = await self._admitted(request, call, composed.tokens)
             self._sent, self._call = request, call
-            async with self.route.provider.stream(request) as batches:
+            async with self.route.provider.stream(request, words) as batches:
                 async for batch in batches:
                     if events := assembler.feed(batch):
                         apply_all(events)
                         yield events
-                    if assembler.text_chars >= look_at:
-                        look_at = assembler.text_chars + max(LOOK_CHARS, assembler.text_chars // 50)
+                    if assembler.text_chars >= assembler.look_at:
+                        assembler.look_at = assembler.text_chars + max(LOOK_CHARS, assembler.text_chars // 50)
                         if assembler.is_full or self._goes_round(loop_chars):
                             assembler.end = StepEnd.LENGTH
                             break
@@ -140,7 +142,7 @@ class Asking:
             self.end = TurnEnd.FAILED
             yield [self._emit(failed(exc))]
         except ProviderError as exc:
-            async with aclosing(self._recover(assembler, exc)) as recovered:
+            async with aclosing(self._recover(assembler, words, exc)) as recovered:
                 async for events in recovered:
                     yield events
 
@@ -289,7 +291,9 @@ class Asking:
             traceparent=asked.traceparent,
         )
 
-    async def _recover(self, assembler: Assembler, error: ProviderError) -> AsyncGenerator[list[Event], None]:
+    async def _recover(
+        self, assembler: Assembler, words: Words | None, error: ProviderError
+    ) -> AsyncGenerator[list[Event], None]:
         forget_way(error)
         if isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
             self.end = TurnEnd.WALL_TIME
@@ -305,7 +309,7 @@ class Asking:
             return
         self.book(None, said_anything=False)
         yield [self._emit(Status(note))]
-        async with aclosing(self.ask(assembler)) as batches:
+        async with aclosing(self.ask(assembler, words)) as batches:
             async for events in batches:
                 yield events
 

@@ -65,6 +65,7 @@ class Assembler(msgspec.Struct, eq=False):
     end: StepEnd | None = None
     usage: Usage | None = None
     text_chars: int = 0
+    look_at: int = 0  # at how many of them it is looked whether it goes round and round
 
     @property
     def said_anything(self) -> bool:

@@ -53,7 +53,7 @@ class Recorder:
     def __init__(self, store: Store, redactor: Redactor, *, write_through: bool) -> None:
         self._store = store
         self._redactor = redactor
-        self._write_through = write_through
+        self.write_through = write_through
         self._speaking: set[Turn] = set()  # whose words are to be written at the end of the moment
         self._due: list[Turn] = []  # at the end of the last one
         self._moment: asyncio.Handle | None = None
@@ -61,7 +61,7 @@ class Recorder:
     def take(self, turn: Turn, events: list[Event]) -> bool:
         """Makes them fit to be shown, and says whether they have to be written before they are: an intent, an outcome
         and the end. What else happens is written by the moment; of a turn that nobody watches, at its end."""
-        is_due = self._write_through
+        is_due = self.write_through
         if len(events) != 1 or type(events[0].body) is not TextDelta:
             is_due = self._look_at(events) or is_due
         turn.unwritten += events
@@ -151,7 +151,7 @@ class Recorder:
             await self._finish(turn, last)
         elif _any_durable(events):
             await self._store.flush()
-        elif self._write_through:
+        elif self.write_through:
             await self._store.flush(durable=False)
 
     async def _finish(self, turn: Turn, event: Event) -> None:

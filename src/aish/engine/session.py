@@ -13,7 +13,7 @@ from aish.engine.aside import Aside
 from aish.engine.choose import Chooser, Routing
 from aish.engine.cost import Caps, Ledger, Prices
 from aish.engine.route import Router
-from aish.ports import Ask, Clock, Gate, Owners, Store, Toolset
+from aish.ports import Ask, Clock, Gate, Listener, Owners, Store, Toolset
 from aish.safety.redact import Redactor
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, ToolResult
@@ -91,14 +91,16 @@ class Engine:
         ask: Ask | None = None,
         journal: Journal | None = None,
         left: Callable[[Sequence[Event]], None] | None = None,
+        listener: Listener | None = None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
         belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
+        `listener` hears what a model says as it is read from the wire; what it has heard is in no batch.
         """
-        return self._turns.turn(request, ask=ask, journal=journal, left=left)
+        return self._turns.turn(request, ask=ask, journal=journal, left=left, listener=listener)
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, guests: str = "") -> Sequence[ToolSpec]:
         """The tools these globs name that the gate would let a request see, with those of its guests."""

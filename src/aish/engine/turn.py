@@ -13,6 +13,8 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.engine.asking import Asking
 from aish.engine.assemble import Assembler
 from aish.engine.dispatch import Dispatcher, result_event
@@ -24,12 +26,14 @@ from aish.engine.planning.kept import question_of
 from aish.engine.scribe import Scribe
 from aish.engine.settle import open_calls
 from aish.engine.transcript import NO_ANSWER, Transcript
+from aish.ports import Listener
 from aish.types.chunks import StepEnd
 from aish.types.events import (
     Body,
     Event,
     Status,
     StepStarted,
+    TextDelta,
     ToolResult,
     TurnEnd,
     TurnFinished,
@@ -142,8 +146,11 @@ class Turn:
         before = self.resumed.messages if self.resumed is not None else ()
         return (*before, *self._transcript.produced())
 
-    async def events(self, keep: Keep, write: Write) -> AsyncGenerator[list[Event], None]:
-        """Each batch is given to `keep` before it is told, and `write` waited for where that says so."""
+    async def events(
+        self, keep: Keep, write: Write, listener: Listener | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """Each batch is given to `keep` before it is told, and `write` waited for where that says so. `listener` hears
+        words that need not be waited for."""
         try:
             asked = self._asked
             started = TurnStarted(self._asking.route.name, asked.input, asked.traceparent, self.had_effect)
@@ -169,7 +176,8 @@ class Turn:
                 assembler = Assembler(
                     self._scribe, self._call_ids, self.offer.canonical, own_ids=self.offer.has_clients
                 )
-                batches = self._asking.ask(assembler)
+                words = None if listener is None else _Straight(listener, self, keep, assembler, self._transcript)
+                batches = self._asking.ask(assembler, words)
                 try:
                     async for events in batches:
                         if self.is_watched:
@@ -195,7 +203,7 @@ class Turn:
                 await write(self)
             yield events
         except Exception:
-            self.broken = True  # by a defect or the store, not by whoever listens
+            self.broken = True  # by a defect or the store, not by whoever reads its batches
             raise
 
     async def _before_asking(self) -> AsyncGenerator[list[Event], None]:
@@ -316,6 +324,26 @@ class Turn:
         event = self._scribe.event(body, call)
         self._transcript.apply(event)
         return event
+
+
+class _Straight(msgspec.Struct, eq=False):
+    """Words on their way from the wire to whoever listens, past the loop: the same is made of them as of a batch."""
+
+    _listener: Listener
+    _turn: Turn
+    _keep: Keep
+    _assembler: Assembler
+    _transcript: Transcript
+
+    def is_ready(self) -> bool:
+        return self._assembler.text_chars < self._assembler.look_at and self._listener.is_ready()
+
+    def say(self, text: str) -> bool:
+        events = self._assembler.feed((TextDelta(text),))
+        self._transcript.apply_all(events)
+        self._keep(self._turn, events)
+        self._listener.hear(events)
+        return True
 
 
 def _with_limits(said: str, limits: Limits) -> str:

@@ -37,7 +37,7 @@ from aish.engine.scribe import Scribe
 from aish.engine.summary import Summaries
 from aish.engine.turn import Turn
 from aish.errors import AishError, SessionBusy
-from aish.ports import Ask, Clock, Owners, Store
+from aish.ports import Ask, Clock, Listener, Owners, Store
 from aish.safety.redact import Redactor
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, Status, ToolResult, TurnEnd
@@ -99,14 +99,16 @@ class Turns:
         ask: Ask | None = None,
         journal: Journal | None = None,
         left: Callable[[Sequence[Event]], None] | None = None,
+        listener: Listener | None = None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
         failures are events.
 
         `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
         belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
+        `listener` hears what a model says as it is read from the wire; what it has heard is in no batch.
         """
-        return _UnderWay(self, request, ask, journal, left)
+        return _UnderWay(self, request, ask, journal, left, listener)
 
     async def gone_on_with(self, request: TurnRequest) -> TurnRequest:
         """The request, with what an attempt that broke off has done already, and with the answers it waited for."""
@@ -270,8 +272,9 @@ class Turns:
         conversation = await self._conversations.preview(request.session, chosen.route)
         return await self._maker.view(request, chosen, conversation)
 
-    def events(self, turn: Turn) -> AsyncGenerator[Sequence[Event], None]:
-        return turn.events(self._recorder.take, self._recorder.write)
+    def events(self, turn: Turn, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
+        heard = listener if turn.is_watched and not self._recorder.write_through else None
+        return turn.events(self._recorder.take, self._recorder.write, heard)
 
     async def _close(self, turn: Turn, left: Callable[[Sequence[Event]], None] | None) -> None:
         """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
@@ -304,6 +307,7 @@ class _UnderWay(msgspec.Struct, eq=False):
     _ask: Ask | None
     _journal: Journal | None
     _left: Callable[[Sequence[Event]], None] | None
+    _listener: Listener | None = None
     _stack: AsyncExitStack | None = None
     _plan: PlanRun | None = None
     _turn: Turn | None = None
@@ -320,7 +324,7 @@ class _UnderWay(msgspec.Struct, eq=False):
             self._turn = await turns.start(request, chosen, "", self._ask, self._journal, None)
         if self._turn.retry_key:
             turns.begin_attempt(self._turn)
-        self._events = turns.events(self._turn)
+        self._events = turns.events(self._turn, self._listener)
         return self._events
 
     async def _held(self, request: TurnRequest, chosen: Chosen) -> Turn:

@@ -10,6 +10,7 @@ How long the next piece is waited for is as in `answer_body`.
 from __future__ import annotations
 
 from aish.errors import ProviderError, ProviderProtocolError
+from aish.ports import Words
 from aish.providers.chat_chunks import WireChunk, decode_chunk, read_chunk
 from aish.providers.chat_frames import Frame, arguments_frame, text_frame
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL
@@ -37,12 +38,15 @@ class Answer:
     _frame: Frame
     _call_frame: Frame
 
-    def __init__(self, provider: str, model: str, response: Response, idle_s: float) -> None:
+    def __init__(
+        self, provider: str, model: str, response: Response, idle_s: float, words: Words | None = None
+    ) -> None:
         self.is_over = False  # the last has been told
         self._provider = provider
         self._model = model
         self._response = response
         self._idle_s = idle_s
+        self._words = words
         self._document: list[bytes] = []
         self._document_bytes = 0
         self._by_events = False
@@ -70,6 +74,14 @@ class Answer:
             raise self._broken
         return self._last()
 
+    def _take(self, piece: bytes) -> bool:
+        """Where it is a word that came alone, and somebody is there to hear it."""
+        words = self._words
+        if words is None or not (self._is_between and words.is_ready()):
+            return False
+        text = self._frame.event_text(piece)
+        return bool(text) and words.say(text)
+
     def _last(self) -> Batch:
         self.is_over = True
         finished = self._finished
@@ -84,7 +96,7 @@ class Answer:
 
     async def _let_end(self) -> None:
         """Nothing is missing; what may still come is read, so that the connection can be used again."""
-        self._ended = True
+        self._ended, self._words = True, None  # nobody hears it
         self._response.spare_rest(_TAIL_S)
         while await self._response.next_piece():
             pass
@@ -112,6 +124,8 @@ class Answer:
             self._reader = SseReader(MAX_EVENT_BYTES)
             self._frame = text_frame()
             self._call_frame = arguments_frame()
+            if self._words is not None:
+                self._response.offer_to(self._take)
             return self._read_events(piece)
         else:
             self._ended = not piece
@@ -164,7 +178,8 @@ class Answer:
         except (ValueError, RecursionError):  # with more patience, then
             wire = self._decode(data)
         if text := wire.plain_text():
-            self._frame.learn(data, text)
+            if self._said or batch:  # the first word is not kept waiting for it
+                self._frame.learn(data, text)
             batch.append(TextDelta(text))
         elif (fragment := wire.plain_fragment()) and self._call_frame.learn(data, fragment.arguments):
             self._called, self._call_index = True, fragment.index

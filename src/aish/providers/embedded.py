@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
-from aish.ports import Provider
+from aish.ports import Provider, Words
 from aish.providers.cache_folder import check_is_gguf, is_file, path_of
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
 from aish.providers.tool_adapter import CHAT, PICKING
@@ -114,8 +114,10 @@ class EmbeddedProvider:
         async with self._inner_for(model) as inner:
             return await inner.embed(model, texts)
 
-    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        return aclosing(self._batches(request))
+    def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        return aclosing(self._batches(request, words))
 
     async def aclose(self) -> None:
         self._closed = True
@@ -123,7 +125,7 @@ class EmbeddedProvider:
         if self._engine is not None:
             await self._engine.stop()
 
-    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
         deadline_s = time.monotonic() + request.deadline_s
         engine = await self._acquire(request.model, request.deadline_s)
         async with self._using(engine):
@@ -139,7 +141,7 @@ class EmbeddedProvider:
                 deadline_s=max(0.0, deadline_s - time.monotonic()),
                 tuning=(PICKING if request.picks_tool else CHAT) if engine.adapter else None,
             )
-            async with inner.stream(left) as batches:
+            async with inner.stream(left, words) as batches:
                 async for batch in batches:
                     yield batch
 

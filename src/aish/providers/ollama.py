@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError
+from aish.ports import Words
 from aish.providers import facts
 from aish.providers.answer_body import AnswerBody
 from aish.providers.chat_chunks import tokens_used
@@ -77,7 +78,9 @@ class OllamaProvider:
         return ModelInfo(self._name, model, size, show_capabilities(shown))
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+    async def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
         async with aclosing(self._batches(request)) as batches:
             yield batches
 

@@ -18,6 +18,7 @@ from aish.errors import (
     ProviderProtocolError,
     ProviderRejected,
 )
+from aish.ports import Words
 from aish.providers import facts
 from aish.providers.chat_answer import Answer
 from aish.providers.chat_chunks import read_usage
@@ -62,8 +63,10 @@ class OpenAIProvider:
             info = await self._loaded_in_lm_studio(info)
         return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
 
-    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        return aclosing(self._batches(request))
+    def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        return aclosing(self._batches(request, words))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         return request
@@ -84,7 +87,7 @@ class OpenAIProvider:
     async def aclose(self) -> None:
         """The HTTP client is shared and closed by its owner."""
 
-    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
@@ -96,7 +99,7 @@ class OpenAIProvider:
                 async with self._backend.stream(
                     url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
                 ) as response:
-                    answer = Answer(self._name, request.model, response, idle_s)
+                    answer = Answer(self._name, request.model, response, idle_s, words)
                     while not answer.is_over:
                         batch = await answer.next_batch()
                         if not begun:

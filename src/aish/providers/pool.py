@@ -24,7 +24,7 @@ from aish.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from aish.ports import Provider
+from aish.ports import Provider, Words
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded
 from aish.types.models import Capabilities, ModelInfo
@@ -94,8 +94,10 @@ class PoolProvider:
         return ModelInfo(self._name, model, min(sizes, default=None), capabilities, min(parameters, default=None))
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
-        async with aclosing(self._batches(request)) as batches:
+    async def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._batches(request, words)) as batches:
             yield batches
 
     def prepared(self, request: StepRequest) -> StepRequest:
@@ -126,7 +128,7 @@ class PoolProvider:
             self._rest_after(member, exc)
             return exc
 
-    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
         due_s = self._monotonic_s() + request.deadline_s
         failures: list[ProviderError] = []
         for member in self._in_order():
@@ -135,7 +137,8 @@ class PoolProvider:
                 break
             begun = False
             try:
-                async with aclosing(_counted(member, msgspec.structs.replace(request, deadline_s=left_s))) as batches:
+                left = msgspec.structs.replace(request, deadline_s=left_s)
+                async with aclosing(_counted(member, left, words)) as batches:
                     async for batch in batches:
                         if not begun:
                             begun = True
@@ -191,8 +194,8 @@ def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
     )
 
 
-async def _counted(member: _Member, request: StepRequest) -> AsyncGenerator[Batch, None]:
+async def _counted(member: _Member, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
     with member.asked():
-        async with member.provider.stream(request) as batches:
+        async with member.provider.stream(request, words) as batches:
             async for batch in batches:
                 yield batch

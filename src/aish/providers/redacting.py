@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
-from aish.ports import Provider
+from aish.ports import Provider, Words
 from aish.safety.redact import Redactor, Restorer, Vault
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.embeddings import Embedded
@@ -36,7 +36,9 @@ class RedactingProvider:
         return await self._inner.describe(model)
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+    async def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
         async with aclosing(self._batches(request)) as batches:
             yield batches
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
+from aish.ports import Words
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.embeddings import Embedded
 from aish.types.events import ReasoningDelta, Status, TextDelta
@@ -56,8 +57,10 @@ class ScriptedProvider:
         return self._info(model)
 
     @asynccontextmanager
-    async def stream(self, request: StepRequest) -> AsyncIterator[AsyncGenerator[Batch, None]]:
-        async with aclosing(self._play(request)) as batches:
+    async def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._play(request, words)) as batches:
             yield batches
 
     def prepared(self, request: StepRequest) -> StepRequest:
@@ -78,10 +81,10 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    async def _play(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+    async def _play(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
         await self.describe(request.model)
         self.requests = [*self.requests[1 - MAX_KEPT :], request]
-        left_s = request.deadline_s
+        left_s, begun = request.deadline_s, False
         finished = StepFinished(StepEnd.STOP)
         for item in self._scripts[request.model](request):
             if isinstance(item, ProviderError):
@@ -93,12 +96,17 @@ class ScriptedProvider:
                     raise ProviderTimeout(f"{self._name}: the deadline passed")
             elif isinstance(item, StepFinished):
                 finished = item
-            else:
+            elif not (begun and words is not None and _is_said(item, words)):
+                begun = True
                 yield [item]
         yield [finished]
 
     def _info(self, model: str) -> ModelInfo:
         return ModelInfo(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))
+
+
+def _is_said(item: Item, words: Words) -> bool:
+    return isinstance(item, TextDelta) and words.is_ready() and words.say(item.text)
 
 
 def from_steps(steps: Sequence[Sequence[Item]]) -> Script:

@@ -19,7 +19,7 @@ import msgspec
 
 from aish.calls.schema import PLAIN, TOOLS, simplified_tools
 from aish.errors import ProviderError
-from aish.ports import Provider
+from aish.ports import Provider, Words
 from aish.providers.toolmode.prompt import (
     Manner,
     has_result,
@@ -29,7 +29,7 @@ from aish.providers.toolmode.prompt import (
     room_for_tools,
     with_instructions,
 )
-from aish.providers.toolmode.reading import Reading, asked_in
+from aish.providers.toolmode.reading import PlainWords, Reading, asked_in
 from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
@@ -65,12 +65,14 @@ class ToolModeProvider:
         self._ways.know(model, info)
         return info
 
-    def stream(self, request: StepRequest) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+    def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         if request.tools:
             request = self._narrowed(request)
         if self._goes_through(request):
-            return self._inner.stream(request)
-        return aclosing(self._batches(request))
+            return self._inner.stream(request, words)
+        return aclosing(self._batches(request, words))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         if request.tools:
@@ -91,19 +93,22 @@ class ToolModeProvider:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
         """One attempt, and another for each way that the backend turns out not to take."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + request.deadline_s
         await self._know(request)
         way = self._ways.choose(request)
+        plain = None if words is None else PlainWords(words)
         for _ in range(_MAX_TRIES):
             begun = False
             left = msgspec.structs.replace(request, deadline_s=due_s - loop.time())
             try:
-                async with aclosing(self._answer(left, way)) as batches:
+                async with aclosing(self._answer(left, way, plain)) as batches:
                     async for batch in batches:
                         begun = begun or not all(isinstance(chunk, Status) for chunk in batch)
+                        if plain is not None:
+                            plain.begun = begun
                         yield batch
                 return
             except ProviderError as exc:
@@ -113,7 +118,7 @@ class ToolModeProvider:
                 way = other
             yield [Status(saying(f"{self.name}:{request.model}", way))]
 
-    async def _answer(self, request: StepRequest, way: Way) -> AsyncGenerator[Batch, None]:
+    async def _answer(self, request: StepRequest, way: Way, plain: PlainWords | None) -> AsyncGenerator[Batch, None]:
         tools = _callable(request)
         sent, reading = self._sent(request, way), self._reading(request, way, tools)
         if sent.picks_tool:
@@ -122,7 +127,9 @@ class ToolModeProvider:
                 async for batch in batches:
                     yield batch
             return
-        async with self._inner.stream(sent) as batches:
+        if plain is not None and tools:
+            plain.reading = reading
+        async with self._inner.stream(sent, plain) as batches:
             async for batch in batches:
                 if not tools or reading.passes(batch):
                     yield batch

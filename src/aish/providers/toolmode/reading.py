@@ -10,6 +10,7 @@ import msgspec
 from aish.calls.envelope import Written
 from aish.calls.ready import make_ready
 from aish.calls.recognise import Recogniser
+from aish.ports import Words
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta
 from aish.types.tools import ToolSpec
@@ -78,6 +79,10 @@ class Reading:
         chunk = batch[0]
         return len(batch) == 1 and type(chunk) is TextDelta and self._reader.passes(chunk.text)
 
+    def passes_text(self, text: str) -> bool:
+        """The same of text alone. What passes has been read."""
+        return self._reader.passes(text)
+
     def read(self, batch: Batch) -> list[Chunk]:
         chunks: list[Chunk] = []
         for chunk in batch:
@@ -137,6 +142,23 @@ class Reading:
         elif end is StepEnd.UNKNOWN:
             end = StepEnd.LENGTH if within_call else StepEnd.TOOL_CALLS
         return [*chunks, StepFinished(end)]
+
+
+class PlainWords:
+    """Words that no call can begin in go straight on, once the answer has `begun`: until then it may be asked for again
+    in another way."""
+
+    begun = False
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self.reading: Reading | None = None  # where there are tools that could be called
+
+    def is_ready(self) -> bool:
+        return self.begun and self._words.is_ready()
+
+    def say(self, text: str) -> bool:
+        return (self.reading is None or self.reading.passes_text(text)) and self._words.say(text)
 
 
 def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:
