@@ -42,6 +42,9 @@ class Out(Protocol):
 
     def send_whole(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None]: ...
 
+    def is_open(self) -> bool:
+        """See `Exchange.is_open`."""
+
 
 class Link(Out, Protocol):
     """What a server of ours tells of a request, and how it takes the reply: without a message for each piece of it.
@@ -76,6 +79,9 @@ class _Messages:
     async def send_whole(self, status: int, headers: Pairs, body: bytes) -> None:
         await self.send_head(status, headers, at_once=True)
         await self.send_piece(body, last=True)
+
+    def is_open(self) -> bool:
+        return False
 
 
 class HttpRefusal(Exception):
@@ -220,6 +226,10 @@ class Exchange:
             described.append(_JSON)
         self.started, self.status = True, status
         return self._out.send_whole(status, described, body)
+
+    def is_open(self) -> bool:
+        """Whether the next piece would be sent at once, without anybody waiting for it."""
+        return self._out.is_open()
 
     def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> Awaitable[None]:
         return self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)

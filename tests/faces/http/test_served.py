@@ -570,3 +570,45 @@ async def test_the_outbox_knows_how_many_requests_are_at_work():
         await asyncio.gather(reader.readuntil(b"{}"), other.readuntil(b"{}"))
         await eventually(lambda: len(seen) == 4 and seen[-1].at_work == 0)
     assert seen[0] == 2
+
+
+async def test_a_reply_is_open_between_its_head_and_its_end_while_the_client_keeps_up():
+    seen = {}
+
+    async def app(scope, receive, send):
+        served = scope[CONNECTION]
+        seen["at first"] = served.is_open()
+        served.send_head(200, [], at_once=True)
+        seen["with its head to come"] = served.is_open()
+        served.send_piece(b"one")
+        seen["between"] = served.is_open()
+        served._line.pause_writing()
+        seen["behind"] = served.is_open()
+        served._line.resume_writing()
+        seen["between again"] = served.is_open()
+        served.send_piece(b"", last=True)
+        seen["at its end"] = served.is_open()
+
+    await exchanged(app, GET, until=b"0\r\n\r\n")
+    assert [name for name, is_open in seen.items() if is_open] == ["between", "between again"]
+
+
+async def test_a_reply_is_not_open_once_its_client_has_gone():
+    seen, gone = [], asyncio.Event()
+
+    async def app(scope, receive, send):
+        served = scope[CONNECTION]
+        served.on_gone = gone.set
+        served.send_head(200, [], at_once=True)
+        served.send_piece(b"one")
+        seen.append(served.is_open())
+        async with asyncio.timeout(10):
+            await gone.wait()
+        seen.append(served.is_open())
+
+    async with listening(app) as (port, _):
+        async with client(port) as (reader, writer):
+            writer.write(GET)
+            await reader.readuntil(b"one")
+        await eventually(lambda: len(seen) == 2)
+    assert seen == [True, False]

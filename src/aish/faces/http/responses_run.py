@@ -20,7 +20,8 @@ from aish.faces.http.responses_store import Kept, Shelf
 from aish.faces.http.responses_tools import asking
 from aish.faces.http.service import Service
 from aish.faces.http.trace_summary import TraceSummary
-from aish.faces.http.watch import Watch
+from aish.faces.http.watch import Hearing, Watch
+from aish.ports import Listener
 from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import TurnRequest
@@ -64,7 +65,8 @@ class Making:
         waits for it."""
         plan = self.plan
         try:
-            turns = self._turn(plan.request) if plan.first is None else self._both(plan.first)
+            listener = Hearing(watch, self._feed) if watch is not None else None
+            turns = self._turn(plan.request, listener) if plan.first is None else self._both(plan.first, listener)
             try:
                 async with aclosing(turns) as batches:
                     async for events in batches:
@@ -115,23 +117,23 @@ class Making:
             turns=tuple(self.turns) if background else (),
         )
 
-    async def _both(self, first: TurnRequest) -> AsyncGenerator[Sequence[Event], None]:
+    async def _both(self, first: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
         """What was approved, then the model with what came of it."""
         request = self.plan.request
         results: list[Message] = []
-        async with aclosing(self._turn(first)) as batches:
+        async with aclosing(self._turn(first, None)) as batches:
             async for events in batches:
                 if events := without_end(events):
                     results += _results(events)
                     yield events
         if request.context is not None:
             request = msgspec.structs.replace(request, context=(*request.context, *results))
-        async with aclosing(self._turn(request)) as batches:
+        async with aclosing(self._turn(request, listener)) as batches:
             async for events in batches:
                 yield events
 
-    async def _turn(self, request: TurnRequest) -> AsyncGenerator[Sequence[Event], None]:
-        async with self._engine.turn(request, ask=self._ask, left=self._leave) as batches:
+    async def _turn(self, request: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
+        async with self._engine.turn(request, ask=self._ask, left=self._leave, listener=listener) as batches:
             async for events in batches:
                 self._note(events)
                 yield events

@@ -203,6 +203,9 @@ class Served:
         self._piece(body, more=False, write=line.write_together)
         return line.done
 
+    def is_open(self) -> bool:
+        return self.started and not (self._line.is_full or self._head or self.complete or self.is_gone)
+
     async def _later(self, send: Callable[[], Awaitable[None]]) -> None:
         """When the client has taken some of what waits."""
         await self._line.drain()

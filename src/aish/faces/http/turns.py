@@ -13,7 +13,7 @@ from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, ShutDown, problem_of, settled
 from aish.faces.http.service import Service
 from aish.faces.http.trace_summary import TraceSummary, trace_link
-from aish.faces.http.watch import Encoder, Watch
+from aish.faces.http.watch import Encoder, Hearing, Watch
 from aish.ports import Ask
 from aish.types.events import Event
 from aish.types.requests import TurnRequest
@@ -50,17 +50,22 @@ async def stream_turn(
     trace: bool = False,
 ) -> None:
     meter, unsent = TurnMeter(service.metrics), b""
+
+    def told(events: Sequence[Event]) -> bytes:
+        meter.see(events)
+        streamer.effects = meter.had_effect
+        return streamer.encode(events)
+
     with Watch(exchange, streamer, heartbeat_s=service.config.heartbeat_s) as watch:
         try:
             try:
-                async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
+                hearing = Hearing(watch, told)
+                async with service.engine.turn(request, ask=ask, left=meter.see_left, listener=hearing) as batches:
                     async for events in batches:
                         is_first = not meter.turn
-                        meter.see(events)
+                        data = told(events)
                         if is_first:
                             name_turn(exchange, meter.turn, trace=trace)
-                        streamer.effects = meter.had_effect
-                        data = streamer.encode(events)
                         if streamer.failed is not None and not exchange.started:
                             unsent += data  # it is told by a status, if nothing begins before the turn has ended
                         elif data:

@@ -8,12 +8,13 @@ once is an error with its own status; they do not wait longer, since clients cou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Protocol, TypeVar
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.problems import ShutDown
+from aish.types.events import Event
 from aish.wire.sweep import PERIOD_S, Sweep, sweep_of
 
 # How long the headers wait for the first news: a second, less what the sweep may come late.
@@ -48,6 +49,7 @@ class Watch:
             self._loop = asyncio.get_running_loop()
             self._sweep = sweep_of(self._loop)
             self._sent_s = self._loop.time()
+        self._has_sent = False  # since the last look: what time it is need not be asked for each piece
 
     def __enter__(self) -> Watch:
         self._task = asyncio.current_task()
@@ -80,11 +82,18 @@ class Watch:
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Not a coroutine of its own: every piece of every answer comes through here."""
-        if self._sweep is not None:
-            self._sent_s = self._loop.time()
+        self._has_sent = True
         if self._sign is not None and not self._sign.done():
             return self._send_after(self._sign, data)
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
+
+    def is_ready(self) -> bool:
+        """Whether the next piece can be sent by `send_now`: nothing stands before it, and nobody is waited for."""
+        return (self._sign is None or self._sign.done()) and self._exchange.is_open()
+
+    def send_now(self, data: bytes) -> None:
+        self._has_sent = True
+        self._exchange.send_piece(data)
 
     async def _send_after(self, sign: asyncio.Future[None], data: bytes) -> None:
         """A client that takes its time has not had the opening yet."""
@@ -113,6 +122,8 @@ class Watch:
 
     def look(self, now_s: float) -> None:
         assert self._encoder is not None
+        if self._has_sent:
+            self._has_sent, self._sent_s = False, now_s
         if self._sign is not None and not self._sign.done():
             return
         if not self._exchange.started:
@@ -130,6 +141,19 @@ class Watch:
         if not self._gone and self._task is not None:
             self._gone = True
             self._task.cancel()
+
+
+class Hearing:
+    """The client as the engine's listener: what is said as it comes is sent to it in the same breath."""
+
+    def __init__(self, watch: Watch, told: Callable[[Sequence[Event]], bytes]) -> None:
+        self.is_ready = watch.is_ready
+        self._send = watch.send_now
+        self._told = told
+
+    def hear(self, events: list[Event]) -> None:
+        if data := self._told(events):
+            self._send(data)
 
 
 async def while_there(exchange: Exchange, work: Awaitable[Result]) -> Result:
