@@ -143,9 +143,11 @@ def counted_served(folder: Path, env: dict[str, str]) -> Counts:
     with gateways.upstream_running() as upstream, serving(folder, env, upstream) as (process, port):
         chat = body("bench-json")
         burst = body("bench-fast", stream=True)
+        words = body("bench-slow50x100", stream=True)  # one at a time: read, taken and written on alone
         rounds = body(f"bench-toolloop{ROUNDS}-look", stream=True)
-        for name, request, times in (("chat", chat, CHATS), ("stream", burst, STREAMS), ("toolround", rounds, TURNS)):
-            asked(port, request, 3)  # fills caches
+        works = (("chat", chat, CHATS), ("stream", burst, STREAMS), ("words", words, 2), ("toolround", rounds, TURNS))
+        for name, request, times in works:
+            asked(port, request, min(3, times))  # fills caches
             told(process, "start")
             asked(port, request, times)
             told(process, f"end {name}")
