@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,8 +58,9 @@ class Bench:
             running = [Gateway("direct", self.upstream.port, self.upstream.pid, version=platform.platform())]
             for name in names:
                 try:
-                    port = gateways.free_port()
-                    running.append(stack.enter_context(gateways.running(KINDS[name](self.upstream, port), port)))
+                    with self.started(name):
+                        pass  # what it is made of has been read from the disk
+                    running.append(stack.enter_context(self.started(name)))
                 except (DidNotStart, PeerMissing) as exc:
                     self.faults[name] = [f"does not start: {exc}"]
             fit = [gateway for gateway in running if self.passes(gateway)]
@@ -69,6 +70,10 @@ class Bench:
         for name in names if self.tools else ():
             if name not in self.faults and name in WITH_TOOLS:
                 self.with_tools(name)
+
+    def started(self, name: str) -> AbstractContextManager[Gateway]:
+        port = gateways.free_port()
+        return gateways.running(KINDS[name](self.upstream, port), port)
 
     def passes(self, gateway: Gateway) -> bool:
         idle = gateway.pss_mb()

@@ -56,7 +56,7 @@ def rows(effort: Effort) -> Iterator[Row]:
     if effort.quick and effort.peers:
         names.remove("litellm")
         notes["litellm"] = "left out of a quick run: it takes ten seconds to start"
-    rounds = effort.rounds(3, 1)
+    rounds = effort.rounds(5, 1)  # LiteLLM differs by half from one to the next
     with gateways.upstream_running() as upstream:
         bench = gateway.Bench(upstream, QUICK if effort.quick else Sizes(), rounds, tools=False)
         bench.hold = not effort.quick
