@@ -111,7 +111,7 @@ def test_work_that_the_baseline_does_not_know_is_new_and_not_dearer() -> None:
 def test_the_baseline_knows_everything_that_is_counted() -> None:
     known = json.loads(perf_check.BASELINE.read_text())
     assert set(known) == {
-        "safety", "recogniser", "session", "store", "mcp", "chat", "stream", "toolround", *perf_check.STARTS
+        "safety", "recogniser", "session", "store", "mcp", "chat", "stream", "words", "toolround", *perf_check.STARTS
     }  # fmt: skip
 
 
