@@ -345,8 +345,7 @@ class _UnderWay(msgspec.Struct, eq=False):
         turn = self._turn
         try:
             try:
-                if self._events.ag_frame is not None:  # type: ignore[attr-defined]  # it has not ended by itself
-                    await self._events.aclose()
+                await self._events.aclose()
             finally:
                 if turn.is_finished and self._plan is None and not turn.retry_key:
                     self._turns.let_go(turn)

@@ -14,7 +14,7 @@ import importlib.util
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +23,6 @@ import msgspec
 from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.ports import Provider, Words
 from aish.providers.cache_folder import check_is_gguf, is_file, path_of
-from aish.providers.closing import Closing
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
 from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
@@ -118,7 +117,7 @@ class EmbeddedProvider:
     def stream(
         self, request: StepRequest, words: Words | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        return Closing(self._batches(request, words))
+        return aclosing(self._batches(request, words))
 
     async def aclose(self) -> None:
         self._closed = True

@@ -6,7 +6,7 @@ Which of our fields a backend takes is learned from its refusals. How its answer
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from time import monotonic
 from typing import Any
 
@@ -23,7 +23,6 @@ from aish.providers import facts
 from aish.providers.chat_answer import Answer
 from aish.providers.chat_chunks import read_usage
 from aish.providers.chat_wire import Dialect, Encoded, encode_request
-from aish.providers.closing import Closing
 from aish.providers.counting import Counting
 from aish.providers.endpoint import Backend, Endpoint
 from aish.types.chunks import Batch
@@ -67,7 +66,7 @@ class OpenAIProvider:
     def stream(
         self, request: StepRequest, words: Words | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        return Closing(self._batches(request, words))
+        return aclosing(self._batches(request, words))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         return request

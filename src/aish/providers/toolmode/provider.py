@@ -20,7 +20,6 @@ import msgspec
 from aish.calls.schema import PLAIN, TOOLS, simplified_tools
 from aish.errors import ProviderError
 from aish.ports import Provider, Words
-from aish.providers.closing import Closing
 from aish.providers.toolmode.prompt import (
     Manner,
     has_result,
@@ -73,7 +72,7 @@ class ToolModeProvider:
             request = self._narrowed(request)
         if self._goes_through(request):
             return self._inner.stream(request, words)
-        return Closing(self._batches(request, words))
+        return aclosing(self._batches(request, words))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         if request.tools:
