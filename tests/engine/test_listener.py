@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aish.engine.choose import Routing
 from aish.engine.loops import LONG_LOOP_CHARS
 from aish.engine.session import flattened
+from aish.errors import ProviderUnavailable
+from aish.providers.scripted import ScriptedProvider
 from aish.types.events import Event, TextDelta, ToolResult, TurnEnd, TurnFinished, decode_event
 from aish.types.messages import AssistantMessage
 from support.engines import Bench, Tools, bodies, call, finish, said
@@ -87,6 +90,14 @@ async def test_nothing_is_heard_where_nobody_watches_or_where_words_are_written_
     ear = Ear()
     came = await listened(Bench([TextDelta(word) for word in WORDS], settings=settings), ear, **fields)
     assert ear.heard == [] and text_of(came) == "".join(WORDS)
+
+
+async def test_the_words_of_a_model_that_stands_in_for_another_are_heard_too():
+    broken = ScriptedProvider("scripted", {"model": lambda request: [ProviderUnavailable("gone")]})
+    spare = ScriptedProvider("spare", {"model": lambda request: [TextDelta(word) for word in WORDS]})
+    settings, ear = {"routing": Routing(fallback="spare:model")}, Ear()
+    came = await listened(Bench(provider=broken, others=[spare], settings=settings), ear, may_fall_back=True)
+    assert text_of(came) == WORDS[0] and text_of(ear.heard) == "".join(WORDS[1:])
 
 
 async def test_an_answer_that_goes_round_is_cut_though_nobody_reads_it_by_batches():
