@@ -27,6 +27,9 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch."""
 
+    def now_ns(self) -> int:
+        """The same in nanoseconds."""
+
     def monotonic_s(self) -> float: ...
 
 

@@ -12,7 +12,7 @@ from support.engines import TickingClock, bodies
 
 
 def assemble(*fragments: CallFragment, used: set[str] | None = None):
-    assembler = Assembler(Scribe("s", "t", TickingClock().now_ms), used if used is not None else set(), wire_name)
+    assembler = Assembler(Scribe("s", "t", TickingClock().now_ns), used if used is not None else set(), wire_name)
     events = [event for fragment in fragments for event in assembler.feed([fragment])]
     return assembler, [*events, *assembler.finish()]
 

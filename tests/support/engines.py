@@ -54,6 +54,9 @@ class TickingClock:
     def now_ms(self) -> int:
         return next(self._ticks)
 
+    def now_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
 
 class Tools:
     """A toolset of coroutines. `calls` keeps what was asked of it."""

@@ -132,6 +132,9 @@ class Noon:
     def now_ms(self) -> int:
         return 1_767_268_800_000
 
+    def now_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
     def monotonic_s(self) -> float:
         return 0.0
 

@@ -74,7 +74,7 @@ class TurnMaker:
         ask: Ask | None,
         journal: Journal | None,
     ) -> Turn:
-        scribe = Scribe(session, new_id("turn"), self._clock.now_ms)
+        scribe = Scribe(session, new_id("turn"), self._clock.now_ns)
         meter, transcript = metering(request.limits, self._clock), Transcript()
         if request.answers:
             ask = answering(request.answers, ask)
@@ -93,7 +93,7 @@ class TurnMaker:
         offer = self._offer_for(request, self.tools(request.guests), interactive=True)
         background = await self.background(request) if request.memory or request.project else NOTHING_KNOWN
         system = self._system_parts(request, chosen.route, conversation, offer, background)
-        scribe, meter = Scribe(request.session, "", self._clock.now_ms), metering(request.limits, self._clock)
+        scribe, meter = Scribe(request.session, "", self._clock.now_ns), metering(request.limits, self._clock)
         asking = Asking(self._means, chosen, request, conversation, system, offer.specs, Transcript(), meter, scribe)
         return await asking.view()
 

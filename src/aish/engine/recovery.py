@@ -40,7 +40,7 @@ async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact
 
 
 def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock) -> list[Event]:
-    scribe = Scribe(turn.session, turn.id, clock.now_ms)
+    scribe = Scribe(turn.session, turn.id, clock.now_ns)
     if recorded:
         scribe.step, scribe.seq = recorded[-1].step, recorded[-1].seq
     results = [

@@ -9,12 +9,18 @@ import msgspec
 from aish.types.events import Body, Event
 
 
+_MS = 1_000_000  # in nanoseconds: the machine's own clock, and no function of ours for each event
+
+
 class Scribe(msgspec.Struct, eq=False):
     session: str
     turn: str
-    now_ms: Callable[[], int]
+    _now_ns: Callable[[], int]
     step: int = 0
     seq: int = 0  # of the last event
+
+    def now_ms(self) -> int:
+        return self._now_ns() // _MS
 
     def events(self, bodies: Sequence[Body]) -> list[Event]:
         """Of what came together."""
@@ -24,4 +30,4 @@ class Scribe(msgspec.Struct, eq=False):
 
     def event(self, body: Body, call: str = "") -> Event:
         self.seq += 1
-        return Event(self.session, self.turn, self.seq, self.now_ms(), body, self.step, call)
+        return Event(self.session, self.turn, self.seq, self._now_ns() // _MS, body, self.step, call)

@@ -223,7 +223,7 @@ class Turns:
         session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
         """
         call = ToolCall(new_id("call"), name, arguments)
-        scribe = Scribe("", new_id("turn"), self._clock.now_ms)
+        scribe = Scribe("", new_id("turn"), self._clock.now_ns)
         limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
         offer = self._maker.offer(tools, interactive=ask is not None)
         meter = metering(limits, self._clock)
