@@ -196,6 +196,13 @@ def _serve_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--listen", default="", metavar="HOST:PORT", help="where to listen (serve.listen)")
     parser.add_argument("--workspace", default="", metavar="DIR", help="where tools work; by default here")
     parser.add_argument("--key", action="append", default=[], metavar="KEY", help="a key for this run (repeatable)")
+    parser.add_argument(
+        "--key-env",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="the environment variable that holds one: a command line can be read by everybody on this machine",
+    )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that share the work")
     _add_endpoint(parser)
     return parser

@@ -8,7 +8,6 @@ import msgspec
 
 from aish.types.events import Body, Event
 
-
 _MS = 1_000_000  # in nanoseconds: the machine's own clock, and no function of ours for each event
 
 

@@ -166,3 +166,22 @@ def test_a_server_that_cannot_start_says_so_with_its_code(tmp_path, workers):
     assert (refused.code, f"the server could not start at {place}" in refused.err) == (2, True)
     keyless = Command(tmp_path).run("serve", "--workers", workers, "--listen", f"0.0.0.0:{free_port()}")
     assert (keyless.code, "needs a key" in keyless.err) == (2, True)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_key_of_this_run_may_stand_in_a_variable(tmp_path, workers):
+    command, port = Command(tmp_path, env={"SERVER_KEY": "of this run"}), free_port()
+    server = command.start("serve", "--workers", workers, "--listen", f"127.0.0.1:{port}", "--key-env", "SERVER_KEY")
+    try:
+        await eventually(lambda: is_ready(port), timeout_s=60)
+        assert request(port, "GET", "/v1/models")[0] == 401
+        assert request(port, "GET", "/v1/models", authorization="Bearer of this run")[0] == 200
+    finally:
+        ended(server, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_variable_that_holds_no_key_keeps_the_server_from_starting(tmp_path, workers):
+    ran = Command(tmp_path, env={"SERVER_KEY": " "}).run("serve", "--workers", workers, "--key-env", "SERVER_KEY")
+    assert ran.code == 2
+    assert ran.err.count("the variable SERVER_KEY, which is to hold a key, is not set") == 1

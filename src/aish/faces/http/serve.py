@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
         print(f"· {notice}", file=sys.stderr)
     if not 1 <= arguments.workers <= _MOST_WORKERS:
         raise UsageError(f"--workers must be between 1 and {_MOST_WORKERS}")
+    keys_of(arguments, runtime.surroundings.env)  # what is wrong with them is said once, and not by each worker
     if arguments.workers > 1:
         return _run_many(arguments, runtime, worker)
     service, app = make_app(arguments, runtime, mount_mcp)
@@ -57,13 +58,23 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
     log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
-    service = Service(runtime, arguments.key, must_have_keys=not is_loopback(host))
+    service = Service(runtime, keys_of(arguments, runtime.surroundings.env), must_have_keys=not is_loopback(host))
     app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
     # What is loaded now stays: the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
     return service, app
+
+
+def keys_of(arguments: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
+    """Those of this run."""
+    keys: list[str] = [*arguments.key]
+    for name in arguments.key_env:
+        if not (key := env.get(name, "").strip()):
+            raise UsageError(f"the variable {name}, which is to hold a key, is not set", hint=f"export {name}=…")
+        keys.append(key)
+    return keys
 
 
 def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[[], App]) -> int:

@@ -158,7 +158,7 @@ class Service:
             await self._generation.close(0)
             raise UsageError(
                 "to listen where other machines reach it, the server needs a key",
-                hint="`aish keys create NAME`, or --key",
+                hint="`aish keys create NAME`, or --key-env",
             )
         sweeping, telling = asyncio.create_task(self._sweep()), asyncio.create_task(self._tell_others())
         try:
