@@ -208,6 +208,14 @@ def watched(timeouts: Timeouts, clock: HandClock | None = None) -> tuple[HandClo
     return clock, request, watch
 
 
+@pytest.mark.parametrize(("total_s", "phase"), [(3.0, "total"), (5.0, "total"), (5.1, "connect"), (None, "connect")])
+def test_connecting_says_what_was_due_though_its_timer_comes_before_its_time(total_s: float | None, phase: str) -> None:
+    clock: Any = HandClock()
+    watch = Watchdog(clock, sweep_of(clock), Timeouts(connect_s=5.0, total_s=total_s), "origin")
+    clock.now = watch.connect_due() - 0.001
+    assert watch.connect_error().phase == phase
+
+
 def test_however_many_requests_wait_there_is_one_timer() -> None:
     clock = HandClock()
     requests = [watched(Timeouts(first_byte_s=120, idle_s=60), clock)[1:] for _ in range(50)]

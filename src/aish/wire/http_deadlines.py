@@ -80,10 +80,13 @@ class Watchdog:
 
     def connect_due(self) -> float:
         """When connecting, if it starts now, must be over."""
-        return min(self._loop.time() + self._timeouts.connect_s, self._total_due)
+        due_s = self._loop.time() + self._timeouts.connect_s
+        self._phase = "connect" if due_s < self._total_due else "total"
+        return min(due_s, self._total_due)
 
     def connect_error(self) -> WireTimeout:
-        return self._error("total" if self._loop.time() >= self._total_due else "connect")
+        """What was due. Not asked of the clock: a timer may come a little before its time."""
+        return self._error(self._phase)
 
     def watch(self, watched: Watched, phase: Literal["send", "first_byte"]) -> None:
         """From now on. A timer is set so early that no phase entered later can be due before it."""

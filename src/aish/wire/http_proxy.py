@@ -203,7 +203,7 @@ class _ProxiedCall(AbstractAsyncContextManager[Response]):
 
 def _earlier(phase: Phase, limit_s: float, total_due_s: float | None) -> tuple[Phase, float]:
     due_s = asyncio.get_running_loop().time() + limit_s
-    if total_due_s is not None and total_due_s < due_s:
+    if total_due_s is not None and total_due_s <= due_s:
         return "total", total_due_s
     return phase, due_s
 
