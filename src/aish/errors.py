@@ -25,7 +25,7 @@ AishError                    has a message for a person and a hint saying what t
 ├── ProviderError            a model call failed; `retry` says whether asking again may help
 │   ├── ModelNotFound
 │   ├── ProviderUnavailable      not reachable, went away, or answers 5xx
-│   ├── ProviderTimeout
+│   ├── ProviderTimeout          `is_deadline`: of the time its caller gave, not of a limit of its own
 │   ├── ProviderBusy             429 or 503; may carry `retry_after_s`
 │   ├── ProviderRejected         4xx: this request will never work as it is
 │   └── ProviderProtocolError    answers, but not in its own protocol
@@ -161,6 +161,10 @@ class ProviderUnavailable(ProviderError):
 
 class ProviderTimeout(ProviderError):
     retry = True
+
+    def __init__(self, message: str, *, is_deadline: bool = False, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.is_deadline = is_deadline
 
 
 class ProviderBusy(ProviderError):

@@ -88,7 +88,8 @@ class Provider(Tokenizer, Protocol):
         """One model call, in batches of chunks.
 
         Leaving the context ends the upstream request at once, whether or not it had finished. Entering does no I/O;
-        the first `anext` does. The last chunk is StepFinished. Nothing takes longer than `request.deadline_s`.
+        the first `anext` does. The last chunk is StepFinished. Nothing takes longer than `request.deadline_s`:
+        a ProviderTimeout that `is_deadline` ends it then.
 
         `words` may be told what the model says while the next batch is waited for, never before the first; text that it
         takes is in no batch. A provider around another hands it on only if it does to words all that it does to

@@ -279,8 +279,9 @@ async def test_cancelling_the_reader_ends_the_request_at_the_backend(backends: B
 @pytest.mark.parametrize("mood", ["silent", "stalling"])
 async def test_nothing_takes_longer_than_the_deadline(backends: Backends, mood: str):
     provider = await getattr(backends, mood)()
-    with pytest.raises(ProviderTimeout):
+    with pytest.raises(ProviderTimeout) as caught:
         await say(provider, backends.request(deadline_s=0.1))
+    assert caught.value.is_deadline
     for server in backends.servers:
         await server.scripts_ended()
 
@@ -288,8 +289,9 @@ async def test_nothing_takes_longer_than_the_deadline(backends: Backends, mood: 
 @pytest.mark.parametrize("deadline_s", [0.0, -1.0])
 async def test_a_deadline_that_has_passed_is_a_timeout(http_backends: Backends, deadline_s: float):
     provider = await http_backends.silent()
-    with pytest.raises(ProviderTimeout):
+    with pytest.raises(ProviderTimeout) as caught:
         await say(provider, http_backends.request(deadline_s=deadline_s))
+    assert caught.value.is_deadline
 
 
 @pytest.mark.parametrize("mood", ["gone", "talking_nonsense", "refusing_the_key"])
@@ -376,8 +378,9 @@ async def test_the_embedded_model_keeps_the_same_promises(model_cache: ModelCach
             assert (await provider.describe("smollm2")).context_size == 1024
             with pytest.raises(ModelNotFound):
                 await say(provider, StepRequest("nope", request.messages))
-            with pytest.raises(ProviderTimeout):
+            with pytest.raises(ProviderTimeout) as late:
                 await say(provider, StepRequest("smollm2", (user("Count to one thousand."),), deadline_s=0.001))
+            assert late.value.is_deadline
             with pytest.raises(ProviderRejected, match="exceeds the available context size") as caught:
                 await say(provider, StepRequest("smollm2", (user("word " * 2000),), deadline_s=60))
             assert caught.value.hint.startswith("the conversation no longer fits the model")

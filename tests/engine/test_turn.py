@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import aclosing
 
 import pytest
 
+from aish.engine.choose import Routing
 from aish.engine.session import flattened
 from aish.errors import (
     ModelNotFound,
@@ -15,7 +17,7 @@ from aish.errors import (
     ProviderUnavailable,
     SessionNotFound,
 )
-from aish.providers.scripted import ScriptedProvider, from_steps
+from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.store.sqlite import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.decisions import Answer, Choice
@@ -33,6 +35,7 @@ from aish.types.events import (
 )
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage, user
 from aish.types.models import Capabilities, ModelInfo
+from aish.types.requests import StepRequest
 from aish.types.tools import Effect, ResultStatus, ToolOutput
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, bodies, call, finish, results, said
@@ -130,6 +133,37 @@ async def test_wall_time_ends_a_silent_model_and_says_so():
     bench = Bench([TextDelta("slow"), 30.0])
     events = await bench.run(limits={"wall_s": 0.05})
     assert finish(events).reason is TurnEnd.WALL_TIME
+
+
+async def test_a_call_that_its_deadline_ended_ends_the_turn_though_the_meter_is_a_little_behind():
+    others = [ScriptedProvider("other", {"m": from_steps([[TextDelta("instead")]])})]
+    late = ProviderTimeout("not over in time", is_deadline=True)
+    bench = Bench([late], others=others, settings={"routing": Routing(fallback="other:m")})
+    events = await bench.run(limits={"wall_s": 5})
+    assert finish(events).reason is TurnEnd.WALL_TIME
+    assert [body.text for body in bodies(events, Status)] == ["stopped after 5 s, the time limit for one turn"]
+    assert bodies(events, Failed) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (ProviderUnavailable("the connection was closed"), TurnEnd.WALL_TIME),
+        (ProviderTimeout("fell silent"), TurnEnd.WALL_TIME),
+        (ProviderRejected("no such key"), TurnEnd.FAILED),
+    ],
+)
+async def test_what_might_be_tried_again_ends_with_the_time_of_the_turn_once_that_is_up(error, end):
+    now_s = [1000.0]
+
+    def late(request: StepRequest) -> Iterator[Item]:
+        now_s[0] += 5
+        yield error
+
+    bench = Bench(provider=ScriptedProvider("scripted", {"model": late}))
+    bench.clock.monotonic_s = lambda: now_s[0]
+    assert finish(await bench.run(limits={"wall_s": 5})).reason is end
+    assert finish(await bench.run(limits={"wall_s": 6})).reason is TurnEnd.FAILED
 
 
 async def test_an_answer_cut_by_the_model_says_length():

@@ -26,7 +26,7 @@ from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import Effect, ToolSpec
 from aish.wire.http import HttpClient
-from support.backends import Vllm, body_of, chunked, json_answer, running, sse
+from support.backends import Vllm, body_of, chunked, delta, json_answer, running, sse
 from support.raw_server import Peer, Request, raw_server
 
 MODEL = Vllm.model
@@ -109,6 +109,21 @@ async def test_asking_again_does_not_stretch_the_deadline(http):
         with pytest.raises(ProviderTimeout, match=r"was not over within 0\.\d+ s|no answer within 0\.\d+ s") as caught:
             await say(OpenAIProvider("up", Endpoint(url=server.url), http), deadline_s=0.2)
     assert "0.2 s" not in caught.value.message
+    assert caught.value.is_deadline
+
+
+@pytest.mark.parametrize("limit", ["max_call_s", "idle_timeout_s", "connect_timeout_s"])
+async def test_a_limit_of_the_endpoint_is_not_the_deadline_of_the_request(http, limit):
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(*chunked(*sse(delta(content="Half")))[:-1])
+        await peer.left()
+
+    async with raw_server(script) as server:
+        url = server.url.replace("http:", "https:") if limit == "connect_timeout_s" else server.url
+        with pytest.raises(ProviderTimeout) as caught:
+            await say(OpenAIProvider("up", Endpoint(url=url, **{limit: 0.05}), http), deadline_s=10)
+    assert not caught.value.is_deadline
 
 
 @given(order=st.lists(st.integers(0, 2), min_size=1, max_size=40))

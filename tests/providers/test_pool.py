@@ -98,6 +98,14 @@ async def test_one_that_fails_after_its_first_chunk_is_the_failure_of_the_answer
     assert b.requests == []
 
 
+async def test_when_the_time_of_the_request_is_up_no_other_is_tried():
+    late = ProviderTimeout("late", is_deadline=True)
+    a, b, c = Member("a", ModelNotFound("x")), Member("b", late), Member("c")
+    with pytest.raises(ProviderTimeout, match="late"):
+        await say(make(a, b, c))
+    assert c.requests == []
+
+
 async def test_a_refused_request_is_not_tried_elsewhere():
     a, b = Member("a", ProviderRejected("bad field")), Member("b")
     with pytest.raises(ProviderRejected):

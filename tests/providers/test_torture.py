@@ -487,6 +487,23 @@ async def test_headers_and_then_silence_end_with_the_time_of_the_turn():
     assert turned.history == ()
 
 
+def test_each_of_many_turns_ends_with_its_time_on_a_loop_whose_clock_is_coarser_than_theirs():
+    """uvloop counts whole milliseconds: to it a deadline comes up to one of them before its time."""
+    uvloop = pytest.importorskip("uvloop", reason="it does not exist for this system")
+
+    async def act(peer: Peer) -> None:
+        assert await peer.left() == "eof"
+
+    async def behaviour() -> list[list[Event]]:
+        async with nothing_left(), HttpClient() as http, raw_server(_chat(act)) as server:
+            bench = Bench(provider=OpenAIProvider("up", Endpoint(url=server.url), http))
+            wall_s = 1.01  # so much that the sweep has the first look
+            return await asyncio.gather(*[bench.run(model="up:m", limits={"wall_s": wall_s}) for _ in range(40)])
+
+    ends = [(finish(events).reason, bodies(events, Failed)) for events in uvloop.run(behaviour())]
+    assert ends == [(TurnEnd.WALL_TIME, [])] * 40
+
+
 async def test_a_backend_may_think_longer_before_its_first_word_than_between_words():
     async def act(peer: Peer) -> None:
         await peer.send(CHUNKED_HEAD, *[b""] * 50)  # many turns of the loop

@@ -295,7 +295,7 @@ class Asking:
         self, assembler: Assembler, words: Words | None, error: ProviderError
     ) -> AsyncGenerator[list[Event], None]:
         forget_way(error)
-        if isinstance(error, ProviderTimeout) and self._meter.remaining_s <= 0:
+        if self._is_out_of_time(error):
             self.end = TurnEnd.WALL_TIME
             return
         if not isinstance(error, ProviderBusy):
@@ -312,6 +312,13 @@ class Asking:
         async with aclosing(self.ask(assembler, words)) as batches:
             async for events in batches:
                 yield events
+
+    def _is_out_of_time(self, error: ProviderError) -> bool:
+        """Who kept the deadline says so: it has a clock of its own, which may be a little ahead of the meter's. Once
+        the time is up by that, too, nothing is left of it to ask again."""
+        if isinstance(error, ProviderTimeout) and error.is_deadline:
+            return True
+        return error.retry and self._meter.remaining_s <= 0
 
     async def _another_way(self, error: ProviderError) -> tuple[ProviderError, str]:
         """What is tried now, in words; "" if nothing is left to try."""

@@ -167,7 +167,7 @@ class EmbeddedProvider:
     async def _until_ready(self, engine: Engine, timeout_s: float) -> Provider:
         done, _ = await asyncio.wait({engine.ready}, timeout=max(0.0, timeout_s))
         if not done:
-            raise ProviderTimeout(f"{engine.name} was not loaded in time")
+            raise ProviderTimeout(f"{engine.name} was not loaded in time", is_deadline=True)
         if engine.ready.cancelled():
             raise ProviderUnavailable("the embedded model was stopped")
         return engine.ready.result()
@@ -178,7 +178,8 @@ class EmbeddedProvider:
                 engine = await self._choose(model)
                 engine.users += 1
         except TimeoutError as exc:
-            raise ProviderTimeout(f"{model} had to wait too long for another model to finish") from exc
+            said = f"{model} had to wait too long for another model to finish"
+            raise ProviderTimeout(said, is_deadline=True) from exc
         self._cancel_idle_stop()
         return engine
 

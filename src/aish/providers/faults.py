@@ -44,9 +44,11 @@ _TEMPLATE_HINT = (
 )
 
 
-def translate(provider: str, error: WireError | UsageError) -> ProviderError:
+def translate(provider: str, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
+    """`has_deadline`: it was the caller who said how long all of it may take."""
     if isinstance(error, WireTimeout):
-        return ProviderTimeout(f"{provider}: {error.message}", hint=error.hint)
+        is_deadline = has_deadline and error.phase == "total"
+        return ProviderTimeout(f"{provider}: {error.message}", is_deadline=is_deadline, hint=error.hint)
     if isinstance(error, ConnectFailed):
         hint = error.hint or "is the server running? `aish doctor` shows what can be reached"
         return ProviderUnavailable(f"{provider}: {error.message}", hint=hint)

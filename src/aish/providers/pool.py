@@ -148,7 +148,7 @@ class PoolProvider:
                 return
             except _TRY_ANOTHER as exc:
                 self._rest_after(member, exc)
-                if begun:
+                if begun or (isinstance(exc, ProviderTimeout) and exc.is_deadline):  # no time is left to ask another
                     raise
                 failures.append(exc)
         raise self._worst(failures)

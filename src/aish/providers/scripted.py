@@ -93,7 +93,7 @@ class ScriptedProvider:
                 await asyncio.sleep(min(item, left_s))
                 left_s -= item
                 if left_s <= 0:
-                    raise ProviderTimeout(f"{self._name}: the deadline passed")
+                    raise ProviderTimeout(f"{self._name}: the deadline passed", is_deadline=True)
             elif isinstance(item, StepFinished):
                 finished = item
             elif not (begun and words is not None and _is_said(item, words)):

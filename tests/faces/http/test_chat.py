@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from aish.errors import ProviderBusy, ProviderUnavailable
+from aish.errors import ProviderBusy, ProviderTimeout, ProviderUnavailable
 from aish.faces.http.trace_summary import TraceSummary
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
@@ -322,6 +322,16 @@ async def test_a_limit_ends_the_answer_and_says_so():
         chunks = await http.chunks(tools=[function("t__x")], max_steps=1)
     assert "[aish] stopped after 1 step," in texts(chunks)
     assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+
+
+async def test_the_time_limit_of_a_turn_is_said_as_part_of_the_answer():
+    late = ProviderTimeout("not over in time", is_deadline=True)
+    async with face(Bench([TextDelta("so far"), late]), limits={"wall_s": 3}) as http:
+        chunks = await http.chunks()
+        [whole] = (await http.chat()).json["choices"]
+    assert chunks[-1]["choices"][0]["finish_reason"] == whole["finish_reason"] == "length"
+    said = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    assert said == whole["message"]["content"] == "so far\n\n[aish] stopped after 3 s, the time limit for one turn"
 
 
 async def test_a_cut_answer_says_length():
