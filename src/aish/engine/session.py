@@ -82,7 +82,7 @@ class Engine:
         self._rules = rules or ContextRules()
         self._background = background
         self._write_through = write_through
-        self._shared = shared
+        self.shared = shared
 
     def turn(
         self,
@@ -223,7 +223,7 @@ class Engine:
             rules=self._rules,
             summaries=self._summaries,
             write_through=self._write_through,
-            shared=self._shared,
+            shared=self.shared,
         )
 
 

@@ -17,10 +17,11 @@ from aish.faces.http.keys import create_key, revoke_key
 from aish.faces.mcp.http import mcp_mount
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.safety.redact import Redactor
+from aish.store.memory import MemoryStore
 from aish.types.chunks import UsageChunk
 from aish.types.decisions import Question, QuestionKind
-from aish.types.events import TextDelta
-from aish.types.records import Document, SessionRecord
+from aish.types.events import TextDelta, TurnEnd, encode_events
+from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.tools import Effect
 from aish.types.usage import Category, Usage, UsageRecord
 from support.engines import Bench, Tools, call, said
@@ -389,6 +390,63 @@ async def test_a_trace_holds_everything_that_happened():
     assert [message["role"] for message in trace["input"]] == ["user"]
     assert [message["role"] for message in trace["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert trace["messages"][-1]["text"] == "done"
+
+
+class LateStore(MemoryStore):
+    """What another process has queued, `late`, is written once a turn has been looked for."""
+
+    late = None
+    looks = 0
+
+    async def find_turn(self, turn):
+        found, late = await super().find_turn(turn), self.late
+        self.looks, self.late = self.looks + 1, None
+        if late is not None:
+            await late
+        return found
+
+
+def of_another(owner="host/alive/1"):
+    return TurnRecord("turn_1", "", 0, "m", 1_800_000_000_000, (), owner=owner)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_trace_has_the_end_that_another_process_has_told_and_is_about_to_write(begun):
+    store = LateStore()
+    events = await Bench([TextDelta("done")]).run()
+    lines = encode_events(events)
+    ended = {"end": TurnEnd.ANSWERED, "finished_ms": 1_800_000_000_001, "messages": (), "usage": Usage()}
+    if begun:
+        store.begin_turn(of_another())
+        store.append_events("turn_1", 1, len(events), lines)
+        store.late = store.finish_turn("turn_1", **ended)
+    else:
+        store.late = store.record_turn(msgspec.structs.replace(of_another(), **ended), len(events), lines)
+    async with face(Bench(store=store, settings={"shared": True})) as http:
+        trace = (await http.ask("GET", "/v1/traces/turn_1")).json
+    assert (trace["end"], trace["events"][-1]["body"]["type"]) == ("answered", "turn_finished")
+    assert store.looks == 2
+
+
+async def test_a_turn_that_goes_on_elsewhere_is_waited_for_a_moment_only(monkeypatch):
+    monkeypatch.setattr("aish.faces.http.records._LAG_S", 0.1)
+    store = LateStore()
+    async with face(Bench(store=store, settings={"shared": True})) as http:
+        assert (await http.ask("GET", "/v1/traces/turn_1")).status == 404
+        store.begin_turn(of_another())
+        trace = (await http.ask("GET", "/v1/traces/turn_1")).json
+    assert (trace["end"], trace["events"]) == (None, [])
+    assert store.looks > 3
+
+
+@pytest.mark.parametrize("owner", ["host/1/1", "host/dead/1", None])
+async def test_an_end_that_nobody_else_can_write_is_not_waited_for(owner):
+    store = LateStore()
+    if owner is not None:
+        store.begin_turn(of_another(owner))
+    async with face(Bench(store=store)) as http:
+        assert (await http.ask("GET", "/v1/traces/turn_1")).status == (404 if owner is None else 200)
+    assert store.looks == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -1,11 +1,13 @@
 """Several processes answer at one port: whichever is asked for the figures answers for all of them."""
 
 import asyncio
+import http.client
 import json
 import os
 import signal
 import socket
 import threading
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -40,6 +42,14 @@ def is_ready(port):
         return False
 
 
+@contextmanager
+def answering(port, **fields):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with closing(connection):
+        connection.request("POST", "/v1/chat/completions", json.dumps({**ASKED, **fields}))
+        yield connection.getresponse()
+
+
 async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
     port, gate = free_port(), Gate()
     with recording_upstream() as upstream:
@@ -57,6 +67,36 @@ async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
             await eventually(lambda: under_way(port) == {0}, timeout_s=30)
             await eventually(lambda: figure(port, "aish_turns_total", end="answered") == 1, timeout_s=30)
             asking.join(30)
+        finally:
+            gate.open()
+            ended(server, signal.SIGTERM)
+
+
+async def test_what_one_worker_has_told_to_its_end_is_in_the_trace_that_each_gives(tmp_path):
+    port, gate = free_port(), Gate()
+
+    def told(turn):
+        found = [request(port, "GET", f"/v1/traces/{turn}") for _ in range(8)]  # so that each worker is asked
+        return {(status, json.loads(body).get("end")) for status, body in found}
+
+    with recording_upstream() as upstream:
+        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
+        upstream.always(text("x"))
+        server = Command(tmp_path).start(
+            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+            with answering(port) as reply:
+                turn = reply.headers["x-turn-id"]
+                await eventually(lambda: told(turn) == {(200, None)}, timeout_s=30)
+                gate.open()
+                assert b"[DONE]" in reply.read()
+            assert told(turn) == {(200, "answered")}
+            for stream in (True, False) * 3:
+                with answering(port, stream=stream) as reply:
+                    reply.read()
+                assert told(reply.headers["x-turn-id"]) == {(200, "answered")}
         finally:
             gate.open()
             ended(server, signal.SIGTERM)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from typing import Any
 
 import msgspec
@@ -16,6 +18,9 @@ from aish.faces.http.service import Service
 from aish.faces.http.watch import Watch
 from aish.types.records import SessionRecord, TurnRecord
 
+# What another process has to write of a turn waits there for up to 0.3 s, and then for the disk.
+_LAG_S = 0.5
+_LOOK_S = 0.05
 _MOST = 1000
 _MOST_EVENTS = 99_999_999
 _CLOCK_DIGITS = 16
@@ -68,7 +73,7 @@ class Records:
     async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
         """By its id, which only those know who were told; a session's turns by those who may see the session."""
         self._service.engine.catch_up()
-        record = await self._service.store.find_turn(turn)
+        record = await self._find_turn(turn)
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
         after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
@@ -79,6 +84,24 @@ class Records:
             lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
         body = self._service.redacted(msgspec.json.encode({"object": "trace", **_turn(record)}))
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
+
+    async def _find_turn(self, turn: str) -> TurnRecord | None:
+        """Of one that another process runs, what its asker has been told already, though it may not be written yet."""
+        record = await self._service.store.find_turn(turn)
+        due_s = time.monotonic() + _LAG_S
+        while self._may_be_behind(record) and time.monotonic() < due_s:
+            await asyncio.sleep(_LOOK_S)
+            record = await self._service.store.find_turn(turn)
+        return record
+
+    def _may_be_behind(self, record: TurnRecord | None) -> bool:
+        """In a session nothing is: there the end is written before it is told."""
+        engine = self._service.engine
+        if record is None:
+            return engine.shared
+        if record.end is not None or record.session:
+            return False
+        return record.owner != engine.owners.me and engine.owners.is_alive(record.owner)
 
     async def _find(self, caller: Caller, id: str) -> SessionRecord:
         for name in dict.fromkeys((caller.session(id), id)):
