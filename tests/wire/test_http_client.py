@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -196,6 +197,23 @@ async def test_the_retry_itself_is_not_retried() -> None:
         with pytest.raises(ConnectionLost, match="before it answered"):
             await get(client, server.url)
         assert len(server.peers) == 2
+
+
+async def test_a_request_is_sent_twice_at_most_though_the_second_time_on_a_connection_that_was_used_before() -> None:
+    sent: Counter[str] = Counter()
+
+    async def script(peer: Peer) -> None:
+        for number in (1, 2):
+            sent[(await peer.request()).path] += 1
+            if number == 1:
+                await peer.send(HELLO)
+
+    bounds = HttpBounds(max_connections_per_origin=2)
+    async with raw_server(script) as server, HttpClient(bounds=bounds) as client:
+        asked = (get(client, f"{server.url}/{number}") for number in range(12))
+        await asyncio.gather(*asked, return_exceptions=True)
+    assert len(sent) == 12
+    assert max(sent.values()) == 2
 
 
 async def test_the_retry_takes_a_new_connection_though_others_are_idle() -> None:

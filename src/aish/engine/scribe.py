@@ -23,7 +23,7 @@ class Scribe(msgspec.Struct, eq=False):
 
     def events(self, bodies: Sequence[Body]) -> list[Event]:
         """Of what came together."""
-        session, turn, step, first, at_ms = self.session, self.turn, self.step, self.seq + 1, self.now_ms()
+        session, turn, step, first, at_ms = self.session, self.turn, self.step, self.seq + 1, self._now_ns() // _MS
         self.seq += len(bodies)
         return [Event(session, turn, seq, at_ms, body, step, "") for seq, body in enumerate(bodies, first)]
 

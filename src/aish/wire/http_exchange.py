@@ -76,7 +76,7 @@ class Exchange(Response):
         self._loop = pool.loop
         self._watch = watch = Watchdog(pool.loop, pool.sweep, self._timeouts, target.origin)
         connection = pool.find_idle(target) or await pool.obtain(target, watch)
-        while True:
+        for is_first in (True, False):
             try:
                 parser = self._begin(connection)
                 if not self._sent:
@@ -89,9 +89,9 @@ class Exchange(Response):
                 break
             except BaseException as exc:
                 # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
-                may_try_again = isinstance(exc, ConnectionLost) and connection.reused and not self._touched
+                is_excused = isinstance(exc, ConnectionLost) and connection.reused and not self._touched
                 self._leave()
-                if not may_try_again:
+                if not (is_excused and is_first):
                     raise
             connection = await pool.obtain(target, watch)
         self.status, self.reason, self.headers = parser.status, parser.reason, parser.headers
