@@ -36,12 +36,12 @@ def policy_gate(*rules: Rule, **verdicts: Verdict) -> PolicyGate:
 
 
 class Owners:
-    """This process is the only one alive."""
+    """This process is alive, and one other."""
 
     me = "host/1/1"
 
     def is_alive(self, owner: str) -> bool:
-        return owner == "host/alive/1"
+        return owner in (self.me, "host/alive/1")
 
 
 class TickingClock:

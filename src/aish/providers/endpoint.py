@@ -5,7 +5,6 @@ Answers come as one JSON document or as a stream. All failures are ProviderError
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -103,8 +102,8 @@ class Backend:
     ) -> AbstractAsyncContextManager[Response]:
         """An answer that has begun well. What fails while it is read here is translated, too."""
         headers = (*self._headers, ("traceparent", traceparent)) if traceparent else self._headers
-        timeouts = self.endpoint.timeouts(deadline_s)
-        return self._opened(model, "POST", url, headers, encode_json(body), timeouts, deadline_s)
+        timeouts, has_deadline = self.endpoint.timeouts(deadline_s), deadline_s <= self.endpoint.max_call_s
+        return self._opened(model, "POST", url, headers, encode_json(body), timeouts, has_deadline=has_deadline)
 
     def _opened(
         self,
@@ -114,13 +113,14 @@ class Backend:
         headers: HeaderPairs,
         body: bytes,
         timeouts: Timeouts,
-        deadline_s: float = math.inf,
+        *,
+        has_deadline: bool = False,
     ) -> AbstractAsyncContextManager[Response]:
         try:
             request = self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
         except (WireError, UsageError) as exc:
             raise self.translated(exc) from exc
-        return _Opened(self, model, request, deadline_s)
+        return _Opened(self, model, request, has_deadline)
 
     async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
         async with self._opened(model, method, url, self._headers, body, timeouts) as response:
@@ -141,8 +141,7 @@ class Backend:
             hint="turn off compression in the proxy or gateway before it",
         )
 
-    def translated(self, error: WireError | UsageError, deadline_s: float = math.inf) -> ProviderError:
-        has_deadline = deadline_s < self.endpoint.max_call_s
+    def translated(self, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
         return self.without_secrets(translate(self.name, error, has_deadline=has_deadline))
 
     def without_secrets(self, error: ProviderError) -> ProviderError:
@@ -159,13 +158,13 @@ class _Opened(msgspec.Struct, eq=False):
     backend: Backend
     model: str
     request: AbstractAsyncContextManager[Response]
-    deadline_s: float
+    has_deadline: bool  # it is the caller who says how long all of it may take
 
     async def __aenter__(self) -> Response:
         try:
             response = await self.request.__aenter__()
         except (WireError, UsageError) as exc:
-            raise self.backend.translated(exc, self.deadline_s) from exc
+            raise self.backend.translated(exc, has_deadline=self.has_deadline) from exc
         encoding = response.headers.find("content-encoding")
         if response.status == 200 and (encoding is None or encoding.strip().lower() in ("", "identity")):
             return response
@@ -182,6 +181,6 @@ class _Opened(msgspec.Struct, eq=False):
         if exc is None:
             return
         if isinstance(exc, WireError | UsageError):
-            raise self.backend.translated(exc, self.deadline_s) from exc
+            raise self.backend.translated(exc, has_deadline=self.has_deadline) from exc
         if isinstance(exc, ProviderError):
             self.backend.without_secrets(exc)

@@ -449,6 +449,15 @@ async def test_an_end_that_nobody_else_can_write_is_not_waited_for(owner):
     assert store.looks == 1
 
 
+async def test_in_a_session_nothing_is_waited_for():
+    store = LateStore()
+    await store.create_session(SessionRecord("s", 1, 1))
+    await store.start_turn(msgspec.structs.replace(of_another(), session="s"))
+    async with face(Bench(store=store, settings={"shared": True})) as http:
+        assert (await http.ask("GET", "/v1/traces/turn_1")).json["end"] is None
+    assert store.looks == 1
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_trace_joins_no_secret_that_came_in_pieces(stream):
     bench = Bench([TextDelta("the key: sk-proj-abcdEFGH12345678"), TextDelta("90abcdEFGH1234567890")])
