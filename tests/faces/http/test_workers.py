@@ -220,6 +220,12 @@ async def test_a_key_of_this_run_may_stand_in_a_variable(tmp_path, workers):
         ended(server, signal.SIGTERM)
 
 
+def test_a_variable_that_tools_would_see_holds_no_key(tmp_path):
+    ran = Command(tmp_path, env={"GATEWAY": "of this run"}).run("serve", "--key-env", "GATEWAY")
+    assert ran.code == 2
+    assert "GATEWAY is no name for a variable that holds a secret" in ran.err
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_variable_that_holds_no_key_keeps_the_server_from_starting(tmp_path, workers):
     ran = Command(tmp_path, env={"SERVER_KEY": " "}).run("serve", "--workers", workers, "--key-env", "SERVER_KEY")

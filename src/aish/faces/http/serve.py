@@ -30,6 +30,7 @@ from aish.faces.http.logs import log_to
 from aish.faces.http.metrics import MANY_WORKERS
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
+from aish.safety.secret_formats import looks_secret
 
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
 
@@ -71,6 +72,8 @@ def keys_of(arguments: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
     """Those of this run."""
     keys: list[str] = [*arguments.key]
     for name in arguments.key_env:
+        if not looks_secret(name):  # by its name it is kept from tools, and out of what is recorded
+            raise UsageError(f"{name} is no name for a variable that holds a secret", hint="call it SERVER_KEY, say")
         if not (key := env.get(name, "").strip()):
             raise UsageError(f"the variable {name}, which is to hold a key, is not set", hint=f"export {name}=…")
         keys.append(key)
