@@ -160,6 +160,20 @@ def test_no_format_runs_away_on_hostile_text(format):
     assert isinstance(Redactor().text(hostile), str)
 
 
+@given(
+    st.lists(st.sampled_from(["a", " ", "hunt", "er22", "hunter22", "sk-", "proj-", "Ab1" * 9, '"', "\n"]), max_size=12)
+)
+def test_a_text_in_pieces_is_redacted_as_if_it_were_whole(pieces):
+    redactor = Redactor(["hunter22"])
+    redacted = redactor.pieces(pieces)
+    assert len(redacted) == len(pieces)
+    assert "".join(redacted) == redactor.text("".join(pieces))
+
+
+def test_of_a_secret_in_pieces_the_first_has_the_mark_and_the_others_nothing():
+    assert Redactor(["hunter22"]).pieces(["a hun", "ter", "22 b", " c"]) == [f"a {MARK}", "", " b", " c"]
+
+
 @pytest.mark.parametrize("before", ["\n", "\t", "\r", '"', " ", "=", "\x1b", "\x00", "\x1f"])
 def test_a_key_is_found_at_the_start_of_a_line_within_json(before):
     line = json.dumps({"x": f"first{before}{KEYS['openai']}"}).encode()

@@ -12,6 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from aish.engine.held import HELD_ENDS, hold
+from aish.engine.pieces import without_secrets
 from aish.engine.turn import Turn
 from aish.errors import AishError
 from aish.ports import Store
@@ -124,8 +125,7 @@ class Recorder:
             turn.unrecorded = None
 
     def _append(self, events: Sequence[Event]) -> None:
-        lines = self._without_secrets(events, encode_events(events))
-        self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, lines)
+        self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, self._lines(events))
 
     async def write(self, turn: Turn) -> None:
         self._speaking.discard(turn)
@@ -138,7 +138,7 @@ class Recorder:
             except BaseException:
                 turn.unwritten = events
                 raise
-        lines = self._without_secrets(events, encode_events(events))
+        lines = self._lines(events)
         if finished and (record := turn.unrecorded) is not None:
             turn.is_finished = True
             turn.unrecorded = None
@@ -167,12 +167,16 @@ class Recorder:
             wait=bool(turn.session),
         )
 
-    def _without_secrets(self, events: Sequence[Event], lines: bytes) -> bytes:
-        """The very same object if there are none. Mostly only what was said can hold one, a small part of the line."""
+    def _lines(self, events: Sequence[Event]) -> bytes:
+        """Without secrets. Mostly only what was said can hold one, a small part of the line."""
         said = _words(events)
         if said is not None and self._redactor.text(said) is said:
+            return encode_events(events)
+        lines = encode_events(without_secrets(events, self._redactor))
+        if self._redactor.line(lines) is lines:
             return lines
-        return self._redactor.line(lines)
+        # One by one: what seems to go from one to the next would take the ends of both with it.
+        return b"".join(map(self._redactor.line, lines.splitlines(keepends=True)))
 
     def presentable(self, event: Event) -> Event:
         """What others said of a failure may hold a key; what is shown of it does not."""
@@ -202,15 +206,19 @@ def _ended(record: TurnRecord, event: Event) -> TurnRecord:
 
 def _words(events: Sequence[Event]) -> str | None:
     """All that somebody said in them, and the name a client may have made up for a model; None where it is not that
-    simple. Each on lines of its own: what stands before a key can hide it."""
+    simple. Each on lines of its own, since what stands before a key can hide it; and together what came in pieces."""
     words: list[str] = []
+    said: list[str] = []
+    thought: list[str] = []
     for event in events:
         body = event.body
         kind = type(body)
         if kind in _WITHOUT_WORDS:
             continue
-        if kind is TextDelta or kind is ReasoningDelta:
-            words.append(body.text)  # type: ignore[union-attr]
+        if kind is TextDelta:
+            said.append(body.text)  # type: ignore[union-attr]
+        elif kind is ReasoningDelta:
+            thought.append(body.text)  # type: ignore[union-attr]
         elif kind is TurnFinished:
             words.append(body.detail)  # type: ignore[union-attr]
         elif kind is TurnStarted:
@@ -224,6 +232,10 @@ def _words(events: Sequence[Event]) -> str | None:
                     words.append(part.text)
         else:
             return None
+    for pieces in (said, thought):
+        words += pieces
+        if len(pieces) > 1:
+            words.append("".join(pieces))
     return "\n".join(words)
 
 

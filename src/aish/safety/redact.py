@@ -10,13 +10,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from aish.safety.secret_formats import groups
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would black out ordinary text.
 MIN_SECRET_CHARS = 6
+
+# For the first character of a secret and for each other one; no text that can be stored has them.
+_FIRST, _REST = "\ud800", "\ud801"
 
 _PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
@@ -34,6 +37,7 @@ class Redactor:
         # model may have spelt out what is not ASCII.
         once = [form for value in self._values for form in (_escaped(value), _escaped(value, spelt_out=True))]
         self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
+        self._spoken = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
 
     def text(self, text: str) -> str:
         return self._replace(text, self._values, _mark)
@@ -43,6 +47,19 @@ class Redactor:
         text = line.decode()
         redacted = self._replace(text, self._escaped, _mark)
         return line if redacted is text else redacted.encode()
+
+    def pieces(self, pieces: Sequence[str]) -> Sequence[str]:
+        """The same for a text in pieces, or for JSON in pieces. Of a secret that several of them share, the first has
+        the mark and the others nothing. The same object if there is none."""
+        text = "".join(pieces)
+        masked = self._replace(text, self._spoken, _mask)
+        if masked is text:
+            return pieces
+        told, start = [], 0
+        for piece in pieces:
+            told.append(masked[start : start + len(piece)].replace(_REST, "").replace(_FIRST, MARK))
+            start += len(piece)
+        return told
 
     def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
         """Every secret in the text replaced by what `stand_in` makes of it. The same object if there is none."""
@@ -65,6 +82,10 @@ class Redactor:
 
 def _mark(secret: str) -> str:
     return MARK
+
+
+def _mask(secret: str) -> str:
+    return _FIRST + _REST * (len(secret) - 1)
 
 
 def _escaped(value: str, *, spelt_out: bool = False) -> str:

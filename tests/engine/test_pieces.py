@@ -1,0 +1,169 @@
+"""A secret that a model says in pieces is in nothing of what is written together; and all else is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from aish.engine.session import flattened
+from aish.errors import ProviderUnavailable
+from aish.safety.redact import MARK, Redactor
+from aish.types.chunks import CallFragment
+from aish.types.events import (
+    ArgumentsDelta,
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    TurnFinished,
+    decode_event,
+)
+from support.engines import Bench, Tools, call
+
+KEY = "sk-proj-" + "abcdEFGH1234567890abcdEFGH1234567890"
+QUOTED, FOREIGN, SPACED = 'quo"ted\\secret', "pässwörd-Ω", "correct horse battery"
+REDACTOR = Redactor([QUOTED, FOREIGN, SPACED, "hunter22"])
+PRIVATE = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabc\n-----END RSA " + "PRIVATE KEY-----"
+SECRETS = {
+    "key": KEY,
+    "aws": "AKIA" + "ABCDEFGH12345678",
+    "github": "ghp_" + "a1B2" * 9,
+    "slack": "xoxb-" + "123456789012-abcdef",
+    "google": "AIza" + "Sy0123456789abcdefghijklmnopqrstuvw",
+    "stripe": "rk_" + "live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+    "jwt": "eyJ" + "hbGciOiJIUzI1NiJ9." + "eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0." + "dozjgNryP4J3jVmNHl0w5N",
+    "private key": PRIVATE,
+    "login": "https://app:" + "s3cr3tpw" + "@db.local",
+    "bearer": "Bearer " + "abcdefghijklmnopqrstuvwxyz012345",
+    "quoted": QUOTED,
+    "foreign": FOREIGN,
+    "spaced": SPACED,
+}
+SECRET = pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
+STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+# Words that begin like secrets, and what stands around them.
+ORDINARY = [
+    "the", " a", "s", " sk-", "-", "--", "-----BEGIN ", " AK", " ghp_", " eyJ", ":", "://", "Bearer", " ", "\n", ".",
+    "h", "hunt", "corr", "ü", "\"", "\\", "pä", "x",
+]  # fmt: skip
+
+
+def cut(text: str, size: int) -> list[str]:
+    return [text[place : place + size] for place in range(0, len(text), size)]
+
+
+def together(events: Sequence[Event], kind: type) -> str:
+    return "".join(event.body.text for event in events if isinstance(event.body, kind))
+
+
+async def recorded(bench: Bench, *, stream: bool) -> tuple[list[Event], list[Event]]:
+    """What was shown, and what was written."""
+    async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=stream)) as batches:
+        shown = [event async for event in flattened(batches)]
+    written = [decode_event(line) for line in (await bench.recorded(shown)).splitlines()]
+    assert [event.seq for event in written] == [event.seq for event in shown] == list(range(1, len(shown) + 1))
+    assert [type(event.body) for event in written] == [type(event.body) for event in shown]
+    return shown, written
+
+
+@STREAM
+@SECRET
+@pytest.mark.parametrize("size", [1, 3, 20])
+async def test_what_is_written_of_an_answer_is_what_it_says_without_secrets(secret, size, stream):
+    said = f"it is {secret} as you know, and {secret} again"
+    bench = Bench([TextDelta(piece) for piece in cut(said, size)], redactor=REDACTOR)
+    shown, written = await recorded(bench, stream=stream)
+    assert together(shown, TextDelta) == said
+    assert together(written, TextDelta) == REDACTOR.text(said) != said
+
+
+@STREAM
+@pytest.mark.parametrize("end", ["", "\n"])
+async def test_a_secret_that_ends_an_answer_or_a_thought_is_not_written(end, stream):
+    words = [*map(ReasoningDelta, cut("so " + KEY + end, 2)), *map(TextDelta, cut("is " + KEY + end, 2))]
+    bench = Bench(words)
+    _, written = await recorded(bench, stream=stream)
+    assert together(written, ReasoningDelta) == f"so {MARK}{end}"
+    assert together(written, TextDelta) == f"is {MARK}{end}"
+
+
+@STREAM
+@SECRET
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+async def test_a_secret_in_the_arguments_of_calls_is_not_written(secret, ensure_ascii, stream):
+    first, second = (json.dumps({name: secret}, ensure_ascii=ensure_ascii) for name in "ab")
+    pieces = [
+        CallFragment(index, "", "", arguments)
+        for both in zip(cut(first, 2), cut(second, 2), strict=True)
+        for index, arguments in enumerate(both)
+    ]
+    steps = [call("t__x", ""), call("t__x", "", index=1), *pieces], [TextDelta("done")]
+    bench = Bench(*steps, tools=Tools().add("t__x"), redactor=REDACTOR)
+    shown, written = await recorded(bench, stream=stream)
+    calls = {event.call for event in written if isinstance(event.body, ArgumentsDelta)}
+    assert len(calls) == 2
+    for id in calls:
+        said, kept = (together([e for e in events if e.call == id], ArgumentsDelta) for events in (shown, written))
+        (value,) = json.loads(said).values()
+        (left,) = json.loads(kept).values()
+        assert value == secret
+        assert left in (REDACTOR.text(secret), MARK)
+
+
+@given(st.data())
+async def test_however_a_text_is_cut_and_written_it_is_the_same_without_secrets(data):
+    words = st.one_of(st.sampled_from(ORDINARY), st.sampled_from([f" {secret} " for secret in SECRETS.values()]))
+    said = "".join(data.draw(st.lists(words, min_size=1, max_size=12)))
+    pieces, rest = [], said
+    while rest:
+        size = data.draw(st.integers(1, min(len(rest), 12)))
+        pieces.append(rest[:size])
+        rest = rest[size:]
+    bench = Bench([TextDelta(piece) for piece in pieces], redactor=REDACTOR)
+    shown, written = await recorded(bench, stream=data.draw(st.booleans()))
+    assert together(shown, TextDelta) == said
+    assert together(written, TextDelta) == REDACTOR.text(said)
+
+
+@STREAM
+@given(pieces=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8), min_size=1, max_size=12))
+async def test_ordinary_words_are_written_as_they_are(pieces, stream):
+    assume(Redactor().text("".join(pieces)) == "".join(pieces))
+    bench = Bench([TextDelta(piece) for piece in pieces])
+    shown, written = await recorded(bench, stream=stream)
+    assert written == shown
+
+
+@STREAM
+async def test_an_answer_that_breaks_off_in_the_middle_of_a_secret_is_written_whole(stream):
+    words = [*map(TextDelta, cut("it is " + KEY[:-4], 4)), ProviderUnavailable("gone")]
+    shown, written = await recorded(Bench(words), stream=stream)
+    assert together(shown, TextDelta) == "it is " + KEY[:-4]
+    assert together(written, TextDelta) == f"it is {MARK}"
+
+
+async def test_a_turn_that_is_left_in_the_middle_of_a_secret_leaves_all_that_was_said():
+    bench = Bench([*map(TextDelta, cut("it is " + KEY, 4)), 30.0])
+    async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
+        async for event in flattened(batches):
+            if isinstance(event.body, TextDelta) and event.body.text == KEY[-2:]:
+                break
+    written = [decode_event(line) for line in (await bench.store.read_events(event.turn)).splitlines()]
+    assert [event.seq for event in written] == list(range(1, len(written) + 1))
+    assert isinstance(written[-1].body, TurnFinished)
+    assert together(written, TextDelta) == f"it is {MARK}"
+
+
+async def test_what_seems_to_be_a_secret_from_one_event_to_another_leaves_both_readable():
+    said = "no, it ends with -----END PRIVATE KEY----- there"
+    bench = Bench([TextDelta(said)])
+    request = bench.request("does it begin with -----BEGIN PRIVATE KEY----- there?", kept=False)
+    async with bench.engine.turn(request) as batches:
+        shown = [event async for event in flattened(batches)]
+    written = [decode_event(line) for line in (await bench.recorded(shown)).splitlines()]
+    assert [event.seq for event in written] == [event.seq for event in shown]
+    assert together(written, TextDelta) == said
