@@ -76,50 +76,49 @@ class Exchange(Response):
         self._loop = pool.loop
         self._watch = watch = Watchdog(pool.loop, pool.sweep, self._timeouts, target.origin)
         connection = pool.find_idle(target) or await pool.obtain(target, watch)
-        for is_first in (True, False):
-            try:
-                parser = self._begin(connection)
-                if not self._sent:
-                    await self._send_slices(memoryview(self._body))
-                while not parser.headed:
-                    if self._error is not None:
-                        raise self._error
-                    self._waiter = self._loop.create_future()
-                    self._put_back(await self._waiter)
-                break
-            except BaseException as exc:
-                # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
-                is_excused = isinstance(exc, ConnectionLost) and connection.reused and not self._touched
-                self._leave()
-                if not (is_excused and is_first):
-                    raise
-            connection = await pool.obtain(target, watch)
-        self.status, self.reason, self.headers = parser.status, parser.reason, parser.headers
-        if self._complete:  # whoever reads it now may take any time
-            watch.stop()
-        else:
-            watch.enter("idle")
-        return self
+        reused = connection.reused
+        try:
+            return await self._ask(connection)
+        except ConnectionLost:
+            # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
+            if not reused or self._touched:
+                raise
+        return await self._ask(await pool.obtain(target, watch))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave()
 
-    def _begin(self, connection: Connection) -> AnswerParser:
-        """Takes the connection, and sends what can be sent at once."""
+    async def _ask(self, connection: Connection) -> Response:
         self._connection, self._error, self._sent = connection, None, False
         self._parser = parser = connection.parser
         parser.begin(head_only=self._method == "HEAD")
         connection.borrower = self
-        if not connection.usable:  # lost between being handed over and now, when nobody was there to be told
-            self.peer_left(None)
-        if len(self._body) <= _SLICE_BYTES:
-            self._watch.watch(self, "first_byte")
-            self._put_at = connection.outbox.flushed
-            connection.write_together(self._head + self._body)
-            self._sent = True
-        return parser
+        try:
+            if not connection.usable:  # lost between being handed over and now, when nobody was there to be told
+                self.peer_left(None)
+            if len(self._body) <= _SLICE_BYTES:
+                self._watch.watch(self, "first_byte")
+                self._put_at = connection.outbox.flushed
+                connection.write_together(self._head + self._body)
+                self._sent = True
+            else:
+                await self._send_slices(memoryview(self._body))
+            while not parser.headed:
+                if self._error is not None:
+                    raise self._error
+                self._waiter = self._loop.create_future()
+                self._put_back(await self._waiter)
+        except BaseException:
+            self._leave()
+            raise
+        self.status, self.reason, self.headers = parser.status, parser.reason, parser.headers
+        if self._complete:  # whoever reads it now may take any time
+            self._watch.stop()
+        else:
+            self._watch.enter("idle")
+        return self
 
     async def _send_slices(self, body: memoryview) -> None:
         """No faster than the peer takes it. Stops when the answer comes before the end of it."""
