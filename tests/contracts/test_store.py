@@ -557,12 +557,15 @@ async def test_facts_are_found_by_any_word_the_best_match_first(store: Store) ->
         fact("likes the colour of herons over the server room", "fact_3"),
         fact("喜欢喝绿茶", "fact_4"),
         fact("Café Müller schließt früh", "fact_5"),
+        fact("tests are run by run_all_tests, 〈x〉 and the x\u1d2c of chapter one", "fact_6"),
     ])  # fmt: skip
     assert (await store.search_facts("which server is heron?", limit=5))[0].id == "fact_2"
     assert [found.id for found in await store.search_facts("ops", limit=5)] == ["fact_2"]
     assert [found.id for found in await store.search_facts("绿茶", limit=5)] == ["fact_4"]
     assert [found.id for found in await store.search_facts("CAFE muller", limit=5)] == ["fact_5"]
-    assert list(await store.search_facts('" OR * NEAR( -', limit=5)) == []
+    assert [found.id for found in await store.search_facts("all_", limit=5)] == ["fact_6"]
+    assert [found.id for found in await store.search_facts("XA", limit=5)] == ["fact_6"]
+    assert list(await store.search_facts('" OR * NEAR( - _ 〈〉', limit=5)) == []
     assert list(await store.search_facts("", limit=5)) == []
 
 

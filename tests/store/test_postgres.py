@@ -20,6 +20,7 @@ from aish.store.postgres.groups import BUDGET, Operation, lock_numbers
 from aish.store.postgres.link import Link, packed, unpacked
 from aish.store.postgres.store import PostgresStore
 from aish.types.events import TurnEnd
+from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, user
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState
@@ -247,6 +248,24 @@ async def test_a_failing_migration_leaves_the_database_as_it_was(database: Datab
     await opening.migrate(Link(raw), database.url, ["CREATE TABLE a (x int);", "ALTER TABLE a ADD COLUMN y int;"])
     await raw.execute("INSERT INTO a VALUES (1, 2)")
     assert await database.rows("SELECT number FROM migrations") == [(2,)]
+
+
+async def test_facts_written_when_an_underscore_was_a_letter_are_found_as_new_ones_are(
+    database: Database, store: PostgresStore
+) -> None:
+    await store.put_facts(
+        [Fact(id, text, 1, 1) for id, text in (("a", "run_all_tests, __all__"), ("b", "_"), ("c", "all"))]
+    )
+    for id, words in (("a", ["run_all_tests", "__all__"]), ("b", ["_"])):  # as they were
+        await database.rows("UPDATE facts SET words = array_to_tsvector($1::text[]) WHERE id = $2", words, id)
+    assert [found.id for found in await store.search_facts("all_tests", limit=9)] == ["c"]
+    await database.rows(opening.migrations()[2])
+    assert {found.id for found in await store.search_facts("all_tests", limit=9)} == {"a", "c"}
+    assert await database.rows("SELECT words::text FROM facts ORDER BY id") == [
+        ("'all' 'run' 'tests'",),
+        ("",),
+        ("'all'",),
+    ]
 
 
 async def test_a_migration_that_is_killed_half_way_leaves_nothing_and_is_made_by_the_next(database: Database) -> None:

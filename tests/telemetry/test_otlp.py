@@ -30,8 +30,14 @@ STEPS = ([TextDelta("one moment"), call("t__x", '{"a": 1}'), UsageChunk(Usage(10
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Loading the libraries takes a second, on a busy machine many."""
+    """Loading the libraries takes a second, on a busy machine many. No thread that sends outlives its test: those of
+    OpenTelemetry draw from `random`, which other tests must find as they left it."""
     monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 60.0)
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith(("aish-telemetry", "Otel")):
+            thread.join(30)
+            assert not thread.is_alive(), thread.name
 
 
 @pytest.fixture
@@ -169,6 +175,7 @@ async def test_configured_headers_are_sent_and_never_shown(collector):
 async def test_a_collector_that_fails_hurts_no_turn_and_is_told_of_once(collector, status, caplog, monkeypatch):
     """None: nobody listens there."""
     monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 1.0)
+    monkeypatch.setattr("aish.telemetry.export._SEND_S", 1.5)
     if status is None:
         collector.url = "http://127.0.0.1:9"
     else:

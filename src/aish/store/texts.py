@@ -41,8 +41,9 @@ def words_of(query: str) -> tuple[str, ...]:
     return tuple(fold(query).split()[:MAX_WORDS])
 
 
-# A run of word characters, but one letter each where a script is written without spaces.
-_WORD = r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]|[^\W\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+# A run of letters and digits, but one letter each where a script is written without spaces. `_` is neither, so that a
+# part of `snake_case` finds it.
+_WORD = r"(?=\w)[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]|[^\W_\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 
 
 @cache
@@ -54,6 +55,6 @@ def _word() -> re.Pattern[str]:
 def index_words(text: str) -> list[str]:
     """The words full-text search compares: without case and accents."""
     if text.isascii():
-        return re.findall(r"\w+", fold(text))
-    plain = unicodedata.normalize("NFKD", fold(text))
+        return re.findall(r"[a-z0-9]+", fold(text))
+    plain = unicodedata.normalize("NFKD", fold(text)).casefold()  # a raised A becomes an A only here
     return _word().findall("".join(char for char in plain if not unicodedata.combining(char)))
