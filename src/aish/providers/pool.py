@@ -3,7 +3,8 @@
 The least busy healthy one is asked. One that fails before its first chunk is set aside for a while and the next is
 tried; after the first chunk there is no way back, since what was said cannot be unsaid. When all are set aside, the one
 that has waited longest is tried all the same. One that comes back is given one request, and more when it has begun to
-answer that. One that lacks the model is passed over, and is as healthy as before.
+answer that. One that lacks the model is passed over, and is as healthy as before. One that takes a request and says
+nothing is asked whether it is there at all (`pool_check`), as long as there is another to go on to.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +27,7 @@ from aish.errors import (
     ProviderUnavailable,
 )
 from aish.ports import Provider, Words
+from aish.providers.pool_check import ANSWER_S, SILENCE_S, watched
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded
 from aish.types.models import Capabilities, ModelInfo
@@ -69,11 +72,18 @@ class _Member:
 
 class PoolProvider:
     def __init__(
-        self, name: str, members: Sequence[Provider], *, monotonic_s: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        members: Sequence[Provider],
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        silence_s: float = SILENCE_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self._name = name
         self._members = [_Member(provider) for provider in members]
         self._monotonic_s = monotonic_s
+        self._watched = partial(watched, silence_s=silence_s, answer_s=answer_s)
 
     @property
     def name(self) -> str:
@@ -131,7 +141,8 @@ class PoolProvider:
     async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
         due_s = self._monotonic_s() + request.deadline_s
         failures: list[ProviderError] = []
-        for member in self._in_order():
+        order = self._in_order()
+        for member in order:
             left_s = due_s - self._monotonic_s()
             if failures and left_s <= 0:
                 break
@@ -139,10 +150,12 @@ class PoolProvider:
             try:
                 left = msgspec.structs.replace(request, deadline_s=left_s)
                 async with aclosing(_counted(member, left, words)) as batches:
+                    async with nullcontext() if member is order[-1] else self._watched(member.provider):
+                        first = await anext(batches)
+                    begun = True
+                    member.answered()
+                    yield first
                     async for batch in batches:
-                        if not begun:
-                            begun = True
-                            member.answered()
                         yield batch
                 member.rests_until_s = 0.0
                 return
