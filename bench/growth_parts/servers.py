@@ -5,7 +5,9 @@ Processor time of the server's process, over the upstream that costs nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from bench.gateway_parts import gateways, kinds
@@ -17,7 +19,7 @@ MORE = (
     '[serve]\ntools = ["bench__*"]\n[mcp]\nauto_approve = ["bench__*"]\n[limits]\nmax_steps = 200\n'
     "max_tool_calls = 400\nrepeat_limit = 400\n"
 )
-HOLDS_S, RAMP_S = (5.0, 13.0), 3.0
+HOLD_S, RAMP_S = 12.0, 3.0
 
 
 @contextmanager
@@ -81,22 +83,23 @@ def rounds_taken(count: int) -> float:
 
 
 def streams_held(count: int) -> float:
-    """A second of so many streams of two chunks a second. What opening them costs goes out of the difference between
-    a long and a short look."""
-    with server() as (gateway, upstream):
-        load("json", gateway.port, body("bench-json"), 1, 0.3)
-        (short_us, short), (long_us, long) = (_held(gateway, upstream, count, hold_s) for hold_s in HOLDS_S)
-        return (long_us - short_us) / (long - short) * 2 * count
+    """A second of so many streams of two chunks a second, when all are open; the least of some stretches."""
+    with server() as (gateway, _), ThreadPoolExecutor(1) as beside:
+        slow = body("bench-slow2x1000", stream=True)
+        held = beside.submit(load, "stream", gateway.port, slow, count, HOLD_S, RAMP_S)
+        time.sleep(RAMP_S + 1)
+        found = [_used(gateway, 3.0) for _ in range(3)]
+        seen = held.result()
+        if seen["errors"] or seen["live"] != count:
+            raise ValueError(f"{seen['errors']} of {count} streams broke")
+        return min(found)
 
 
-def _held(gateway: Gateway, upstream: Upstream, count: int, hold_s: float) -> tuple[float, int]:
-    before = gateway.cpu_ns()
-    seen = load("stream", gateway.port, body("bench-slow2x1000", stream=True), count, hold_s, RAMP_S)
-    us = (gateway.cpu_ns() - before) / 1e3
-    if seen["errors"]:
-        raise ValueError(f"{seen['errors']} of {count} streams broke")
-    upstream.settled()
-    return us, seen["chunks"]
+def _used(gateway: Gateway, seconds: float) -> float:
+    """A second."""
+    before, began = gateway.cpu_ns(), time.monotonic()
+    time.sleep(seconds)
+    return (gateway.cpu_ns() - before) / 1e3 / (time.monotonic() - began)
 
 
 SUBJECTS = (
