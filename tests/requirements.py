@@ -56,6 +56,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "providers/test_embedded.py::*",
         "providers/test_ollama.py::*",
         "providers/test_pool.py::*",
+        "providers/test_pool_check.py::*",
         "providers/test_discover.py::*",
     ),
     "§6 names: provider:model, presets, bare names, discovery": (

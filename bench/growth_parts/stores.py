@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,13 +59,13 @@ def begun(count: int) -> float:
 
 
 def followed(count: int) -> float:
-    """A feed of so many rows, read from its start to its end by a store that has just been opened: a short one would
+    """A feed of so many rows, read after its first to its end by a store that has just been opened: a short one would
     lie in SQLite's own cache from the time before, and a long one would not."""
 
     async def measure() -> float:
         with TemporaryDirectory() as folder:
             file = Path(folder) / "aish.db"
-            async with closing(SqliteStore(file)) as store:
+            async with aclosing(SqliteStore(file)) as store:
                 await fill_session(store, "one", 1)
                 for seq in range(1, count + 1):
                     store.append_events("one_1", seq, seq, LINE)
@@ -74,7 +74,7 @@ def followed(count: int) -> float:
             return min([await read_us(file) for _ in range(4)])
 
     async def read_us(file: Path) -> float:
-        async with closing(SqliteStore(file)) as store:
+        async with aclosing(SqliteStore(file)) as store:
             cursor = (await store.read_feed(0, 1))[-1].cursor
             began = time.process_time_ns()
             while rows := await store.read_feed(cursor, PAGE):
@@ -82,14 +82,6 @@ def followed(count: int) -> float:
             return (time.process_time_ns() - began) / 1e3
 
     return asyncio.run(measure())
-
-
-@asynccontextmanager
-async def closing(store: SqliteStore) -> AsyncIterator[SqliteStore]:
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 SUBJECTS = (

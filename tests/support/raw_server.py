@@ -98,6 +98,12 @@ class RawServer:
     peers: list[Peer] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    listener: asyncio.Server | None = None
+
+    def refuse(self) -> None:
+        """No new connections from now on; those that are there go on."""
+        assert self.listener is not None
+        self.listener.close()
 
     @property
     def requests(self) -> list[Request]:
@@ -155,6 +161,7 @@ async def raw_server(
         port = listener.sockets[0].getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         server.url = f"https://localhost:{port}" if tls else f"http://{shown}:{port}"
+    server.listener = listener
     try:
         yield server
     finally:

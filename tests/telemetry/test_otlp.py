@@ -34,10 +34,9 @@ def patience(monkeypatch):
     OpenTelemetry draw from `random`, which other tests must find as they left it."""
     monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 60.0)
     yield
-    for thread in threading.enumerate():
-        if thread.name.startswith(("aish-telemetry", "Otel")):
-            thread.join(30)
-            assert not thread.is_alive(), thread.name
+    while senders := [each for each in threading.enumerate() if each.name.startswith(("aish-telemetry", "Otel"))]:
+        senders[0].join(30)
+        assert not senders[0].is_alive(), senders[0].name
 
 
 @pytest.fixture

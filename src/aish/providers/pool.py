@@ -4,7 +4,7 @@ The least busy healthy one is asked. One that fails before its first chunk is se
 tried; after the first chunk there is no way back, since what was said cannot be unsaid. When all are set aside, the one
 that has waited longest is tried all the same. One that comes back is given one request, and more when it has begun to
 answer that. One that lacks the model is passed over, and is as healthy as before. One that takes a request and says
-nothing is asked whether it is there at all (`pool_check`), as long as there is another to go on to.
+nothing is asked whether it is there at all (`pool_check`), as long as there is a healthy one to go on to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -142,7 +142,7 @@ class PoolProvider:
         due_s = self._monotonic_s() + request.deadline_s
         failures: list[ProviderError] = []
         order = self._in_order()
-        for member in order:
+        for place, member in enumerate(order):
             left_s = due_s - self._monotonic_s()
             if failures and left_s <= 0:
                 break
@@ -150,8 +150,10 @@ class PoolProvider:
             try:
                 left = msgspec.structs.replace(request, deadline_s=left_s)
                 async with aclosing(_counted(member, left, words)) as batches:
-                    async with nullcontext() if member is order[-1] else self._watched(member.provider):
-                        first = await anext(batches)
+                    async with self._patience(member, order[place + 1 :]):
+                        first = await anext(batches, None)
+                    if first is None:
+                        raise ProviderProtocolError(f"{self._name} answered with nothing")
                     begun = True
                     member.answered()
                     yield first
@@ -165,6 +167,11 @@ class PoolProvider:
                     raise
                 failures.append(exc)
         raise self._worst(failures)
+
+    def _patience(self, member: _Member, others: Sequence[_Member]) -> AbstractAsyncContextManager[None]:
+        """Without end where there is nobody to go on to."""
+        now_s = self._monotonic_s()
+        return self._watched(member.provider) if any(each.is_healthy(now_s) for each in others) else nullcontext()
 
     async def _first_to(self, do: Callable[[Provider], Awaitable[T]]) -> T:
         failures: list[ProviderError] = []

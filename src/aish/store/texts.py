@@ -52,6 +52,11 @@ def _word() -> re.Pattern[str]:
     return re.compile(_WORD)
 
 
+def whole_words(text: str) -> list[str]:
+    """Those with `_` in them, which were one word each in what earlier versions wrote."""
+    return [word for word in re.findall(r"\w+", fold(text)) if "_" in word]
+
+
 def index_words(text: str) -> list[str]:
     """The words full-text search compares: without case and accents."""
     if text.isascii():

@@ -6,17 +6,20 @@ Life: opened by the pool, lent to one exchange after another, idle in between, a
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
-from aish.errors import ConnectFailed, WireError
+from aish.errors import ConnectFailed, WireError, WireTimeout
 from aish.wire.http_answer import AnswerParser
 from aish.wire.http_target import Target
 from aish.wire.outbox import Outbox, outbox_of
 from aish.wire.reads import read_little
+
+_NO_ANSWER = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
 class Borrower(Protocol):
@@ -120,7 +123,7 @@ async def open_connection(
     tls: ssl.SSLContext | None,
     reaches: Callable[[str], bool] | None = None,
 ) -> Connection:
-    """ConnectFailed says why not. The caller sets the deadline. `reaches` as in HttpClient."""
+    """ConnectFailed or WireTimeout says why not. The caller sets the deadline. `reaches` as in HttpClient."""
     loop = asyncio.get_running_loop()
     connection = Connection(target, max_header_bytes, on_lost)
     try:
@@ -152,8 +155,9 @@ async def _reachable(target: Target, reaches: Callable[[str], bool]) -> str:
     return addresses[0]
 
 
-def explain(exc: Exception, origin: str) -> ConnectFailed:
-    """What a failure to connect means to a person."""
+def explain(exc: Exception, origin: str) -> ConnectFailed | WireTimeout:
+    """What a failure to connect means to a person. A host that does not answer is a matter of time, though it may be
+    the system here that has lost its patience."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         return ConnectFailed(
             f"{origin}: its TLS certificate is not accepted: {exc.verify_message}",
@@ -171,5 +175,6 @@ def explain(exc: Exception, origin: str) -> ConnectFailed:
     if isinstance(exc, FileNotFoundError):
         return ConnectFailed(f"{origin}: there is no such socket", hint="Is the server running?")
     if isinstance(exc, OSError):
-        return ConnectFailed(f"{origin}: cannot connect: {exc.strerror or exc}")
+        message = f"{origin}: cannot connect: {exc.strerror or exc}"
+        return WireTimeout(message, phase="connect") if exc.errno in _NO_ANSWER else ConnectFailed(message)
     return ConnectFailed(f"{origin}: unix sockets do not exist on this system")

@@ -4,13 +4,13 @@ as it is, which is what the configuration `simple` would make of it, but for its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from aish.store.postgres.link import Link
-from aish.store.texts import index_words
+from aish.store.texts import index_words, whole_words
 from aish.types.facts import Fact, FactKind
 
 _COLUMNS = "f.id, f.text, f.created_ms, f.updated_ms, f.kind, f.tags, f.source"
@@ -63,18 +63,18 @@ async def select_one(link: Link, id: str) -> Fact | None:
 
 async def search(link: Link, query: str, limit: int) -> list[Fact]:
     """Those that hold any of the words, the best match first."""
-    words = _words(query)
+    words = _lexemes([*index_words(query), *whole_words(query)])
     rows = await link.rows(_SEARCH, words, max(limit, 0)) if words else ()
     return [_fact(row) for row in rows]
 
 
-def _words(text: str) -> list[str]:
-    return list(dict.fromkeys(word[:_WORD_CHARS] for word in index_words(text)))[:_MAX_WORDS]
+def _lexemes(words: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(word[:_WORD_CHARS] for word in words))[:_MAX_WORDS]
 
 
 def _row(fact: Fact) -> tuple[object, ...]:
     tags = msgspec.json.encode(fact.tags).decode()
-    words = _words(f"{fact.text} {' '.join(fact.tags)}")
+    words = _lexemes(index_words(f"{fact.text} {' '.join(fact.tags)}"))
     return (fact.id, fact.text, fact.created_ms, fact.updated_ms, fact.kind.value, tags, fact.source, words)
 
 
