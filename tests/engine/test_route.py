@@ -4,7 +4,7 @@ import pytest
 
 from aish.engine.made import MadeProviders
 from aish.engine.route import Router
-from aish.errors import ModelNotFound, ProviderUnavailable
+from aish.errors import ModelNotFound, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
 from aish.types.models import Preset
@@ -171,3 +171,27 @@ async def test_what_is_known_of_a_model_outlives_a_look_for_others(monkeypatch):
         await router.resolve("a:m1")
         await router.list_models()
     assert a.described == 1
+
+
+async def test_what_a_backend_said_of_a_model_will_do_while_it_is_too_busy_to_say_it_again():
+    class Busy(Counted):
+        is_busy = False
+
+        async def describe(self, model):
+            if self.is_busy:
+                raise ProviderTimeout("no answer within 5 s")
+            return await super().describe(model)
+
+    a = Busy("a", {"m1": from_steps([[TextDelta("a")]])})
+    router = Router({"a": a}, presets={"p": Preset("a:m1", system="be short", context_size=7)})
+    known, preset = await router.resolve("a:m1"), await router.resolve("p")
+    a.is_busy = True
+    router.forget(preset)
+    assert await router.resolve("a:m1") == known
+    assert await router.resolve("p") == preset
+    a.is_busy = False
+    await router.resolve("a:m1")
+    assert a.described == 2
+    a.is_busy = True
+    with pytest.raises(ProviderTimeout):
+        await Router({"a": a}).resolve("a:m1")

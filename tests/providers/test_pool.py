@@ -256,6 +256,23 @@ async def test_a_pool_of_none_says_so():
     assert await pool.count_tokens("m", "x") is None
 
 
+async def test_when_one_has_taken_all_the_time_of_a_call_no_other_is_asked():
+    clock = Clock()
+
+    class Slow(Member):
+        def stream(self, request: StepRequest, words: Words | None = None):
+            clock.now_s += 14
+            return super().stream(request, words)
+
+    a, b = Slow("a", ProviderTimeout("not over within 14 s")), Member("b")
+    pool = PoolProvider("pool", [a, b], call_s=14, monotonic_s=clock)
+    request = StepRequest("m", (user("hi"),), deadline_s=600)
+    with pytest.raises(ProviderTimeout, match="not over within 14 s"):
+        await say(pool, request)
+    assert b.requests == []
+    assert await say(PoolProvider("pool", [a, b], call_s=15, monotonic_s=clock), request) == "b"
+
+
 async def test_closing_closes_every_member():
     a, b = Member("a"), Member("b")
     await make(a, b).aclose()

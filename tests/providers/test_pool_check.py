@@ -130,6 +130,12 @@ async def test_the_last_one_is_waited_for_until_the_request_is_due(http: HttpCli
         assert len(other.peers) == 1
 
 
+async def test_embeddings_do_not_wait_for_one_that_is_gone(http: HttpClient) -> None:
+    async with raw_server(dead) as gone, running(Vllm()) as ready:
+        async with asyncio.timeout(30):
+            assert len((await pool_of(http, gone, ready).embed(Vllm.model, ["x"])).vectors) == 1
+
+
 async def test_nobody_is_left_for_one_that_is_set_aside(http: HttpClient) -> None:
     async with raw_server(dead) as silent, running(Vllm()) as other:
         pool = pool_of(http, silent, other)

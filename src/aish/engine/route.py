@@ -13,7 +13,7 @@ from functools import cached_property
 import msgspec
 
 from aish.engine.made import MadeProviders
-from aish.errors import AishError, ModelNotFound
+from aish.errors import AishError, ModelNotFound, ProviderTimeout
 from aish.ports import Provider
 from aish.types.models import ModelInfo, Preset
 from aish.types.requests import Sampling, ToolMode
@@ -61,6 +61,7 @@ class Router:
         self._candidates: list[Provider] | None = None
         self._looked_s = 0.0
         self._known: dict[str, Route] = {}  # whose model has been described, by `provider:model` or a bare name
+        self._doubted: dict[str, Route] = {}  # as in `_known`, but its backend has failed since
         self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
         self._strict: set[str] = set()
@@ -102,6 +103,9 @@ class Router:
 
     def forget(self, route: Route) -> None:
         """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
+        if len(self._doubted) >= _MOST_KNOWN:
+            self._doubted.clear()
+        self._doubted |= {known.name: known for known in self._known.values() if known.name == route.name}
         self._known = {name: known for name, known in self._known.items() if known.name != route.name}
 
     def remember_strict(self, route: Route) -> None:
@@ -153,11 +157,17 @@ class Router:
     async def _described(self, provider: Provider, model: str) -> Route:
         key = f"{provider.name}:{model}"
         route = self._known.get(key)
-        if route is None:
+        if route is not None:
+            return route
+        try:
             route = Route(provider, await provider.describe(model))
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = route
+        except ProviderTimeout:  # too busy to say; what it said before will do
+            if key in self._doubted:
+                return self._doubted[key]
+            raise
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = route
         return route
 
     async def _listings(self) -> dict[str, Sequence[ModelInfo]]:

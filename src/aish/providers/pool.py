@@ -10,6 +10,7 @@ nothing is asked whether it is there at all (`pool_check`), as long as there is 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
@@ -76,12 +77,14 @@ class PoolProvider:
         name: str,
         members: Sequence[Provider],
         *,
+        call_s: float = math.inf,
         monotonic_s: Callable[[], float] = time.monotonic,
         silence_s: float = SILENCE_S,
         answer_s: float = ANSWER_S,
     ) -> None:
         self._name = name
         self._members = [_Member(provider) for provider in members]
+        self._call_s = call_s  # no other is asked after so long
         self._monotonic_s = monotonic_s
         self._watched = partial(watched, silence_s=silence_s, answer_s=answer_s)
 
@@ -139,16 +142,16 @@ class PoolProvider:
             return exc
 
     async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
-        due_s = self._monotonic_s() + request.deadline_s
+        began_s = self._monotonic_s()
         failures: list[ProviderError] = []
         order = self._in_order()
         for place, member in enumerate(order):
-            left_s = due_s - self._monotonic_s()
-            if failures and left_s <= 0:
+            taken_s = self._monotonic_s() - began_s
+            if failures and taken_s >= min(request.deadline_s, self._call_s):
                 break
             begun = False
             try:
-                left = msgspec.structs.replace(request, deadline_s=left_s)
+                left = msgspec.structs.replace(request, deadline_s=request.deadline_s - taken_s)
                 async with aclosing(_counted(member, left, words)) as batches:
                     async with self._patience(member, order[place + 1 :]):
                         first = await anext(batches, None)
@@ -175,10 +178,12 @@ class PoolProvider:
 
     async def _first_to(self, do: Callable[[Provider], Awaitable[T]]) -> T:
         failures: list[ProviderError] = []
-        for member in self._in_order():
+        order = self._in_order()
+        for place, member in enumerate(order):
             try:
                 with member.asked():
-                    return await do(member.provider)
+                    async with self._patience(member, order[place + 1 :]):
+                        return await do(member.provider)
             except _TRY_ANOTHER as exc:
                 self._rest_after(member, exc)
                 failures.append(exc)

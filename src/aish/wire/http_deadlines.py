@@ -32,7 +32,7 @@ _SAYS: dict[Phase, str] = {
 _HINTS: dict[Phase, str] = {
     "connect": "Is it running, and reachable from here?",
     "send": "",
-    "first_byte": "It may be loading a model or busy; a longer time can be allowed for it.",
+    "first_byte": "It may be loading a model, or be busy: try again in a while.",
     "idle": "",
     "total": "",
 }

@@ -78,16 +78,17 @@ class Providers:
             case "scripted":
                 return self._scripted(name, settings.file)
             case _:
-                return self._pool(name, [self._endpoint(name, settings, url) for url in settings.endpoints])
+                members = [self._endpoint(name, settings, url) for url in settings.endpoints]
+                return self._pool(name, members, settings.timeout_s)
 
-    def _pool(self, name: str, members: Sequence[Provider]) -> Provider:
+    def _pool(self, name: str, members: Sequence[Provider], call_s: float) -> Provider:
         if not members:
             raise UsageError(f"the provider {name} has no url", hint=f"set providers.{name}.url")
         if len(members) == 1:
             return members[0]
         from aish.providers.pool import PoolProvider
 
-        return PoolProvider(name, members)
+        return PoolProvider(name, members, call_s=call_s)
 
     def _endpoint(self, name: str, settings: ProviderConfig, url: str) -> Provider:
         key = self._loaded.get_key(name) if name in self._config.providers else settings.get_key()

@@ -51,7 +51,10 @@ async def _list(store: Store, words: str) -> None:
         tags = "".join(f" #{tag}" for tag in fact.tags)
         print(f"[{short_id(fact)}] {fact.kind:<10} {visible(fact.text)}{tags}")
     if not found:
-        print("nothing is remembered" if not words else f"nothing remembered holds {words!r}", file=sys.stderr)
+        print(
+            "nothing is remembered" if not words else f"nothing remembered has a word of {words[:80]!r}",
+            file=sys.stderr,
+        )
 
 
 def _lines(name: str) -> list[bytes]:

@@ -93,7 +93,9 @@ async def _list(shell: Shell, words: str) -> None:
     for fact in found:
         shell.output.note(_line(fact))
     if not found:
-        shell.output.note(f"nothing remembered holds {words!r}" if words else "nothing is remembered; :remember TEXT")
+        shell.output.note(
+            f"nothing remembered has a word of {words[:80]!r}" if words else "nothing is remembered; :remember TEXT"
+        )
 
 
 def _line(fact: Fact) -> str:
