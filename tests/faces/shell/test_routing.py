@@ -34,11 +34,16 @@ def goal(line):
         "echo this is what it was", "echo are you there?", "x=$(date +%s)", 'x="a b c"', "x=(1 2 3)",
         "x=5; f() { ls; }; f", "x='is this a test'; echo $x", "\\ls", '"ls" a', "'ls'", "$EDITOR notes", "${SHELL}",
         "$HOME/bin/tool now", "./not-there", "../not-there all", "~/bin/not-there", "# the list\nls",
-        "#!/bin/sh\n\n# all\nls -l\nwhat",
+        "#!/bin/sh\n\n# all\nls -l\nwhat", ": > empty.txt", ":>empty.txt", ": ${X:=5}; echo $X", ":(){ :; }", ":; ls",
     ],
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):
     assert goal(line) is Goal.SHELL
+
+
+@pytest.mark.parametrize("line", ["", "  ", "# a comment", "#!/bin/sh", "# one\n\n  # two\n"])
+def test_what_only_comments_goes_nowhere(line):
+    assert goal(line) is Goal.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ def test_commands_go_to_the_shell(line):
         "which of these is faster?", "time is a strange thing", "test whether this is prime for me",
         "Find all the TODOs and tell me about them", "warum geht das nicht?", "what does git rebase do",
         "file a bug about this", "watch out for the off by one", "yes", "Yes", "$PATH looks wrong, why is that",
-        "$5 is what I have", "./not-there is missing, why?", "`ls` shows nothing", '"what is this"', "# a title",
+        "$5 is what I have", "./not-there is missing, why?", "`ls` shows nothing", '"what is this"',
         "# a title\nwhy does this fail", "\\o/",
     ],
 )  # fmt: skip

@@ -131,6 +131,14 @@ def _where_the_person_looks() -> Output | None:
     return None if sys.stdout.isatty() else create_output(sys.stderr)
 
 
+class KeptHistory(FileHistory):
+    """What cannot be written, as on a full disk, is remembered as long as the shell is there."""
+
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
 def _history(file: Path | None) -> History:
     if file is None:
         return InMemoryHistory()
@@ -139,7 +147,7 @@ def _history(file: Path | None) -> History:
         file.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(file)
+    return KeptHistory(file)
 
 
 def _take_over(typed: str) -> None:

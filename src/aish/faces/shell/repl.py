@@ -227,9 +227,12 @@ class _Repl:
             self._shell.attached.add(result)
         if result.status == _NOT_FOUND and not routed.sure and len(routed.text.split()) > 1:
             answer_ = await self._prompt.ask("ask the model instead? [y/N] ")
-            if answer_ is not None and answer_.strip().lower() in ("y", "yes"):
+            said = (answer_ or "").strip().lower()
+            if said in ("y", "yes"):
                 self._shell.attached.clear()
                 await self._talk(routed.text)
+            elif said not in ("", "n", "no"):  # the next line, by somebody who did not look
+                self._typed = f"{answer_}\n{self._typed}"
 
     async def run(self, line: str, *, attach: bool) -> RunResult:
         result = await self._run(line)

@@ -64,6 +64,7 @@ _VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})(?:/\S*)?")
 _QUOTED = re.compile(r"\"[\w./-]+\"|'[\w./-]+'")
 _GOES_ON = re.compile(r"[\"'`(;|&]")  # an assignment whose value has blanks in it, or that ends a command
 _PREFIXED = {":": Goal.META, "?": Goal.MODEL}
+_COLON = re.compile(r":(?:\s*[(<>;|&$\"']|\s+\S)")  # bash's own, which does nothing: `: > file`, `: ${X:=5}`
 
 
 def route(line: str, resolve: Resolve) -> Routed:
@@ -74,9 +75,13 @@ def route(line: str, resolve: Resolve) -> Routed:
         return Routed(Goal.QUIET_SHELL, text[2:].strip(), sure=True)
     if text.startswith("!"):
         return Routed(Goal.SHELL, text[1:].strip(), sure=True)
+    if _COLON.match(text):
+        return Routed(Goal.SHELL, text, sure=True)
     if goal := _PREFIXED.get(text[0]):
         return Routed(goal, text[1:].strip(), sure=True)
-    code = _COMMENTS.sub("", text)
+    code = _COMMENTS.sub("", f"{text}\n").strip()
+    if not code:
+        return Routed(Goal.NOTHING, "")
     known = _DEFINITION.match(code) is not None or _is_known(_first_word(code), resolve)
     is_command = not reads_as_prose(code) if known else looks_mistyped(code)
     return Routed(Goal.SHELL if is_command else Goal.MODEL, text)
