@@ -15,6 +15,7 @@ from aish.config.schema_shell import PROMPT_FIELDS
 from aish.faces.shell import meta
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.prompt_line import branch_of, prompt_fragments, short_path
+from aish.faces.shell.prompting import KeptHistory, _history
 from aish.faces.shell.routing import Goal
 from aish.faces.terminal import Output
 from aish.types.live_shell import RunResult
@@ -141,3 +142,13 @@ def test_the_screen_is_cleared_where_there_is_one_with_colours_or_without(live):
     screen = io.StringIO()
     Output(screen, screen, color=False, live=live).clear_screen()
     assert bool(screen.getvalue()) is live
+
+
+def test_a_history_that_cannot_be_written_is_kept_while_the_shell_is_there(tmp_path):
+    history = _history(tmp_path / "history")
+    assert isinstance(history, KeptHistory)
+    history.append_string("first")
+    (tmp_path / "history").unlink()
+    (tmp_path / "history").mkdir()
+    history.append_string("second")
+    assert history.get_strings() == ["first", "second"]

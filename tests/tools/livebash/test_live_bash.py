@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -600,3 +601,33 @@ async def test_without_bash_any_sh_does_and_what_is_lost_is_said(tmp_path: Path)
         assert (await shell.run_model("sleep 60", 0.2)).end is RunEnd.TIMED_OUT
         assert shell.resolve("cd") is WordKind.BUILTIN
         assert (await shell.run_user("exit 2", None)).end is RunEnd.EXITED
+
+
+# Where there is no room
+
+
+async def test_where_its_files_cannot_be_made_that_is_said_and_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = tmp_path / "full"
+    monkeypatch.setattr("aish.tools.livebash.channel._in_memory", lambda: str(full))
+    async with live(tmp_path) as shell:
+        with pytest.raises(ProcessError, match="cannot be made: No such file") as failed:
+            await shell.run_user("echo hi", None)
+        assert failed.value.hint == f"is there room in {full}?"
+
+
+async def test_a_line_that_finds_no_room_is_refused_and_the_next_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with live(tmp_path) as shell:
+        await says(shell, "x=7")
+        with monkeypatch.context() as full:
+            full.setattr("os.pwrite", refuse)
+            with pytest.raises(ProcessError, match="cannot be handed to the shell: No space left on device"):
+                await shell.run_user("echo hi", None)
+        assert await says(shell, "echo $x") == "7\n"
+
+
+def refuse(*given: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -15,12 +15,14 @@ import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from aish.errors import ProcessError
 
 Mode = Literal["user", "model"]
 
@@ -54,27 +56,38 @@ def _in_memory() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
+@contextmanager
+def _writing(else_: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        hint = f"is there room in {_in_memory() or tempfile.gettempdir()}?"
+        raise ProcessError(f"{else_}: {exc.strerror}", hint=hint) from exc
+
+
 def new_nonce() -> str:
     return secrets.token_hex(8)
 
 
 class Channel:
     def __init__(self, *, posix: bool, rc_file: str | None, quiet: Mapping[str, str]) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=_in_memory()))  # mode 0700
         self.first_nonce = new_nonce()
         self._posix = posix
-        for name in ("ctl", "status"):
-            os.mkfifo(self.folder / name, 0o600)
-        self._ctl = os.open(self.folder / "ctl", os.O_RDWR | os.O_NONBLOCK)
-        self._status = os.open(self.folder / "status", os.O_RDWR | os.O_NONBLOCK)
-        self._line = os.open(self.folder / "line", os.O_RDWR | os.O_CREAT, 0o600)
-        (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet)))
+        with ExitStack() as stack, _writing("what a shell is talked to through cannot be made"):
+            self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=_in_memory()))  # mode 0700
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            for name in ("ctl", "status"):
+                os.mkfifo(self.folder / name, 0o600)
+            self._ctl = self._opened(stack, "ctl", os.O_NONBLOCK)
+            self._status = self._opened(stack, "status", os.O_NONBLOCK)
+            self._line = self._opened(stack, "line", os.O_CREAT)
+            (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet)))
+            self.close = stack.pop_all().close
 
-    def close(self) -> None:
-        os.close(self._ctl)
-        os.close(self._status)
-        os.close(self._line)
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _opened(self, stack: ExitStack, name: str, flags: int) -> int:
+        fd = os.open(self.folder / name, os.O_RDWR | flags, 0o600)
+        stack.callback(os.close, fd)
+        return fd
 
     @property
     def rc(self) -> Path:
@@ -91,8 +104,9 @@ class Channel:
     def offer(self, line: str, mode: Mode) -> tuple[str, bytes]:
         """Put down the next line and say go. Returns its nonce and what to type."""
         nonce = new_nonce()
-        os.ftruncate(self._line, 0)
-        os.pwrite(self._line, os.fsencode(line if self._posix else f"{nonce}:{line}\0"), 0)
+        with _writing("the line cannot be handed to the shell"):
+            os.ftruncate(self._line, 0)
+            os.pwrite(self._line, os.fsencode(line if self._posix else f"{nonce}:{line}\0"), 0)
         if self._posix:
             return nonce, f' __aish_go {nonce} {mode};eval "$__aish_eval";__aish_end\n'.encode()
         self.say_go(nonce, mode)

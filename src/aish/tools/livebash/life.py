@@ -48,11 +48,11 @@ class Life:
 
     def begin(self, pty: Pty, line: str, mode: Mode, listener: Listener) -> None:
         """Only while it waits."""
+        self._offers = 0
+        self._offer(pty, line, mode)  # if that fails, it waits as before
         self.waiting.clear()
         self._listener = listener
         self.duration_s = 0.0
-        self._offers = 0
-        self._offer(pty, line, mode)
 
     def _offer(self, pty: Pty, line: str, mode: Mode) -> None:
         before = self._nonce
