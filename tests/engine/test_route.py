@@ -7,7 +7,7 @@ from aish.engine.route import Router
 from aish.errors import ModelNotFound, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
-from aish.types.models import Preset
+from aish.types.models import ModelInfo, Preset
 from aish.types.requests import Sampling
 from support.engines import Bench
 
@@ -171,6 +171,16 @@ async def test_what_is_known_of_a_model_outlives_a_look_for_others(monkeypatch):
         await router.resolve("a:m1")
         await router.list_models()
     assert a.described == 1
+
+
+async def test_models_are_listed_as_they_were_described():
+    class Telling(ScriptedProvider):
+        async def describe(self, model):
+            return ModelInfo("a", model, 8192)
+
+    router = Router({"a": Telling("a", {name: from_steps([[TextDelta("a")]]) for name in ("m1", "m2")})})
+    await router.resolve("a:m1")
+    assert [(info.id, info.context_size) for info in await router.list_models()] == [("m1", 8192), ("m2", None)]
 
 
 async def test_what_a_backend_said_of_a_model_will_do_while_it_is_too_busy_to_say_it_again():

@@ -112,9 +112,10 @@ class Router:
         self._strict.add(route.name)
 
     async def list_models(self) -> list[ModelInfo]:
-        """Everything every provider offers; the ones that fail to say are left out."""
+        """Everything every provider offers, as it was described where it was; those that fail to say are left out."""
         await self._look_again()
-        return [info for infos in (await self._listings()).values() for info in infos]
+        listed = [info for infos in (await self._listings()).values() for info in infos]
+        return [self._known[info.name].info if info.name in self._known else info for info in listed]
 
     async def _plain(self, name: str) -> Route:
         if not name:

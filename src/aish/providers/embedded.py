@@ -28,7 +28,7 @@ from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded
 from aish.types.events import Status
-from aish.types.models import ModelInfo, means_file
+from aish.types.models import Capabilities, ModelInfo, means_file
 from aish.types.requests import Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "Models"]
@@ -79,7 +79,8 @@ class EmbeddedProvider:
         return self._name
 
     async def list_models(self) -> Sequence[ModelInfo]:
-        return [ModelInfo(provider=self._name, id=name) for name in self._models.names()]
+        can = Capabilities(embeddings=True)
+        return [ModelInfo(provider=self._name, id=name, capabilities=can) for name in self._models.names()]
 
     async def describe(self, model: str) -> ModelInfo:
         async with self._inner_for(model) as inner:

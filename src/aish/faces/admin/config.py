@@ -83,7 +83,11 @@ def _mistakes(config: Config) -> list[str]:
 def _unknown_fields(prompt: str) -> list[str]:
     """Of a prompt: they would stand in it as they are written."""
     unknown = [name for name in re.findall(r"{(\w+)}", prompt) if name not in PROMPT_FIELDS]
-    return [f"shell.prompt: there is no field {{{name}}}; {_known_fields(name)}" for name in dict.fromkeys(unknown)]
+    open_ended = re.findall(r"{(\w+)(?![\w}])", prompt)
+    return [
+        *(f"shell.prompt: there is no field {{{name}}}; {_known_fields(name)}" for name in dict.fromkeys(unknown)),
+        *(f"shell.prompt: {{{name} has no }}" for name in dict.fromkeys(open_ended)),
+    ]
 
 
 def _known_fields(name: str) -> str:

@@ -35,6 +35,9 @@ async def _run(arguments: argparse.Namespace, store: Store) -> int:
         await store.aclose()
 
 
+_OPEN = "no keys: the server is open to this machine, and to no other"
+
+
 async def _create(arguments: argparse.Namespace, store: Store) -> int:
     if not arguments.name.strip():
         raise UsageError("a key needs a name", hint="one that tells whose it is: aish keys create laptop")
@@ -57,6 +60,8 @@ async def _create(arguments: argparse.Namespace, store: Store) -> int:
     )
     print(key)
     print(f"This is {record.id}. It is shown this once: keep it where it is safe.", file=sys.stderr)
+    if len(await list_keys(store)) == 1:
+        print("It is the first: running servers ask for a key within seconds.", file=sys.stderr)
     return 0
 
 
@@ -65,7 +70,7 @@ async def _list(store: Store, *, as_json: bool) -> int:
     for record in records:
         print(msgspec.json.encode(_public(record)).decode() if as_json else _line(record))
     if not records:
-        print("no keys: the server is open to this machine, and to no other", file=sys.stderr)
+        print(_OPEN, file=sys.stderr)
     return 0
 
 
@@ -73,6 +78,8 @@ async def _revoke(key: str, store: Store) -> int:
     if not await revoke_key(store, key):
         raise UsageError(f"there is no key {key}", hint="`aish keys list` shows them")
     print("revoked; running servers notice within seconds", file=sys.stderr)
+    if not await list_keys(store):
+        print(_OPEN, file=sys.stderr)
     return 0
 
 
