@@ -363,7 +363,7 @@ def test_config_check_knows_the_fields_of_a_prompt(aish):
     assert aish.run("config", "check").out == "shell.prompt: {cwd has no }\n"
 
 
-def test_it_is_said_when_the_first_key_closes_a_server_and_the_last_opens_it(aish):
+def test_keys_say_when_the_first_closes_a_server_and_the_last_opens_it(aish):
     assert "running servers ask for a key within seconds" in aish.run("keys", "create", "ann").err
     assert "first" not in aish.run("keys", "create", "bob").err
     assert "open to this machine" not in aish.run("keys", "revoke", "ann").err
