@@ -58,6 +58,19 @@ class Member(ScriptedProvider):
         self.closed += 1
 
 
+class Slow(Member):
+    """Each request takes it so long, by this clock."""
+
+    def __init__(self, name: str, *items, clock: Clock, takes_s: float) -> None:
+        super().__init__(name, *items)
+        self.clock = clock
+        self.takes_s = takes_s
+
+    def stream(self, request: StepRequest, words: Words | None = None):
+        self.clock.now_s += self.takes_s
+        return super().stream(request, words)
+
+
 def make(*members: Provider, clock: Clock | None = None) -> PoolProvider:
     return PoolProvider("pool", members, monotonic_s=clock or Clock())
 
@@ -204,16 +217,10 @@ async def test_when_all_fail_what_says_most_is_told():
 
 async def test_failing_over_does_not_stretch_the_deadline():
     clock = Clock()
-
-    class Slow(Member):
-        def stream(self, request: StepRequest, words: Words | None = None):
-            clock.now_s += 4.0
-            return super().stream(request, words)
-
-    a, b = Slow("a", ProviderUnavailable("x")), Member("b")
+    a, b = Slow("a", ProviderUnavailable("x"), clock=clock, takes_s=4), Member("b")
     await say(make(a, b, clock=clock))
     assert b.requests[0].deadline_s == 1.0
-    c, d = Slow("c", ProviderUnavailable("late")), Member("d")
+    c, d = Slow("c", ProviderUnavailable("late"), clock=clock, takes_s=4), Member("d")
     with pytest.raises(ProviderUnavailable, match="late"):
         await say(make(c, d, clock=clock), StepRequest("m", (user("hi"),), deadline_s=3))
     assert d.requests == []
@@ -258,13 +265,7 @@ async def test_a_pool_of_none_says_so():
 
 async def test_when_one_has_taken_all_the_time_of_a_call_no_other_is_asked():
     clock = Clock()
-
-    class Slow(Member):
-        def stream(self, request: StepRequest, words: Words | None = None):
-            clock.now_s += 14
-            return super().stream(request, words)
-
-    a, b = Slow("a", ProviderTimeout("not over within 14 s")), Member("b")
+    a, b = Slow("a", ProviderTimeout("not over within 14 s"), clock=clock, takes_s=14), Member("b")
     pool = PoolProvider("pool", [a, b], call_s=14, monotonic_s=clock)
     request = StepRequest("m", (user("hi"),), deadline_s=600)
     with pytest.raises(ProviderTimeout, match="not over within 14 s"):

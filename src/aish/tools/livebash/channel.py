@@ -57,12 +57,12 @@ def _in_memory() -> str | None:
 
 
 @contextmanager
-def _writing(else_: str) -> Iterator[None]:
+def _writing(failure: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
         hint = f"is there room in {_in_memory() or tempfile.gettempdir()}?"
-        raise ProcessError(f"{else_}: {exc.strerror}", hint=hint) from exc
+        raise ProcessError(f"{failure}: {exc.strerror}", hint=hint) from exc
 
 
 def new_nonce() -> str:
@@ -82,7 +82,10 @@ class Channel:
             self._status = self._opened(stack, "status", os.O_NONBLOCK)
             self._line = self._opened(stack, "line", os.O_CREAT)
             (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet)))
-            self.close = stack.pop_all().close
+            self._held = stack.pop_all()
+
+    def close(self) -> None:
+        self._held.close()
 
     def _opened(self, stack: ExitStack, name: str, flags: int) -> int:
         fd = os.open(self.folder / name, os.O_RDWR | flags, 0o600)
