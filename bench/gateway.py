@@ -129,9 +129,7 @@ class Bench:
     def once_each(self, gateway: Gateway, figures: Figures) -> None:
         figures |= measures.cancel(gateway, self.upstream, self.sizes)
         self.upstream.settled()
-        if (
-            self.hold and gateway.name != "litellm"
-        ):  # it was seen not to reach 500 and spends minutes on it (reference/perf.md §2)
+        if self.hold:
             held = measures.hold(gateway, self.sizes)
             if held["held_errors"] and gateway.name != "aish":
                 raise ValueError(f"{held['held_errors']:.0f} of {measures.HELD} slow streams refused")
