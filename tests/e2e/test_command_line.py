@@ -342,6 +342,10 @@ def test_config_check_knows_the_presets_that_questions_are_sent_to(aish):
     assert "routing.code: qwen3:8b is no preset" in unknown.err
     aish.write_config(presets + '[safety]\nsecond_opinion = "codr"\n[norris]\npreplanner = "coder"\n')
     assert aish.run("config", "check").out == "safety.second_opinion: there is no preset codr: did you mean coder?\n"
+    aish.write_config('model = "codr"\n' + presets)
+    assert aish.run("config", "check").out == "model: there is no preset codr: did you mean coder?\n"
+    aish.write_config('model = "auto"\n' + presets)
+    assert aish.run("config", "check").err == ""
 
 
 def test_config_check_says_what_is_ignored(aish, tmp_path):

@@ -16,6 +16,7 @@ from aish.config.schema_shell import PROMPT_FIELDS
 from aish.config.show import show_rows
 from aish.config.starter import init_config
 from aish.config.trust import content_hash, distrust, project_content, trust
+from aish.engine.route import AUTO
 from aish.errors import ConfigError
 from aish.faces.runtime import Surroundings
 from aish.faces.terminal import visible
@@ -112,10 +113,11 @@ def _providers(config: Config) -> list[str]:
 
 
 def _names(config: Config) -> tuple[list[str], list[str]]:
-    """Models that are asked for something in particular: names that are surely misspelt, and those that nothing here
-    knows. Only a provider could say whether it has such a model, and it is not asked."""
+    """Of models: those that are surely misspelt, and those that nothing here knows. Only a provider could say whether
+    it has such a model, and it is not asked."""
     routing, presets = config.routing, config.presets
-    meant = {f"routing.{kind}": name for kind, name in (*routing.classes().items(), ("fallback", routing.fallback))}
+    meant = {"model": "" if config.model == AUTO else config.model}
+    meant |= {f"routing.{kind}": name for kind, name in (*routing.classes().items(), ("fallback", routing.fallback))}
     meant |= {
         "context.summary_model": config.context.summary_model,
         "norris.preplanner": config.norris.preplanner,
