@@ -205,6 +205,16 @@ async def test_what_a_backend_said_of_a_model_will_do_while_it_is_too_busy_to_sa
     a.is_busy = False
     await router.resolve("a:m1")
     assert a.described == 2
-    a.is_busy = True
-    with pytest.raises(ProviderTimeout):
-        await Router({"a": a}).resolve("a:m1")
+
+
+async def test_a_model_whose_backend_is_too_busy_to_describe_it_is_asked_all_the_same():
+    class Busy(Counted):
+        async def describe(self, model):
+            if not self.described:
+                self.described += 1
+                raise ProviderTimeout("no answer within 5 s")
+            return ModelInfo("a", model, 8192)
+
+    router = Router({"a": Busy("a", {"m1": from_steps([[TextDelta("a")]])})})
+    assert (await router.resolve("a:m1")).info == ModelInfo("a", "m1")
+    assert (await router.resolve("a:m1")).info.context_size == 8192, "it was told later"

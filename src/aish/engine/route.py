@@ -162,10 +162,8 @@ class Router:
             return route
         try:
             route = Route(provider, await provider.describe(model))
-        except ProviderTimeout:  # too busy to say; what it said before will do
-            if key in self._doubted:
-                return self._doubted[key]
-            raise
+        except ProviderTimeout:  # too busy to say: what it said before will do, or nothing
+            return self._doubted.get(key) or Route(provider, ModelInfo(provider.name, model))
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = route
