@@ -52,3 +52,48 @@ def test_plain_numbers_and_plain_escapes_stay_provable(line):
 )
 def test_a_command_made_of_braces_is_read_as_the_words_it_becomes(line: str) -> None:
     assert classify(line, CONTEXT).level is Level.DESTRUCTIVE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo 'rm -rf ~' > f; bash < f",
+        "echo 'rm -rf ~' > f; cat f | bash",
+        "echo 'rm -rf ~' > f; mv f g; bash g",
+        "echo 'rm -rf ~' | tee f; bash f",
+        "echo 'rm -rf ~' | tee f; ssh host < f",
+        "cp /bin/rm x; ./x -rf ~",
+        "ln -s /bin/rm x; ./x -rf ~",
+        "cp /bin/rm /tmp; /tmp/rm -rf ~",
+        "echo x > y; /usr/bin/git -c alias.x='!rm -rf ~' x",
+        "echo x > y; /usr/bin/sed -n '1e rm -rf ~' y",
+        "echo x > y; echo 'rm -rf ~' | /usr/bin/at now",
+    ],
+)
+def test_what_a_line_has_written_or_copied_is_known_when_it_runs_it(line: str) -> None:
+    assert classify(line, CONTEXT).catastrophe
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "PROMPT_COMMAND='rm -rf ~'",
+        "PAGER='rm -rf ~' git log",
+        "export EDITOR='rm -rf ~'",
+        "PS1='$(rm -rf ~)'",
+        "git config core.pager 'rm -rf ~'",
+        "git -c core.sshCommand='rm -rf ~' fetch",
+    ],
+)
+def test_a_setting_that_others_run_is_read_as_what_they_will_run(line: str) -> None:
+    assert classify(line, CONTEXT).catastrophe
+
+
+@pytest.mark.parametrize("line", ["export MSG='rm -rf ~'", "git config user.name 'rm -rf ~'", "cp x y; cp y x; ./x"])
+def test_a_setting_that_nobody_runs_is_only_a_text(line: str) -> None:
+    assert classify(line, CONTEXT).level is Level.UNKNOWN
+
+
+def test_a_file_that_runs_itself_is_followed_to_an_end() -> None:
+    line = "cat > f <<'E'\n" + "bash < f; cat f | bash; ./f\n" * 800 + "E\nbash < f"
+    assert classify(line, CONTEXT).level is not Level.SAFE

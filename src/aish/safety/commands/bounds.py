@@ -19,6 +19,8 @@ MAX_MERGES = 32
 # Wrappers in wrappers, and shell text in shell text.
 MAX_TEXTS = 8
 MAX_CALLS = 12
+# Followed into what runs them later.
+MAX_WRITTEN_FILES = 16
 # Each is some tens of microseconds of work.
 MAX_COMMANDS = 500
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from aish.safety.commands import tables
@@ -34,6 +35,16 @@ _REMOVES = re.compile(r"-[a-zA-Z]*(rf|fr|Rf|fR)[a-zA-Z]*")
 _LOGINS = frozenset({"ssh", "su", "sudo", "doas", "chroot", "nsenter", "mosh", "machinectl"})
 _MAX_PATTERN_CHARS = 64
 _BANG = re.compile(r"(?:^|=)!(.+)", re.DOTALL)
+# Whose values programs run: variables, and what git may be told.
+_RUN_LATER = re.compile(
+    r"(\w+_)?(PAGER|EDITOR|VISUAL|COMMAND|ASKPASS|BROWSER|SSH)|PS[0-4]|LESSOPEN|LESSCLOSE|GIT_EXTERNAL_DIFF"
+)
+_GIT_RUNS = re.compile(
+    r"^[\w.*/-]+\.(?:pager|editor|sshcommand|askpass|fsmonitor|helper|cmd|command|textconv|driver|process|clean|smudge)"
+    r"[=\n](.+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_RECIPE = re.compile(r"(?m)^\t(.+)$|;\s*(.+)$")
 
 
 class Caller:
@@ -115,31 +126,14 @@ class Caller:
                     scope.define_alias(name, text)
 
     def _interpreters(self, call: Call, scope: Scope) -> None:
-        if call.name in tables.shells():
-            self._shell(call, scope)
-        elif "/" in call.words[0].text and scope.files:
+        """What the command takes for commands itself."""
+        if "/" in call.words[0].text:
             self._written(call.words[0], scope)
-        elif call.name in _LOGINS and scope.stdin is not None:
-            self._login(call, scope)
-        elif call.name == "eval":
-            for field in call.arguments:
-                self._fetched(field)
-        elif call.name in ("source", "."):
-            self._source(call, scope)
-        elif call.name in ("at", "batch") and scope.stdin is not None:
-            self._stdin_script(call, scope)
-        elif call.name == "crontab":
-            self._crontab(call)
-        elif call.name in ("sed", "gsed"):
-            for text in sed_commands([field.text for field in call.arguments]):
-                self.text(text, scope, call.span)
-        elif call.name == "git":
-            for match in (_BANG.search(field.text) for field in call.arguments):
-                if match:
-                    self.text(match[1], scope, call.span)
-        elif call.name in ("make", "gmake") and scope.stdin:
-            recipes = re.findall(r"(?m)^\t(.+)$|;\s*(.+)$", scope.stdin)
-            self.text("\n".join(first or second for first, second in recipes), scope, call.span)
+            if (program := scope.copies.get(resolve(call.words[0].text, scope) or "")) is not None:
+                self.call([Field(program, call.words[0].span, call.words[0].raw), *call.arguments], scope, fed=call.fed)
+        read = Caller._shell if call.name in tables.shells() else _READERS.get(call.name)
+        if read is not None:
+            read(self, call, scope)
         for language in tables.languages().find(call.name):
             self._language(language, call, scope)
         for client in tables.clients().find(call.name):
@@ -159,8 +153,49 @@ class Caller:
 
     def _login(self, call: Call, scope: Scope) -> None:
         """`ssh host <<EOF` and `sudo su <<EOF`: without a command, a shell reads the input."""
-        if not any(inner.words or inner.text for inner in look_through(call, None)):
+        if scope.stdin is not None and not any(inner.words or inner.text for inner in look_through(call, None)):
             self._stdin_script(call, scope)
+
+    def _eval(self, call: Call, scope: Scope) -> None:
+        for field in call.arguments:
+            self._fetched(field)
+
+    def _scheduled(self, call: Call, scope: Scope) -> None:
+        if scope.stdin is not None:
+            self._stdin_script(call, scope)
+
+    def _sed(self, call: Call, scope: Scope) -> None:
+        for text in sed_commands([field.text for field in call.arguments]):
+            self.text(text, scope, call.span)
+
+    def _git(self, call: Call, scope: Scope) -> None:
+        for match in (_BANG.search(field.text) for field in call.arguments):
+            if match:
+                self.text(match[1], scope, call.span)
+        for match in _GIT_RUNS.finditer("\n".join(field.text for field in call.arguments)):
+            self.text(match[1], scope, call.span)
+
+    def _export(self, call: Call, scope: Scope) -> None:
+        for field in call.arguments:
+            name, equals, value = field.text.partition("=")
+            if equals:
+                self.setting(name, value, scope, field.span)
+
+    def setting(self, name: str, value: str, scope: Scope, span: Span) -> None:
+        """Of a variable: some hold what is run later, by the shell or by others."""
+        if _RUN_LATER.fullmatch(name):
+            self.text(value, scope.copy(), span)
+
+    def _copy(self, call: Call, scope: Scope) -> None:
+        """`cp /bin/rm x; ./x -rf ~`: what is run by another name is still what it is."""
+        paths = [field.text for field in call.arguments if not field.text.startswith("-")]
+        for source in paths[:-1]:
+            for target in (paths[-1], f"{paths[-1]}/{source.rpartition('/')[2]}"):
+                scope.bring(resolve(source, scope), resolve(target, scope))
+
+    def _make(self, call: Call, scope: Scope) -> None:
+        recipes = _RECIPE.findall(scope.stdin or "")
+        self.text("\n".join(first or second for first, second in recipes), scope, call.span)
 
     def _written(self, field: Field, scope: Scope) -> str:
         """Runs the text of a file that this very line has written."""
@@ -194,7 +229,7 @@ class Caller:
         inner.stdin = None
         self.text(text.replace(DYNAMIC, "$UNKNOWN"), inner, call.span)
 
-    def _crontab(self, call: Call) -> None:
+    def _crontab(self, call: Call, scope: Scope) -> None:
         found = scan(call.arguments, grammar("-u:"))
         if found.positionals:
             self.findings.danger("replaces every scheduled job", call.span, "startup.crontab", "startup")
@@ -233,6 +268,21 @@ class Caller:
         for text in texts:
             for command in check_query(client, text, call.span, self.findings):
                 self.text(command, scope.copy(), call.span)
+
+
+# Besides shells, languages and clients, which have tables of their own.
+_READERS: dict[str, Callable[[Caller, Call, Scope], None]] = {
+    **dict.fromkeys(_LOGINS, Caller._login),
+    **dict.fromkeys(("source", "."), Caller._source),
+    **dict.fromkeys(("at", "batch"), Caller._scheduled),
+    **dict.fromkeys(("sed", "gsed"), Caller._sed),
+    **dict.fromkeys(("make", "gmake"), Caller._make),
+    **dict.fromkeys(("export", "declare", "typeset", "readonly", "local"), Caller._export),
+    **dict.fromkeys(("cp", "mv", "ln", "install"), Caller._copy),
+    "crontab": Caller._crontab,
+    "eval": Caller._eval,
+    "git": Caller._git,
+}
 
 
 @functools.lru_cache(maxsize=256)

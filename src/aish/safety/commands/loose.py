@@ -85,25 +85,24 @@ class Loose(Caller):
         self._redirects(node.redirects, fields, scope)
         if not fields:
             return
-        self._remember(node, scope)
+        self._remember(node, fields, scope)
         fed = redirected_input(node.redirects, scope)
         inner = scope
         if fed is not None or scope.stdin is not None:
             inner = scope.copy()
-            inner.stdin = fed if fed is not None else scope.stdin
-            if any(item.operator == "<" for item in node.redirects):
-                inner.stdin = None
+            inner.stdin = fed if fed is not None or any(item.operator == "<" for item in node.redirects) else inner.stdin
         self._named(node, fields, inner)
         scope.cwd, scope.aliases = inner.cwd, inner.aliases
 
-    def _remember(self, node: Simple, scope: Scope) -> None:
+    def _remember(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """`echo … > a.sh; sh a.sh`: what is written is what will run."""
+        targets = [field.text for field in fields[1:]] if fields[0].text.rpartition("/")[2] == "tee" else []
         for redirect in node.redirects:
-            if ">" in redirect.operator and redirect.target is not None and len(scope.files) < 16:
-                path = resolve(expand(redirect.target, scope, substituted)[0].text, scope)
-                text = output_of(node, scope, scope.stdin)
-                if path is not None and text:
-                    scope.files[path] = scope.files.get(path, "") + text + "\n"
+            if ">" in redirect.operator and redirect.target is not None:
+                targets.append(expand(redirect.target, scope, substituted)[0].text)
+        if targets and (text := output_of(node, scope, scope.stdin)):
+            for target in targets:
+                scope.write(resolve(target, scope), text + "\n")
 
     def _named(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """Aliases and functions first, as the shell does it."""
@@ -132,6 +131,7 @@ class Loose(Caller):
         if assignment.append:
             value = (scope.value(assignment.name) or "") + value
         scope.assign(assignment.name, None if DYNAMIC in value else value)
+        self.setting(assignment.name, value, scope, assignment.span)
 
     def _redirects(self, redirects: tuple[Redirect, ...], words: list[Field], scope: Scope) -> None:
         for redirect in redirects:

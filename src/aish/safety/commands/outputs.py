@@ -10,6 +10,7 @@ import binascii
 import re
 
 from aish.safety.commands.model import Block, Kind, Node, Redirect, Simple
+from aish.safety.commands.places import resolve
 from aish.safety.commands.quoting import decode_ansi
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.words import DYNAMIC, Field, expand
@@ -42,10 +43,12 @@ def substituted(script: Block, scope: Scope) -> str | None:
 
 
 def redirected_input(redirects: tuple[Redirect, ...], scope: Scope) -> str | None:
-    """The text of a heredoc or here-string."""
+    """The text of a heredoc or here-string, or of a file that the line itself has written."""
     for redirect in reversed(redirects):
-        if redirect.operator in ("<<", "<<<", "<<-") and redirect.target is not None:
-            return " ".join(field.text for field in expand(redirect.target, scope, substituted))
+        if redirect.operator not in ("<", "<<", "<<<", "<<-") or redirect.target is None:
+            continue
+        text = " ".join(field.text for field in expand(redirect.target, scope, substituted))
+        return scope.files.get(resolve(text, scope) or "") if redirect.operator == "<" else text
     return None
 
 
@@ -65,7 +68,15 @@ def _simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -> str | 
         return _printf([field.text for field in arguments])
     if name == "pwd":
         return scope.cwd
+    if name == "cat" and (text := _written(arguments, scope)):
+        return text
     return _filter(name, [field.text for field in arguments], stdin)
+
+
+def _written(arguments: list[Field], scope: Scope) -> str:
+    """What `cat` says of files that the line has written; "" where there is none among them."""
+    known = [scope.files.get(resolve(field.text, scope) or "") for field in arguments] if scope.files else []
+    return "".join(DYNAMIC if text is None else text for text in known) if any(known) else ""
 
 
 def _echo(arguments: list[Field]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aish.safety.commands.bounds import MAX_BYTES, MAX_WRITTEN_FILES
 from aish.safety.commands.verdict import ShellContext
 
 DEFAULT_IFS = " \t\n"
@@ -21,13 +22,29 @@ class Scope:
         self._variables: dict[str, str | None] = dict(context.variables)
         self.stdin: str | None = None  # the text fed to the command, where it is known
         self.looping = False
-        self.files: dict[str, str] = {}  # what the line itself has written, to be read when it is run
+        # What the line itself has written, to be read when it is run, and what it has copied from elsewhere.
+        self.files: dict[str, str] = {}
+        self.copies: dict[str, str] = {}
 
     def copy(self) -> Scope:
         twin = object.__new__(Scope)
         twin.__dict__.update(self.__dict__)
         twin._variables = dict(self._variables)
         return twin
+
+    def write(self, path: str | None, text: str) -> None:
+        """At the end of what is there: of two writes both may come to run."""
+        if path is not None and len(self.files) < MAX_WRITTEN_FILES:
+            self.files[path] = (self.files.get(path, "") + text)[:MAX_BYTES]
+
+    def bring(self, source: str | None, target: str | None) -> None:
+        """A file that is copied, moved or linked to."""
+        if source is None or target is None:
+            return
+        if source in self.files:
+            self.write(target, self.files[source])
+        elif len(self.copies) < MAX_WRITTEN_FILES and (origin := self.copies.get(source, source)) != target:
+            self.copies[target] = origin
 
     def value(self, name: str) -> str | None:
         """None when it is not known, which is not the same as empty."""
