@@ -88,18 +88,22 @@ class Loose(Caller):
         self._remember(node, fields, scope)
         fed = redirected_input(node.redirects, scope)
         inner = scope
-        if fed is not None or scope.stdin is not None:
+        reads_a_file = any(item.operator == "<" for item in node.redirects)
+        if fed is not None or (scope.stdin is not None and reads_a_file):
             inner = scope.copy()
-            inner.stdin = fed if fed is not None or any(item.operator == "<" for item in node.redirects) else inner.stdin
+            inner.stdin = fed
         self._named(node, fields, inner)
         scope.cwd, scope.aliases = inner.cwd, inner.aliases
 
     def _remember(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """`echo … > a.sh; sh a.sh`: what is written is what will run."""
-        targets = [field.text for field in fields[1:]] if fields[0].text.rpartition("/")[2] == "tee" else []
-        for redirect in node.redirects:
-            if ">" in redirect.operator and redirect.target is not None:
-                targets.append(expand(redirect.target, scope, substituted)[0].text)
+        targets = [
+            expand(redirect.target, scope, substituted)[0].text
+            for redirect in node.redirects
+            if ">" in redirect.operator and redirect.target is not None
+        ]
+        if fields[0].text.rpartition("/")[2] == "tee":
+            targets += [field.text for field in fields[1:]]
         if targets and (text := output_of(node, scope, scope.stdin)):
             for target in targets:
                 scope.write(resolve(target, scope), text + "\n")
