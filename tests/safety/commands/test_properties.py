@@ -12,7 +12,7 @@ from aish.safety.commands import Level, ShellContext, classify, tables
 CONTEXT = ShellContext(cwd="/home/ann/project", home="/home/ann", roots=("/home/ann/project",), aliases={"ll": "ls -l"})
 PIECES = st.sampled_from(
     """ls|cat|rm|git|log|status|push|-rf|--force|find|-delete|-exec|{}|+|\\;|sort|-o|sed|-n|awk|xargs|env|sudo|time|bash|-c|eval|echo|
-    $(|)|`|<(|>(|"|'|$'|\\|{|}|(|[[|]]|[|]|;|&&|(pipe)|&|!|(nl)|>|>>|<|<<E|E|<<<|2>&1|/dev/null|$x|${x:-rm}|$((|))|x=1|PATH=.|IFS=,|
+    $(|)|`|<(|>(|"|'|$'|\\|{|}|(|[[|]]|[|]|;|&&|(pipe)|&|!|(nl)|>|>>|<|<<E|E|<<<|2>&1|/dev/null|$x|${x:-rm}|$((|))|x=1|x=|tee|cp|export|./f|PATH=.|IFS=,|
     for|in|do|done|while|if|then|fi|case|esac|f()|ll|~|/|*|?|{a,b}|#|--|-|%s|é|(nul)|(rtl)|1|f|../x|/etc/passwd""".replace(
         "\n    ", ""
     ).split("|")
@@ -45,6 +45,11 @@ def test_safe_is_never_the_verdict_when_something_was_written_or_not_known(line:
 def test_no_text_makes_it_raise(line: str) -> None:
     found = classify(line, CONTEXT)
     assert all(0 <= reason.span[0] <= reason.span[1] <= len(line) for reason in found.reasons)
+
+
+def test_a_file_without_a_name_is_no_file() -> None:
+    for line in ("x=; echo hi > $x", "x=; bash < $x", "x=; echo hi | tee $x; cp $x f"):
+        assert classify(line, CONTEXT).level is Level.UNKNOWN
 
 
 @given(st.text(alphabet=string.printable + "\0\ud800\u202e", max_size=120))

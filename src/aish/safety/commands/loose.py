@@ -98,9 +98,10 @@ class Loose(Caller):
     def _remember(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """`echo … > a.sh; sh a.sh`: what is written is what will run."""
         targets = [
-            expand(redirect.target, scope, substituted)[0].text
+            field.text
             for redirect in node.redirects
             if ">" in redirect.operator and redirect.target is not None
+            for field in expand(redirect.target, scope, substituted)[:1]
         ]
         if fields[0].text.rpartition("/")[2] == "tee":
             targets += [field.text for field in fields[1:]]
