@@ -264,6 +264,34 @@ async def test_a_template_that_rejects_tool_messages_gets_results_as_text_and_is
     assert all(not isinstance(m, ToolMessage) for m in bench.scripted.requests[-1].messages)
 
 
+async def test_system_messages_at_the_beginning_are_sent_as_one():
+    bench = Bench([TextDelta("ok")])
+    given = (SystemMessage("one"), SystemMessage("two"), user("hi"), SystemMessage("late"))
+    await bench.run("go", context=given)
+    first, *rest = bench.scripted.requests[0].messages
+    assert isinstance(first, SystemMessage) and first.text.endswith("one\n\ntwo")
+    assert rest == [*given[2:], user("go")], "where it comes late is nobody's to change"
+
+
+async def test_a_template_that_takes_system_messages_only_first_gets_later_ones_as_text_and_is_remembered():
+    refusal = ProviderRejected("Unable to apply the template: System message must be at the beginning.", status=400)
+
+    def play(request):
+        kinds = [type(message) for message in request.messages]
+        return [refusal] if SystemMessage in kinds[1:] else [TextDelta("fine")]
+
+    bench = Bench()
+    bench.scripted._scripts["model"] = play
+    given = (SystemMessage("one"), user("hi"), SystemMessage("late"))
+    events = await bench.run("go", context=given)
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert any("at the beginning only" in status.text for status in bodies(events, Status))
+    _, asked = bench.scripted.requests[1].messages
+    assert isinstance(asked, UserMessage) and asked.text == "hi\n\n[system]\nlate\n\ngo"
+    await bench.run("again", context=given)
+    assert len(bench.scripted.requests) == 3
+
+
 async def test_a_rejection_with_nothing_to_re_render_ends_the_turn_once():
     bench = Bench([REJECTION])
     events = await bench.run()

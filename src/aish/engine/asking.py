@@ -21,7 +21,7 @@ from aish.engine.loops import LONG_LOOP_CHARS, LOOK_CHARS, LOOP_CHARS, goes_roun
 from aish.engine.meter import Meter
 from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
-from aish.engine.strict import is_rejected_shape
+from aish.engine.strict import has_late_system, is_rejected_shape, is_rejected_system
 from aish.engine.summary import Summaries
 from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens
 from aish.engine.transcript import Transcript
@@ -322,6 +322,9 @@ class Asking:
 
     async def _another_way(self, error: ProviderError) -> tuple[ProviderError, str]:
         """What is tried now, in words; "" if nothing is left to try."""
+        if self._may_move_system(error):
+            self._means.router.remember_early_system(self.route)
+            return error, f"{self.route.name} takes system messages at the beginning only; sending later ones as text"
         if self._may_render_strictly(error):
             self._means.router.remember_strict(self.route)
             return error, f"{self.route.name} rejects tool messages; sending results as text instead"
@@ -337,6 +340,11 @@ class Asking:
             return error, ""
         self._prepare_for(chosen.route)
         return error, chosen.notes[0]
+
+    def _may_move_system(self, error: ProviderError) -> bool:
+        if self._means.router.rejects_late_system(self.route) or not is_rejected_system(error):
+            return False
+        return self._sent is not None and has_late_system(self._sent.messages)
 
     def _may_render_strictly(self, error: ProviderError) -> bool:
         if self._means.router.rejects_tool_role(self.route) or not is_rejected_shape(error):

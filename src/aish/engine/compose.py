@@ -14,7 +14,7 @@ from aish.engine.context import SystemParts, with_system
 from aish.engine.past import PastTurn
 from aish.engine.route import Route, Router
 from aish.engine.settle import settle
-from aish.engine.strict import render_strict
+from aish.engine.strict import render_strict, with_early_system
 from aish.engine.tokens import TokenCounter, byte_length, most_tokens
 from aish.engine.unseen import without_images
 from aish.engine.window import cut_largest
@@ -115,7 +115,10 @@ class Composer(msgspec.Struct, eq=False):
 
     def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         seen = messages if self._route.info.capabilities.vision else without_images(messages)
-        return render_strict(seen) if self._router.rejects_tool_role(self._route) else seen
+        is_strict = self._router.rejects_tool_role(self._route)
+        if is_strict or self._router.rejects_late_system(self._route):
+            seen = with_early_system(seen)
+        return render_strict(seen) if is_strict else seen
 
     async def _fixed(self, current: tuple[Message, ...]) -> float:
         """System message and tools, wherever the tools are written; which they are may depend on what is asked."""

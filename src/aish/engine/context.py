@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import TypeGuard
 
 import msgspec
 
@@ -54,8 +56,13 @@ def compose_system(*parts: str) -> str:
 
 def with_system(system: str, conversation: Sequence[Message]) -> tuple[Message, ...]:
     """One system message at most at the beginning: many chat templates take no second."""
-    if not system:
+    if not conversation or type(conversation[0]) is not SystemMessage:
+        return (SystemMessage(system), *conversation) if system else tuple(conversation)
+    leading = [message.text for message in takewhile(_is_system, conversation)]
+    if not system and len(leading) == 1:
         return tuple(conversation)
-    if conversation and type(conversation[0]) is SystemMessage:
-        return (SystemMessage(compose_system(system, conversation[0].text)), *conversation[1:])
-    return (SystemMessage(system), *conversation)
+    return (SystemMessage(compose_system(system, *leading)), *conversation[len(leading) :])
+
+
+def _is_system(message: Message) -> TypeGuard[SystemMessage]:
+    return type(message) is SystemMessage

@@ -64,7 +64,9 @@ class Router:
         self._doubted: dict[str, Route] = {}  # as in `_known`, but its backend has failed since
         self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
+        # What chat templates were seen to reject, by the model's name.
         self._strict: set[str] = set()
+        self._early_system: set[str] = set()
 
     @property
     def providers(self) -> Mapping[str, Provider]:
@@ -101,6 +103,9 @@ class Router:
             return not route.use_tool_role
         return bool(self._strict_providers) and route.provider.name in self._strict_providers
 
+    def rejects_late_system(self, route: Route) -> bool:
+        return route.name in self._early_system
+
     def forget(self, route: Route) -> None:
         """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
         if len(self._doubted) >= _MOST_KNOWN:
@@ -110,6 +115,9 @@ class Router:
 
     def remember_strict(self, route: Route) -> None:
         self._strict.add(route.name)
+
+    def remember_early_system(self, route: Route) -> None:
+        self._early_system.add(route.name)
 
     async def list_models(self) -> list[ModelInfo]:
         """Everything every provider offers, as it was described where it was; those that fail to say are left out."""
