@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_shell import did, home, model, shell
+from e2e.test_shell import config, did, home, model, shell
 from support.eventually import eventually
 from support.terminal import terminal
 
@@ -57,6 +57,17 @@ async def program(home: Path, code: str, **env: str):
     given = {"HOME": str(home / "home"), "PATH": "/usr/bin:/bin", "TERM": "xterm", "LANG": "C.UTF-8", **env}
     async with terminal([sys.executable, "-c", code], env=given, cwd=home / "work") as term:
         yield term
+
+
+@pytest.mark.parametrize("model_name", ["up:big", "up:misspelt"])
+async def test_a_model_server_that_is_down_keeps_no_prompt_away(home, model_name):
+    config(home, f'model = "{model_name}"\n[providers.up]\nurl = "http://127.0.0.1:1/v1"\n')
+    async with program(home, "from aish.__main__ import main; main()") as term:
+        await term.prompts()
+        await term.enter("echo he''re")
+        await term.sees("\nhere")
+        await term.enter("?why")
+        await term.sees("connection refused")
 
 
 async def test_a_line_entered_before_the_prompt_is_there_is_run_and_drawn_once(home):

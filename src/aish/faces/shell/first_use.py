@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aish.engine.session import Engine
-from aish.errors import ModelNotFound
+from aish.errors import AishError, ModelNotFound
 from aish.faces.progress import ProgressLine
 from aish.faces.runtime import Runtime
 from aish.faces.shell.lines import LineSource
@@ -14,14 +14,18 @@ EMBEDDED_NAMES = (f"embedded:{SMALL_MODEL}", "embedded", SMALL_MODEL)
 
 
 async def ensure_model(engine: Engine, runtime: Runtime, model: str, output: Output, lines: LineSource | None) -> None:
-    """Does nothing where a model can be found, or where nobody can be asked: the turn itself will say what to do."""
+    """Does nothing where a model is named or can be found, or where nobody can be asked: the turn itself will say what
+    is wrong with it, and a shell is of use without one."""
+    model = model or runtime.config.model
     if lines is None or not runtime.can_embed or (model and model not in EMBEDDED_NAMES):
         return
     if runtime.shelf.find(SMALL_MODEL) is not None:
         return
     try:
         await engine.router.resolve(model)
-    except ModelNotFound:
+    except AishError as exc:
+        if not isinstance(exc, ModelNotFound):
+            return
         answer = await lines.read("No model found here. Fetch SmolLM2-135M to run inside aish (93 MB)? [Y/n] ")
         if answer is not None and answer.strip().lower() in ("", "y", "yes"):
             with ProgressLine(output) as progress:
