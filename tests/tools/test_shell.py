@@ -3,13 +3,19 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from aish.config.schema_tools import SafetyConfig
 from aish.errors import ToolError
+from aish.faces.runtime import Surroundings
 from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
 from aish.tools.builtin.shell import Capture, ShellTools
+from aish.types.live_shell import RunResult
+from aish.wiring.commands import Commands
 from support.eventually import eventually
 from support.processes import is_running
 
@@ -25,7 +31,7 @@ class Context:
 
 def tools(cwd: Path, sandbox=None) -> ShellTools:
     env = {"PATH": os.environ["PATH"], "GREETING": "hello"}
-    return ShellTools(cwd=cwd, shell=shutil.which("bash") or "sh", sandbox=sandbox or NoSandbox(), env=env)
+    return ShellTools(cwd=lambda: cwd, shell=shutil.which("bash") or "sh", sandbox=sandbox or NoSandbox(), env=env)
 
 
 async def run(cwd: Path, command: str, **arguments):
@@ -114,14 +120,14 @@ def test_what_is_kept_does_not_depend_on_how_it_arrives(sizes):
 
 async def test_without_bubblewrap_auto_goes_without_and_bwrap_refuses(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert await make_sandbox("auto", tmp_path, network=False).wrap(("x",)) == ("x",)
+    assert await make_sandbox("auto", tmp_path, network=False).wrap(("x",), tmp_path) == ("x",)
     with pytest.raises(ToolError, match="bubblewrap"):
-        await make_sandbox("bwrap", tmp_path, network=False).wrap(("x",))
+        await make_sandbox("bwrap", tmp_path, network=False).wrap(("x",), tmp_path)
     assert "not installed" in await make_sandbox("auto", tmp_path, network=False).describe()
 
 
 async def test_off_means_off(tmp_path):
-    assert await make_sandbox("off", tmp_path, network=False).wrap(("x",)) == ("x",)
+    assert await make_sandbox("off", tmp_path, network=False).wrap(("x",), tmp_path) == ("x",)
 
 
 async def test_inside_the_fence_the_workspace_can_be_written_and_nothing_else(tmp_path):
@@ -135,3 +141,31 @@ async def test_inside_the_fence_the_workspace_can_be_written_and_nothing_else(tm
     assert (tmp_path / "inside.txt").read_text() == "in\n"
     assert not outside.exists()  # noqa: ASYNC240
     assert "Read-only" in output.parts[0].text
+
+
+async def test_inside_the_fence_tmp_is_the_real_one_but_for_sockets(tmp_path):
+    fence = Bubblewrap(tmp_path, required=True, network=False)
+    if "bubblewrap:" not in await fence.describe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    folder = partial(tempfile.TemporaryDirectory, dir="/tmp")
+    with folder(prefix="aish-") as kept, folder(prefix="tmux-") as hidden:
+        (Path(hidden) / "default").touch()
+        await tools(tmp_path, fence).call("run", {"command": f"echo out > {kept}/file"}, Context())
+        assert (Path(kept) / "file").read_text() == "out\n"
+        output = await tools(tmp_path, fence).call("run", {"command": f"cat {kept}/file; ls {hidden}"}, Context())
+        assert output.parts[0].text == "out\n"
+
+
+@pytest.mark.parametrize(("mode", "where"), [("auto", "live"), ("bwrap", "own"), ("off", "live")])
+async def test_where_the_sandbox_is_demanded_nothing_runs_in_the_live_shell(tmp_path, mode, where):
+    class Live:
+        cwd = str(tmp_path)
+
+        async def run_model(self, line, timeout_s):
+            return RunResult(line, 0, str(tmp_path), 0.0, "live")
+
+    commands = Commands(Surroundings(tmp_path, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
+    commands._live = Live()
+    commands.__dict__["sandbox"] = NoSandbox()
+    output = await commands.tools().call("run", {"command": "echo own"}, Context())
+    assert output.parts[0].text.strip() == where

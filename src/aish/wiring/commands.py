@@ -1,4 +1,5 @@
-"""Where commands run: the person's live shell while there is one, else a shell of their own behind the sandbox.
+"""Where commands run: the person's live shell while there is one, else a shell of their own behind the sandbox; always
+the latter where the sandbox is demanded.
 
 Variables that hold secrets are kept from what a model runs, unless the configuration says otherwise.
 """
@@ -9,6 +10,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aish.config import paths
@@ -36,11 +38,11 @@ class Commands:
         from aish.tools.builtin.shell import ShellTools
 
         return ShellTools(
-            cwd=self._here.cwd,
+            cwd=lambda: Path(self.where()),
             shell=shutil.which("bash") or shutil.which("sh") or "sh",
             sandbox=self.sandbox,
             env={name: value for name, value in self._here.env.items() if name not in self._secrets()},
-            live=lambda: self._live,
+            live=lambda: None if self._safety.sandbox == "bwrap" else self._live,
         )
 
     @cached_property

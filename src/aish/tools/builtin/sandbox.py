@@ -1,7 +1,7 @@
 """A fence around commands, where the machine has one: bubblewrap.
 
-Inside it the workspace can be written, everything else is read-only, and there is no network unless that is allowed. It
-is a second line behind the gate, not a replacement: what is destroyed inside the workspace is gone.
+Inside it the workspace and `/tmp` can be written, everything else is read-only, and there is no network unless that is
+allowed. It is a second line behind the gate, not a replacement: what is destroyed inside the workspace is gone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from aish.wire.process import ProcessSpec, run
 SandboxMode = Literal["auto", "bwrap", "off"]
 
 _PROBE_TIMEOUT_S = 5.0
+_TMP = Path("/tmp")
+# Whoever can write to a socket in there is outside.
+_SOCKETS = ("tmux-*", "screen*", "ssh-*", ".X11-unix", ".ICE-unix", "dbus-*")
 
 
 class Sandbox(Protocol):
-    async def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         """The command line that runs `argv` inside; raises ToolError if a fence was demanded and there is none."""
 
     async def describe(self) -> str:
@@ -27,7 +30,7 @@ class Sandbox(Protocol):
 
 
 class NoSandbox:
-    async def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         return argv
 
     async def describe(self) -> str:
@@ -43,9 +46,9 @@ class Bubblewrap:
         self._network = network
         self._works: bool | None = None
 
-    async def wrap(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         if await self._is_there():
-            return (*self._fence(), *argv)
+            return (*self._fence(cwd), *argv)
         if self._required:
             raise ToolError("safety.sandbox is bwrap, but bubblewrap is missing or may not be used here")
         return argv
@@ -53,14 +56,17 @@ class Bubblewrap:
     async def describe(self) -> str:
         if await self._is_there():
             network = "with network" if self._network else "no network"
-            return f"bubblewrap: {self._workspace} writable, the rest read-only, {network}"
+            fence = f"bubblewrap: {self._workspace} and /tmp writable, the rest read-only, {network}"
+            return fence if self._required else f"{fence}; not in your live shell (safety.sandbox is auto)"
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
 
-    def _fence(self) -> tuple[str, ...]:
-        workspace = str(self._workspace)
+    def _fence(self, cwd: Path) -> tuple[str, ...]:
+        workspace, tmp = str(self._workspace), str(_TMP)
+        sockets = [str(folder) for name in _SOCKETS for folder in _TMP.glob(name) if folder.is_dir()]
         return (
-            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"),
-            *("--bind", workspace, workspace, "--chdir", workspace),
+            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", tmp, tmp),
+            *(word for folder in sockets for word in ("--tmpfs", folder)),
+            *("--bind", workspace, workspace, "--chdir", str(cwd)),
             *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
             *(() if self._network else ("--unshare-net",)),
             "--",
@@ -73,7 +79,7 @@ class Bubblewrap:
         return self._works
 
     async def _try(self) -> bool:
-        spec = ProcessSpec((*self._fence(), "true"), name="bwrap")
+        spec = ProcessSpec((*self._fence(self._workspace), "true"), name="bwrap")
         try:
             done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)
         except AishError:

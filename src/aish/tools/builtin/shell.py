@@ -65,13 +65,14 @@ class LiveShell(Protocol):
 class ShellTools:
     """`env` is all that commands get of the environment: what they print reaches the model.
 
-    While the person's own shell is alive (`live`), commands run there: in its directory, with what it has set.
+    While the person's own shell is alive (`live`), commands run there: in its directory, with what it has set. Where
+    there is none, or it is not given since only the sandbox will do, `cwd` says in which directory.
     """
 
     def __init__(
         self,
         *,
-        cwd: Path,
+        cwd: Callable[[], Path],
         shell: str,
         sandbox: Sandbox,
         env: Mapping[str, str],
@@ -102,11 +103,12 @@ class ShellTools:
     async def _run(self, command: str, timeout_s: float) -> ToolOutput:
         # stderr joins stdout inside the shell, so that the two keep their order.
         argv = (self._shell, "-c", f"exec 2>&1\n{command}")
+        cwd = self._cwd()
         spec = ProcessSpec(
-            await self._sandbox.wrap(argv),
+            await self._sandbox.wrap(argv, cwd),
             name="shell__run",
             env=self._env,
-            cwd=self._cwd,
+            cwd=cwd,
             close_wait_s=0.2,
             term_wait_s=1.0,
         )
