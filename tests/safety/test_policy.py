@@ -156,6 +156,17 @@ async def test_always_adds_the_narrow_rule_that_was_shown():
     assert run(gate, "npm run deploy").verdict is ASK
 
 
+async def test_always_for_one_secret_opens_no_other():
+    gate = policy_gate(Rule(ALLOW, tools=("shell__run",), commands=("head",)))
+    ask = answering(Choice.ALWAYS)
+    assert (await decide(gate, SHELL, ask, command="cat /etc/shadow")).verdict is ALLOW
+    assert ask.asked[0].always == "always cat /etc/shadow"
+    assert run(gate, "cat /etc/shadow").verdict is ALLOW
+    assert run(gate, "cat /etc/shadow /etc/gshadow").verdict is ASK
+    assert run(gate, "cat ~/.ssh/id_rsa").verdict is ASK
+    assert run(gate, "head /etc/shadow").verdict is ASK, "a rule for the program is not enough"
+
+
 @pytest.mark.parametrize(
     "command",
     [

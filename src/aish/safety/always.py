@@ -24,9 +24,9 @@ def rule_for_tool(tool: ToolSpec) -> Rule:
     return Rule(Verdict.ALLOW, name=f"always {tool.name}", tools=(tool.name,))
 
 
-def rule_for_command(words: Words) -> Rule | None:
-    """None where no rule would be narrow enough to offer."""
-    prefix = _prefix(words)
+def rule_for_command(words: Words, *, whole: bool = False) -> Rule | None:
+    """None where no rule would be narrow enough to offer. `whole`: for no more than these very words."""
+    prefix = _prefix(words, whole=whole)
     if prefix is None:
         return None
     text = " ".join(prefix)
@@ -55,14 +55,15 @@ def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
     return all(word in (other, "*") for word, other in zip(words, begin, strict=False))
 
 
-def _prefix(words: Words) -> tuple[str, ...] | None:
+def _prefix(words: Words, *, whole: bool) -> tuple[str, ...] | None:
     known = tuple(word for word in words if word is not None)
     table = _table()
     if not known or len(known) < len(words) or "/" in known[0]:
         return None
     if any(known[: len(begin)] == begin for begin in table.never):
         return None
-    arity = table.arity.get(" ".join(known[:2])) or table.arity.get(known[0]) or len(known)
+    arity = 0 if whole else table.arity.get(" ".join(known[:2])) or table.arity.get(known[0])
+    arity = arity or len(known)
     prefix = known[:arity]
     return prefix if len(prefix) == arity and _is_plain(prefix) else None
 

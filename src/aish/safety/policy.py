@@ -158,8 +158,9 @@ class PolicyGate:
         if finding.catastrophe:
             return Judgement(Verdict.ASK, "catastrophe", _first_reason(finding), insist=True)
         allowing = [rule for rule in about if rule.verdict is Verdict.ALLOW and rule.commands]
-        if line.is_plain and line.parts and all(any(matches_command(r, p) for r in allowing) for p in line.parts):
-            named = next(rule for rule in allowing if matches_command(rule, line.parts[0]))
+        matches = _names_all if _reads_secret(finding) else matches_command
+        if line.is_plain and line.parts and all(any(matches(r, p) for r in allowing) for p in line.parts):
+            named = next(rule for rule in allowing if matches(rule, line.parts[0]))
             return Judgement(Verdict.ALLOW, named.title, "")
         blanket = next((rule for rule in about if rule.verdict is Verdict.ALLOW and not rule.commands), None)
         hidden = not line.is_readable and any(rule.commands and rule.verdict is not Verdict.ALLOW for rule in about)
@@ -173,7 +174,8 @@ class PolicyGate:
             return Judgement(verdict, f"gate.{tool.effect}", "commands are denied by gate.exec")
         if finding.level is Level.SAFE:
             return Judgement(Verdict.ALLOW, "proved read-only", "")
-        always = rule_for_command(line.parts[0]) if line.is_plain and len(line.parts) == 1 else None
+        is_one = line.is_plain and len(line.parts) == 1
+        always = rule_for_command(line.parts[0], whole=_reads_secret(finding)) if is_one else None
         if finding.level is Level.DESTRUCTIVE:
             return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
         like = always.title if always else ""
@@ -186,6 +188,15 @@ class PolicyGate:
 def _strictest(rules: Iterable[Rule]) -> Rule | None:
     order = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
     return min(rules, key=lambda rule: order.index(rule.verdict), default=None)
+
+
+def _reads_secret(finding: Finding) -> bool:
+    """Then a rule for the program is not enough: who may read one file with `cat` may not read every key."""
+    return any(reason.rule == "secret" for reason in finding.reasons)
+
+
+def _names_all(rule: Rule, words: Words) -> bool:
+    return any(tuple(prefix.split()) == words for prefix in rule.commands)
 
 
 def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
