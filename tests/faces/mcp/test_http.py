@@ -37,11 +37,13 @@ class Waiting:
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
+        self.calls = 0
         self.go = asyncio.Event()
         self.stopped = asyncio.Event()
 
     async def __call__(self, arguments: Arguments, context: CallContext) -> ToolOutput:
         context.status("waiting")
+        self.calls += 1
         self.begun.set()
         try:
             await self.go.wait()
@@ -360,15 +362,14 @@ async def test_a_client_that_leaves_before_its_body_is_whole_is_forgotten(app: M
     assert (await half.run(app)).status == 0
 
 
-async def test_calls_beyond_the_bound_are_turned_away(app: McpHttp, waiting: Waiting):
+async def test_calls_beyond_the_bound_wait_for_their_place(app: McpHttp, waiting: Waiting):
     calls = [visit(message("tools/call", {"name": "a__wait"})) for _ in range(MAX_CALLS + 5)]
     running = [asyncio.ensure_future(call.run(app)) for call in calls]
-    await eventually(lambda: sum(call.reply.ended for call in calls) == 5)
-    busy = [call.reply for call in calls if call.reply.ended]
-    assert {(reply.status, reply.json["error"]["code"]) for reply in busy} == {(503, -32000)}
-    waiting.go.set()
-    assert [(await each).status for each in running].count(200) == MAX_CALLS
+    await eventually(lambda: waiting.calls == MAX_CALLS)
     assert (await post(app, "ping")).status == 200
+    waiting.go.set()
+    assert {(await each).status for each in running} == {200}
+    assert waiting.calls == MAX_CALLS + 5
 
 
 async def test_requests_beyond_the_bound_are_turned_away_unread(app: McpHttp):

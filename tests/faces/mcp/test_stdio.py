@@ -139,6 +139,15 @@ async def test_calls_run_side_by_side_and_a_ping_overtakes_them():
         assert (await client.read())["id"] == "slow"
 
 
+async def test_a_burst_of_calls_is_answered_in_full():
+    async with serving(Tools().add("a__b")) as client:
+        for number in range(300):
+            await client.send(id=number, method="tools/call", params={"name": "a__b"})
+        answers = [await client.read() for _ in range(300)]
+        assert sorted(answer["id"] for answer in answers) == list(range(300))
+        assert all("result" in answer for answer in answers)
+
+
 async def test_cancelling_stops_the_tool_and_nothing_is_answered():
     gate = Gate()
     async with serving(Tools().add("a__wait", gate)) as client:

@@ -7,6 +7,7 @@ through `Engine.call_tool`. Cancelling `answer` stops the tool. What goes wrong 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ import msgspec
 
 from aish.faces.mcp.requests import Request
 from aish.faces.mcp.results import PAGE_TOOLS, SERVER_INFO, Result, cacheable, call_result, complete, tool_page
-from aish.faces.mcp.revisions import BUSY, DISCOVER, STATELESS, check_version, negotiate
+from aish.faces.mcp.revisions import DISCOVER, STATELESS, check_version, negotiate
 from aish.types.events import ToolResult
 from aish.types.tools import ResultStatus, ToolSpec
 from aish.wire.jsonrpc_message import (
@@ -27,8 +28,7 @@ from aish.wire.jsonrpc_message import (
     encode_result,
 )
 
-# A client that asks for more at once has lost its way; each of them may be a process.
-MAX_CALLS = 32
+MAX_CALLS = 32  # at once: each of them may be a process. Those that follow wait; how many may is the transport's to say
 _SHOWN_CHARS = 100  # of a name the client made up
 
 Report = Callable[[bytes], None]
@@ -73,9 +73,8 @@ class ToolServer:
         self._tools = tuple(tools)
         self._list_changed = list_changed
         self._settled = settled
-        self._max_calls = max_calls
+        self._calling = asyncio.Semaphore(max_calls)
         self._page_tools = page_tools
-        self._calls = 0
 
     def specs(self) -> Sequence[ToolSpec]:
         return self._host.offered(self._tools, interactive=False)
@@ -118,15 +117,10 @@ class ToolServer:
 
     async def _call(self, request: Request, report: Report) -> Result:
         name, arguments = _call_params(request.params)
-        if self._calls >= self._max_calls:
-            raise RpcError(BUSY, f"{self._max_calls} calls are running already; try again later")
-        self._calls += 1
-        try:
+        async with self._calling:
             result = await self._host.call_tool(
                 name, arguments, tools=self._tools, on_status=_progress(request.progress_token, report)
             )
-        finally:
-            self._calls -= 1
         # A tool that ran may itself have said that something is not allowed: that is its result.
         if result.effect is None and result.status in (ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED):
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:_SHOWN_CHARS]}")

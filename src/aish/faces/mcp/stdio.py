@@ -21,7 +21,8 @@ from aish.wire.framing import NewlineFraming, Oversize
 from aish.wire.jsonrpc_message import INVALID_REQUEST, PARSE_ERROR, Message, RpcError, encode_notification
 
 _READ_BYTES = 64 * 1024
-MAX_REQUESTS = 64  # being answered at once; more than MAX_CALLS, so that a ping gets through when all calls are taken
+MAX_REQUESTS = 1024  # being answered at once, most of them waiting; a client that asks for more has lost its way
+_MAX_HELD_BYTES = 64 * 1024 * 1024  # of requests that are being answered
 _MAX_WAITING = 1024  # messages for a client that does not read; then requests wait and notifications are dropped
 # Clients close our input and wait about two seconds before they send SIGTERM.
 _FINISH_S = 1.0
@@ -37,6 +38,7 @@ class StdioServer:
         self._framing = NewlineFraming()
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue(_MAX_WAITING)
         self._running: dict[str | int, asyncio.Task[None]] = {}
+        self._held_bytes = 0
         self._batches: set[asyncio.Task[None]] = set()
         self._listed: Sequence[ToolSpec] | None = None  # as the client knows it; None: it has not asked
 
@@ -84,10 +86,10 @@ class StdioServer:
             self._start_batch(messages)
             return
         for message in messages:
-            if (answer := self._receive(message)) is not None:
+            if (answer := self._receive(message, len(body))) is not None:
                 await self._outbox.put(answer.body)
 
-    def _receive(self, message: Message) -> Answer | None:
+    def _receive(self, message: Message, size: int) -> Answer | None:
         """Starts what takes time; the answer where there is one at once."""
         if message.id is None or message.is_answer:
             self._hear(message)
@@ -96,7 +98,7 @@ class StdioServer:
             request = self._admit(message)
         except RpcError as exc:
             return failure(message.id if isinstance(message.id, str | int) else None, exc)
-        self._start(request)
+        self._start(request, size)
         return None
 
     def _admit(self, message: Message) -> Request:
@@ -105,7 +107,7 @@ class StdioServer:
             check_envelope(request)
         if request.id in self._running:
             raise RpcError(INVALID_REQUEST, "Invalid Request: a request with this id is still being answered")
-        if len(self._running) + len(self._batches) >= MAX_REQUESTS:
+        if len(self._running) + len(self._batches) >= MAX_REQUESTS or self._held_bytes > _MAX_HELD_BYTES:
             raise RpcError(BUSY, "too many requests at once")
         return request
 
@@ -116,10 +118,16 @@ class StdioServer:
 
     # What runs.
 
-    def _start(self, request: Request) -> None:
+    def _start(self, request: Request, size: int) -> None:
         task = asyncio.ensure_future(self._answer(request))
         self._running[request.id] = task
-        task.add_done_callback(lambda _: self._running.pop(request.id, None))
+        self._held_bytes += size
+
+        def ended(_: object) -> None:
+            self._held_bytes -= size
+            self._running.pop(request.id, None)
+
+        task.add_done_callback(ended)
 
     async def _answer(self, request: Request) -> None:
         answer = await self._server.answer(request, self._report)
