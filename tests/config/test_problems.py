@@ -108,7 +108,7 @@ def test_a_wrong_flag_is_named(world) -> None:
 
 def test_all_problems_of_all_layers_are_told_at_once(world) -> None:
     world.user('model = 1\n[limits]\nmax_step = 2\n[gate]\nread = "x"')
-    world.project_says("tolls = 3", trusted=False)
+    world.project_says("tolls = 3", trusted=True)
     world.env["AISH_LIMITS__WALL_S"] = "long"
     with pytest.raises(ConfigError) as caught:
         world.load()

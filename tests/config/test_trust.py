@@ -75,6 +75,16 @@ def test_everything_else_in_an_untrusted_file_is_ignored_and_named(world) -> Non
     assert loaded.files[-1].state == "untrusted"
 
 
+@pytest.mark.parametrize("text", ["hi", "tolls = 3", '[gate]\nexec = "x"', "\x00"])
+def test_what_is_wrong_with_an_untrusted_file_stops_nobody_and_is_told(world, text: str) -> None:
+    world.project_says(f"{text}\n", trusted=False)
+    loaded = world.load()
+    assert loaded.config == world.load(cwd=world.home).config
+    (notice,) = loaded.notices
+    assert str(world.project_file) in notice and "ignored, since the file is not trusted" in notice
+    assert len(world.problems()) == 1, "`aish config check` says so"
+
+
 def test_an_untrusted_file_that_only_tightens_needs_no_notice(world) -> None:
     world.project_says('[limits]\nmax_steps = 1\n[gate]\nread = "allow"\n', trusted=False)
     assert world.load().notices == ()

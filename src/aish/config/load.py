@@ -34,6 +34,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 DEFAULT = Origin("default")
 _MOST_NAMED = 20
+_MOST_TOLD = 3  # lines about a file of somebody else
 
 
 class ConfigFile(msgspec.Struct, frozen=True):
@@ -85,8 +86,9 @@ def load_config(
 def check_config(
     *, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None, home: Path | None = None
 ) -> list[Problem]:
-    """Everything that is wrong; empty if nothing is."""
-    return _load(cwd, env, flags or {}, home).problems
+    """Everything that is wrong, in a file that is ignored as well; empty if nothing is."""
+    loading = _load(cwd, env, flags or {}, home)
+    return [*loading.problems, *loading.strangers_problems]
 
 
 def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any], home: Path | None) -> _Loading:
@@ -114,6 +116,7 @@ class _Loading:
         self.values: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[Problem] = []
+        self.strangers_problems: list[Problem] = []  # of a file that is not trusted: whoever wrote it stops nobody
         self.notices: list[str] = []
         self.files: list[ConfigFile] = []
 
@@ -185,11 +188,19 @@ class _Loading:
             file = read_toml(path)
         except Unreadable as exc:
             where = f"{path}:{exc.line}" if exc.line else str(path)
-            self.problems.append(Problem(where, f"the file {exc.message}"))
             self.files.append(ConfigFile(layer, path, "broken"))
+            problem = Problem(where, f"the file {exc.message}")
+            if layer == "project":  # nobody can have trusted it as it is
+                self._ignore([problem])
+            else:
+                self.problems.append(problem)
             return None
         self.files.append(ConfigFile(layer, path, "read" if file else "absent"))
         return file
+
+    def _ignore(self, problems: Sequence[Problem]) -> None:
+        self.strangers_problems += problems
+        self.notices += [f"{problem}; ignored, since the file is not trusted" for problem in problems[:_MOST_TOLD]]
 
     def _checker(self, file: TomlFile) -> Checker:
         return Checker(file.locate, file.path.parent, self.home)
@@ -197,7 +208,7 @@ class _Loading:
     def _tighten(self, file: TomlFile) -> None:
         checker = self._checker(file)
         checked = checker.check(file.values)
-        self.problems += checker.problems
+        self._ignore(checker.problems)
         kept, ignored = tighten(self.config(), checked)
         self._merge_checked(checker, kept, "project")
         names = tuple(".".join(path) for path in ignored)
