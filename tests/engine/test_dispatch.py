@@ -423,6 +423,13 @@ async def test_the_same_call_three_times_stops_the_turn_when_nobody_can_be_asked
     assert results(events)[-1].status is ResultStatus.REPEATED
 
 
+async def test_the_same_call_three_times_of_a_tool_that_nobody_has_stops_the_turn():
+    bench = Bench(*[[call("t__none", '{"a": 1}', id=f"c{n}")] for n in range(9)], tools=Tools().add("t__x"))
+    events = await bench.run()
+    assert finish(events).reason is TurnEnd.REPEATED
+    assert [result.status for result in results(events)] == [ResultStatus.UNKNOWN_TOOL] * 3
+
+
 async def test_a_person_may_let_a_repeated_call_go_on():
     ask = answering(Choice.YES)
     bench = Bench([call("t__x")], [call("t__x")], [call("t__x")], DONE, tools=Tools().add("t__x"))

@@ -14,7 +14,7 @@ from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, TurnStarted, decode_event
 from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.requests import ToolChoice
-from aish.types.tools import Effect, ToolSpec
+from aish.types.tools import Effect, ToolOutput, ToolSpec
 from support.engines import ANYTHING, Bench, Tools, bodies, call, finish, policy_gate, results, said
 from support.eventually import eventually
 
@@ -225,6 +225,38 @@ async def test_who_asks_again_while_the_tool_is_being_stopped_waits_for_what_it_
     assert turn.cancelled()
     assert finish(again.result()).reason is TurnEnd.ANSWERED
     assert len(tools.calls) == 1
+
+
+def two_processes(first: str, *, tools: Tools) -> tuple[Bench, Bench]:
+    """On one store: the one named so, whose model calls a tool twice, and this one, which only says something."""
+    store = MemoryStore()
+    one = Bench([call("t__x", id="c1")], [call("t__x", '{"n": 2}', id="c2")], tools=tools, store=store)
+    one.engine._turns._me = first
+    return one, Bench([TextDelta("whole")], tools=tools, store=store)
+
+
+@pytest.mark.parametrize("first", ["host/dead/1", "host/alive/1"])
+async def test_what_another_process_did_before_it_died_or_while_it_ends_is_not_done_again(first):
+    async def work(arguments, context):
+        if arguments:
+            await slow_to_stop(arguments, context)
+        return ToolOutput((TextPart("done"),))
+
+    tools = Tools().add("t__x", work, effect=Effect.WRITE)
+    one, two = two_processes(first, tools=tools)
+    fields = {"context": (), "kept": False, "retry_key": "k", "ask": yes}
+    turn = asyncio.create_task(one.run(**fields))
+    await eventually(lambda: len(tools.calls) == 2)
+    if first == "host/alive/1":  # its client has gone to another process
+        turn.cancel()
+    again = await two.run(**fields)
+    assert finish(again).reason is TurnEnd.ANSWERED and bodies(again, TurnStarted)[0].after_effect
+    _, *seen = two.scripted.requests[0].messages
+    assert [type(m) for m in seen] == [AssistantMessage, ToolMessage, AssistantMessage, ToolMessage]
+    assert seen[1].text == "done" and "may or may not have had its effect" in seen[3].text
+    assert len(tools.calls) == 2
+    turn.cancel()
+    await asyncio.wait({turn})
 
 
 class Held(MemoryStore):

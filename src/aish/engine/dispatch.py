@@ -175,7 +175,14 @@ class Dispatcher:
 
     def _reject(self, call: ToolCall, outcome: Outcome) -> Rejected:
         self._outcomes[call.id] = outcome
+        if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._meter.limits.repeat_limit:
+            self._stop = TurnEnd.REPEATED  # it does not learn from what it is told
         return Rejected(call, outcome)
+
+    def _count(self, name: str, arguments: bytes) -> int:
+        """How often this very call has been made."""
+        count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
+        return count
 
     async def _admit(self, item: Prepared) -> Prepared | None:
         """Budget, repeat guard, gate: what stops a call here is its outcome."""
@@ -194,8 +201,7 @@ class Dispatcher:
 
     async def _over_repeated(self, item: Prepared) -> Outcome | None:
         """The same call again and again: a person may let it go on, otherwise the turn stops here."""
-        key = (item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
-        count = self._repeats[key] = self._repeats.get(key, 0) + 1
+        count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
         if count < self._meter.limits.repeat_limit:
             return None
         reason = f"the model makes this same call for the {count}. time in this turn"

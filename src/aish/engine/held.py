@@ -5,7 +5,8 @@ remembers is replaced by everything the turn really said and did, so that the mo
 is found by the id of the first call that was left: an id of ours, which nobody can guess.
 
 And one whose answer broke off asks the same again, as clients do on their own. It then goes on from the tools that have
-run: an effect is not repeated.
+run: an effect is not repeated. Where the process died, or another one still has to say what it did, the turn is found
+by a note that is written before its first effect.
 """
 
 from __future__ import annotations
@@ -75,24 +76,55 @@ def _results(messages: Sequence[Message]) -> set[str]:
     return {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
 
 
-async def hold_for_retry(store: Store, turn: Turn, redact: Redact) -> None:
-    """Once a turn has ended that may be retried. Nothing is held where no tool has run."""
+async def note_attempt(store: Store, turn: Turn) -> None:
+    """Written with the intent of the first effect."""
+    turn.is_noted, now_ms = True, turn.now_ms()
+    id = _under_way(turn.retry_key)
+    await store.put(Document(RETRY, id, turn.id.encode(), created_ms=now_ms, expires_ms=now_ms + RETRY_MS), wait=False)
+
+
+async def settle_attempt(store: Store, turn: Turn, redact: Redact) -> None:
+    """Once a turn has ended that was or may be tried again."""
+    if turn.may_be_retried:
+        await _hold_for_retry(store, turn, redact)
+    elif turn.resumed is not None:
+        await store.delete(RETRY, turn.retry_key)
+    if turn.is_noted:
+        await store.delete(RETRY, _under_way(turn.retry_key))
+
+
+async def _hold_for_retry(store: Store, turn: Turn, redact: Redact) -> None:
+    """Nothing is held where no tool has run."""
     produced = turn.produced()
     if any(isinstance(message, ToolMessage) for message in produced):
-        whole = tuple(message for message in produced if not _is_unfinished(message))
-        body, now_ms = redact(msgspec.json.encode(Done(whole, turn.had_effect))), turn.now_ms()
+        done = Done(without_half_answers(produced), turn.had_effect)
+        body, now_ms = redact(msgspec.json.encode(done)), turn.now_ms()
         await store.put(Document(RETRY, turn.retry_key, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS))
 
 
-async def find_retried(store: Store, key: str) -> Done | None:
-    """What earlier attempts have done. It stays until one has ended well: of two at once, neither runs it again."""
-    found = await store.find(RETRY, key)
-    return None if found is None else _done_decoder.decode(found.body)
+async def find_tried(store: Store, key: str) -> tuple[Done | None, str]:
+    """What earlier attempts have done, and the turn of one that has not said so yet. It stays until one has ended well:
+    of two at once, neither runs it again."""
+    bodies = {found.id: found.body for found in await store.find_many(RETRY, (key, _under_way(key)))}
+    done, turn = bodies.get(key), bodies.get(_under_way(key), b"")
+    return None if done is None else _done_decoder.decode(done), turn.decode()
 
 
-async def forget_retried(store: Store, key: str) -> None:
-    """An attempt has ended well."""
-    await store.delete(RETRY, key)
+def _under_way(key: str) -> str:
+    return f"{key}/under way"
+
+
+def without_half_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Text that broke off is said anew; calls and their results stay."""
+    return tuple(m for m in messages if not (isinstance(m, AssistantMessage) and not m.tool_calls))
+
+
+def with_more_done(before: Done | None, messages: Sequence[Message]) -> Done:
+    """What an attempt did that could not say so itself. It may have said it after all, just before it died."""
+    known = before.messages if before is not None else ()
+    if not _results(known).isdisjoint(_results(messages)):
+        messages = ()
+    return Done((*known, *without_half_answers(messages)), had_effect=True)
 
 
 async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRequest:
@@ -107,11 +139,6 @@ async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRe
 
 def _used(call: str, now_ms: int) -> Document:
     return Document("decided", call, b"{}", created_ms=now_ms, expires_ms=now_ms + KEPT_MS)
-
-
-def _is_unfinished(message: Message) -> bool:
-    """Text that broke off is said anew; calls and their results stay."""
-    return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
 def answering(answers: Mapping[str, Answer], ask: Ask | None) -> Ask:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from aish.engine.held import HELD_ENDS, hold
+from aish.engine.held import HELD_ENDS, hold, note_attempt
 from aish.engine.pieces import without_secrets
 from aish.engine.turn import Turn
 from aish.errors import AishError
@@ -150,6 +150,8 @@ class Recorder:
             turn.is_finished = True
             await self._finish(turn, last)
         elif _any_durable(events):
+            if turn.retry_key and not turn.is_noted:
+                await note_attempt(self._store, turn)
             await self._store.flush()
         elif self.write_through:
             await self._store.flush(durable=False)

@@ -24,6 +24,22 @@ _UNKNOWN = "interrupted: aish ended while this was under way; it may or may not 
 
 
 async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redacted: Redact) -> TurnRecord:
+    transcript, usage, owed = await _read(turn, store, clock)
+    for event in owed:
+        store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")
+    messages, now_ms = redacted(transcript.history(f"[aish] {_SAYING}")), clock.now_ms()
+    await store.finish_turn(turn.id, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
+    return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
+
+
+async def produced_before(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Message, ...]:
+    """What it had said and done when its process died, each call with its result."""
+    transcript, _, _ = await _read(turn, store, clock)
+    return transcript.produced()
+
+
+async def _read(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Transcript, Usage, list[Event]]:
+    """All that happened in it, and the events that are owed."""
     recorded = [decode_event(line) for line in (await store.read_events(turn.id)).splitlines()]
     transcript = Transcript()
     usage = Usage()
@@ -31,12 +47,10 @@ async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact
         transcript.apply(event)
         if isinstance(event.body, UsageReported):
             usage = usage + event.body.usage
-    for event in _owed(turn, recorded, transcript, usage, clock):
+    owed = _owed(turn, recorded, transcript, usage, clock)
+    for event in owed:
         transcript.apply(event)
-        store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")
-    messages, now_ms = redacted(transcript.history(f"[aish] {_SAYING}")), clock.now_ms()
-    await store.finish_turn(turn.id, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
-    return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
+    return transcript, usage, owed
 
 
 def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock) -> list[Event]:

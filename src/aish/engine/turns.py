@@ -26,12 +26,13 @@ import msgspec
 from aish.engine.alone import hold_session, leave_session
 from aish.engine.choose import Chooser, Chosen
 from aish.engine.conversation import Conversation, Conversations
-from aish.engine.held import find_retried, forget_retried, hold_for_retry, use_answers
+from aish.engine.held import find_tried, settle_attempt, use_answers, with_more_done
 from aish.engine.journal import Journal
 from aish.engine.making import NOTHING_KNOWN, TurnMaker
 from aish.engine.meter import metering
 from aish.engine.planning.kept import PlanRun, plan_run
 from aish.engine.record import Recorder
+from aish.engine.recovery import produced_before
 from aish.engine.runs import RunKeeper
 from aish.engine.scribe import Scribe
 from aish.engine.summary import Summaries
@@ -45,11 +46,12 @@ from aish.types.ids import new_id
 from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
 from aish.types.records import TurnRecord
-from aish.types.requests import TurnRequest
+from aish.types.requests import Done, TurnRequest
 from aish.types.tools import ToolSpec
 
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
+_LOOK_S = 0.05  # how often it is looked for the end of an attempt that another process makes
 
 
 class Turns:
@@ -117,12 +119,27 @@ class Turns:
             attempt = self._attempts.get(key)
             if attempt is not None and attempt.is_ending:  # and will tell what it has done
                 await asyncio.wait({attempt.ended}, timeout=_CLOSING_S)
-            if (done := await find_retried(self._store, key)) is not None:
+            if (done := await self._done_before(key)) is not None:
                 before = (*context, *request.input, *done.messages)
                 request = msgspec.structs.replace(request, context=before, input=(), resumed=done)
         if request.answers:
             request = await use_answers(self._store, request, self._clock.now_ms())
         return request
+
+    async def _done_before(self, key: str) -> Done | None:
+        """By earlier attempts. One that is ending in another process is waited for; one whose process died is read."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + _CLOSING_S
+        while True:
+            done, left = await find_tried(self._store, key)
+            turn = await self._store.find_turn(left) if left else None
+            if turn is None or turn.owner == self._me:
+                return done
+            if not self._owners.is_alive(turn.owner):
+                return with_more_done(done, await produced_before(turn, self._store, self._clock))
+            if loop.time() >= due_s:
+                return done
+            await asyncio.sleep(_LOOK_S)
 
     async def hold(
         self, stack: AsyncExitStack, request: TurnRequest, session: str, journal: Journal | None
@@ -174,10 +191,8 @@ class Turns:
                 await _surely(self._close(turn, left))
         finally:
             try:
-                if turn.may_be_retried:
-                    await _surely(hold_for_retry(self._store, turn, self._redacted_json))
-                elif turn.resumed is not None:
-                    await _surely(forget_retried(self._store, turn.retry_key))
+                if turn.may_be_retried or turn.resumed is not None or turn.is_noted:
+                    await _surely(settle_attempt(self._store, turn, self._redacted_json))
             finally:
                 self.end_attempt(turn)
                 if plan is not None:
