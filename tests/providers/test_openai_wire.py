@@ -30,6 +30,17 @@ from support.backends import Vllm, body_of, chunked, delta, json_answer, running
 from support.raw_server import Peer, Request, raw_server
 
 MODEL = Vllm.model
+THINKING = AssistantMessage("", (ToolCall("c1", "t", "{}"),), "hm")
+
+
+def test_thoughts_are_left_out_for_a_backend_that_refuses_them_and_kept_for_one_that_wants_them():
+    dialect = Dialect()
+    assert dialect.without_what("Missing `reasoning_content` field in the assistant message") is None
+    silent = dialect.without_what("Extra inputs are not permitted: messages.1.reasoning_content")
+    assert silent is not None and not silent.thoughts
+    request = StepRequest(MODEL, (user("hi"), THINKING))
+    assert encode_request(request, dialect, Encoded())["messages"][1]["reasoning_content"] == "hm"
+    assert "reasoning_content" not in encode_request(request, silent, Encoded())["messages"][1]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from aish.engine.past import PastTurn
 from aish.engine.route import Route, Router
 from aish.engine.settle import settle
 from aish.engine.strict import render_strict, with_early_system
+from aish.engine.thoughts import with_fresh_thoughts, without_thoughts
 from aish.engine.tokens import TokenCounter, byte_length, most_tokens
 from aish.engine.unseen import without_images
 from aish.engine.window import cut_largest
@@ -114,7 +115,8 @@ class Composer(msgspec.Struct, eq=False):
         return with_system(self.system.text, self._plain(settle(current)))
 
     def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        seen = messages if self._route.info.capabilities.vision else without_images(messages)
+        seen = with_fresh_thoughts(messages)
+        seen = seen if self._route.info.capabilities.vision else without_images(seen)
         is_strict = self._router.rejects_tool_role(self._route)
         if is_strict or self._router.rejects_late_system(self._route):
             seen = with_early_system(seen)
@@ -151,7 +153,7 @@ class Composer(msgspec.Struct, eq=False):
             if self._rules.max_turns is not None and kept >= self._rules.max_turns:
                 break
             if name not in turn.sizes:
-                turn.sizes[name] = sum(await self._sizes(self._rendered(turn.messages)))
+                turn.sizes[name] = sum(await self._sizes(self._rendered(without_thoughts(turn.messages))))
             if self.budget is not None and taken + total + turn.sizes[name] > self.budget:
                 break
             total += turn.sizes[name]

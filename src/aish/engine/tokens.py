@@ -83,6 +83,7 @@ class TokenCounter:
         frame = self._frame or Frame()
         tokens = frame.each + self._text_size(message.text)
         if isinstance(message, AssistantMessage):
+            tokens += self._text_size(message.reasoning)
             words = sum(self._text_size(_written(call)) for call in message.tool_calls)
             tokens += frame.call * len(message.tool_calls) + frame.call_words * words
         elif not isinstance(message, SystemMessage):
@@ -212,8 +213,8 @@ def _exchange(call: ToolCall) -> tuple[Message, ...]:
 
 def texts_of(message: Message) -> tuple[str, ...]:
     """What of it is counted, piece by piece: the same pieces come again and again."""
-    if isinstance(message, AssistantMessage) and message.tool_calls:
-        return (message.text, *map(_written, message.tool_calls))
+    if isinstance(message, AssistantMessage) and (message.tool_calls or message.reasoning):
+        return (message.text, message.reasoning, *map(_written, message.tool_calls))
     return (message.text,)
 
 

@@ -38,6 +38,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
     stream_options: bool = True
     max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
+    thoughts: bool = True  # what the model thought before its calls
     schema_form: int = 0  # in which of the known forms the schema of an answer goes
 
     def without_what(self, refusal: str, *, has_schema: bool = False) -> Dialect | None:
@@ -49,6 +50,8 @@ class Dialect(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, stream_options=False)
         if self.max_tokens and "max_completion_tokens" in refusal:
             return msgspec.structs.replace(self, max_tokens=False)
+        if self.thoughts and "reasoning_content" in refusal and "missing" not in refusal.lower():
+            return msgspec.structs.replace(self, thoughts=False)
         return None
 
 
@@ -131,7 +134,10 @@ def _with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
-    body: Json = {"model": request.model, "messages": encoded.messages(with_images_apart(request.messages))}
+    messages = with_images_apart(request.messages)
+    if not dialect.thoughts:
+        messages = [_unthought(message) for message in messages]
+    body: Json = {"model": request.model, "messages": encoded.messages(messages)}
     if request.tools:
         body["tools"] = encoded.tools(request.tools)
         if request.tool_choice != _FREE_CHOICE:
@@ -175,11 +181,17 @@ def encode_message(message: Message) -> Json:
             return {"role": "system", "content": message.text}
         case AssistantMessage():
             encoded: Json = {"role": "assistant", "content": message.text}
+            if message.reasoning:
+                encoded["reasoning_content"] = message.reasoning
             if message.tool_calls:
                 encoded["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
             return encoded
         case ToolMessage():
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": marked_text(message.parts)}
+
+
+def _unthought(message: Message) -> Message:
+    return AssistantMessage(message.text, message.tool_calls) if isinstance(message, AssistantMessage) else message
 
 
 def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:

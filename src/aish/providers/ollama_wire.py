@@ -157,8 +157,10 @@ def _encode_message(message: Message) -> Json:
             shown = [part for part in parts if not (isinstance(part, ImagePart) and part.data)]
             encoded: Json = {"role": "user", "content": marked_text(shown)}
             return {**encoded, "images": images} if images else encoded
-        case AssistantMessage(text, calls):
+        case AssistantMessage(text, calls, reasoning):
             encoded = {"role": "assistant", "content": text}
+            if reasoning:
+                encoded["thinking"] = reasoning
             if calls:
                 encoded["tool_calls"] = [_encode_call(call) for call in calls]
             return encoded
