@@ -223,6 +223,17 @@ async def test_errors_have_anthropics_shape_and_name_the_field(fields, field):
     assert reply.json["error"]["message"].startswith(field)
 
 
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "id": "thread_1"}])
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+async def test_threads_are_refused_in_the_words_that_make_clients_send_everything(path, thread):
+    async with face(Bench([TextDelta("x")])) as http:
+        reply = await http.ask("POST", path, {**BODY, "messages": [], "thread": thread})
+        assert (await ask(http, thread=None)).status == 200
+    error = reply.json["error"]
+    assert (reply.status, reply.json["type"], error["type"]) == (400, "error", "invalid_request_error")
+    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+
+
 async def test_a_failure_in_the_middle_is_an_error_event():
     async with face(Bench([TextDelta("half"), ProviderUnavailable("lost")])) as http:
         seen = await events(http)

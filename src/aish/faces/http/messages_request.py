@@ -10,7 +10,7 @@ import msgspec
 from aish.faces.http.asked import Extensions, Function, McpTool
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.guests import read_credentials
-from aish.faces.http.problems import bad_field
+from aish.faces.http.problems import Problem, bad_field
 from aish.types.messages import (
     AssistantMessage,
     ImagePart,
@@ -45,6 +45,7 @@ class MessagesBody(Extensions, frozen=True, kw_only=True):
     mcp_servers: list[Block] | None = None
     tool_choice: Block | None = None
     output_config: Block | None = None
+    thread: Any = None
 
 
 _decoder = msgspec.json.Decoder(MessagesBody)
@@ -52,6 +53,8 @@ _decoder = msgspec.json.Decoder(MessagesBody)
 
 def decode_messages(body: bytes) -> MessagesBody:
     given = decode_body(body, _decoder)
+    if given.thread is not None:
+        raise _no_threads()
     if not given.messages:
         raise bad_field("messages", "must not be empty")
     if given.max_tokens is not None and given.max_tokens < 1:
@@ -89,6 +92,12 @@ def read_sampling(given: MessagesBody) -> Sampling:
         json_schema=schema,
         reasoning_effort=effort,
     )
+
+
+def _no_threads() -> Problem:
+    """In these words: Anthropic's clients then send the whole conversation themselves."""
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    return Problem(400, "thread: conversations are not kept here, send all messages", param="thread", details=details)
 
 
 def _output(given: Block) -> tuple[dict[str, Any] | None, str]:

@@ -16,7 +16,8 @@ INVALID, SERVER = "invalid_request_error", "server_error"
 
 
 class Problem(Exception):
-    """A request that is answered with an error. `param` is the field at fault, `code` a word programs look for."""
+    """A request that is answered with an error. `param` is the field at fault, `code` a word programs look for,
+    `details` what Anthropic's clients read besides."""
 
     def __init__(
         self,
@@ -27,6 +28,7 @@ class Problem(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: Pairs = (),
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -35,6 +37,7 @@ class Problem(Exception):
         self.param = param
         self.code = code
         self.headers = tuple(headers)
+        self.details = details
 
 
 class ShutDown(Problem):
@@ -63,7 +66,10 @@ def openai_shape(problem: Problem) -> dict[str, Any]:
 
 def anthropic_shape(problem: Problem) -> dict[str, Any]:
     kind = "api_error" if problem.type == SERVER else problem.type
-    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+    error: dict[str, Any] = {"type": kind, "message": problem.message}
+    if problem.details is not None:
+        error["details"] = problem.details
+    return {"type": "error", "error": error}
 
 
 def settled(problem: Problem, *, effects: bool) -> Problem:
