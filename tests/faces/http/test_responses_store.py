@@ -171,6 +171,28 @@ async def test_an_item_is_referred_to_by_its_id():
     assert (status, error["param"]) == (400, "input[0].id")
 
 
+@pytest.mark.parametrize("way", ["whole", "stream", "background"])
+async def test_calls_that_we_ran_are_referred_to_by_their_ids(way):
+    bench = Bench([call("t__x", id="c1")], [TextDelta("ok")], [TextDelta("more")], tools=Tools().add("t__x"))
+    fields = {"background": True} if way == "background" else {}
+    async with Site(bench, tools=["t__*"]).opened() as here:
+        made = [await _made(here, way, **fields) for _ in range(2)]
+        calls = [next(item for item in one["output"] if item["type"] == "mcp_call") for one in made]
+        assert len({item["id"] for item in calls}) == 2
+        references = [{"type": "item_reference", "id": item["id"]} for item in made[1]["output"]]
+        last = await here.create([{"role": "user", "content": "go"}, *references, {"role": "user", "content": "on"}])
+        listed = (await here.get(f"/v1/responses/{last['id']}/input_items?order=asc"))["data"]
+        assert listed[1] == calls[1]
+    assert said(bench) == [("user", "go"), ("assistant", ""), ("tool", "done"), ("assistant", "ok"), ("user", "on")]
+
+
+async def _made(here, way, **fields):
+    if way == "stream":
+        return (await here.stream("go"))[-1]["response"]
+    begun = await here.create("go", **fields)
+    return await here.until(begun["id"], "completed")
+
+
 async def test_a_key_sees_only_what_it_made():
     async with Site(Bench([TextDelta("x")])).opened() as here:
         mine, _ = await create_key(here.bench.store, "a")

@@ -6,6 +6,7 @@ call that we ran carries its own result. Items of kinds we do not know are passe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +27,16 @@ from aish.types.messages import (
     text_of,
 )
 
-CALL, APPROVAL = "mcp_", "mcpr_"  # before the id of the call, in the ids of these items
+# Of a call that we run, or that waits for approval: its response and the call. Ids of others have no response in them.
+_MCP_ID = re.compile(r"mcpr?_(?:[0-9a-z]{20}_)?(.+)", re.DOTALL)
 _PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
 class Approval(msgspec.Struct, frozen=True):
+    """`request` is the id of the item that asked for it."""
+
+    request: str
     approve: bool
     reason: str = ""
 
@@ -116,7 +121,7 @@ class _Reader:
                 self._begin()
                 self._draft.reasoning += _thoughts(item)
             case "mcp_approval_request":
-                self._call(_text(field, item, "id").removeprefix(APPROVAL), _mcp_name(field, item), item)
+                self._call(_called(_text(field, item, "id")), _mcp_name(field, item), item)
             case "mcp_approval_response":
                 self._approval(field, item)
             case "mcp_list_tools":
@@ -148,7 +153,7 @@ class _Reader:
         self._call(_text(field, item, "call_id"), flat_name(space, name) if isinstance(space, str) else name, item)
 
     def _mcp_call(self, field: str, item: dict[str, Any]) -> None:
-        id = _text(field, item, "id").removeprefix(CALL)
+        id = _called(_text(field, item, "id"))
         self._call(id, _mcp_name(field, item), item)
         output, error = item.get("output"), item.get("error")
         if not isinstance(output, str):
@@ -176,8 +181,7 @@ class _Reader:
         id, approve, reason = _text(field, item, "approval_request_id"), item.get("approve"), item.get("reason")
         if not isinstance(approve, bool):
             raise bad_field(f"{field}.approve", "must be true or false")
-        approval = Approval(approve, reason if isinstance(reason, str) else "")
-        self._read.approvals[id.removeprefix(APPROVAL)] = approval
+        self._read.approvals[_called(id)] = Approval(id, approve, reason if isinstance(reason, str) else "")
 
     def _begin(self) -> None:
         """Thoughts or words after a call, or after other words, are a new step."""
@@ -213,6 +217,11 @@ def _text(field: str, item: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise bad_field(f"{field}.{name}", "must be text")
     return value
+
+
+def _called(id: str) -> str:
+    told = _MCP_ID.fullmatch(id)
+    return told[1] if told else id
 
 
 def _mcp_name(field: str, item: dict[str, Any]) -> str:
