@@ -120,8 +120,9 @@ def approval_item(id: str, call: ToolCall) -> dict[str, Any]:
 
 
 def listing_item(id: str, listing: Listing) -> dict[str, Any]:
+    """Without the fields that have nothing to say: some clients do not take null there."""
     item = {"id": id, "type": "mcp_list_tools", "server_label": listing.label, "tools": list(listing.tools)}
-    return {**item, "error": listing.error}
+    return item if listing.error is None else {**item, "error": listing.error}
 
 
 def _error(result: ToolResult) -> dict[str, Any]:
