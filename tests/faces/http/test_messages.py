@@ -190,6 +190,45 @@ async def test_what_clients_send_is_read():
     assert request.sampling.max_tokens == 100
 
 
+def said(*blocks):
+    return {"messages": [{"role": "user", "content": [*blocks]}]}
+
+
+def document(**source):
+    return {"type": "document", "source": source}
+
+
+TEXTS = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+DOCUMENTS = [
+    ({**document(type="text", media_type="text/plain", data="hello"), "title": "Note"}, "Note\nhello"),
+    ({**document(type="text", data="hello"), "title": None, "context": "old"}, "old\nhello"),
+    (document(type="content", content=TEXTS), "a\nb"),
+    (document(type="content", content=[*TEXTS, {"type": "image", "source": {}}]), "a\nb\n[image: image/*]"),
+    (document(type="content", content="ab"), "ab"),
+    (document(type="base64", media_type="text/plain", data="aGVsbG8="), "hello"),
+    (document(type="base64", media_type="application/pdf", data="JVBERg=="), "[document: application/pdf]"),
+    (document(type="base64", media_type="x" * 999, data=""), f"[document: {'x' * 200}]"),
+    (document(type="url", url="https://example.org/a.pdf"), "[document: https://example.org/a.pdf]"),
+    (document(type="file", file_id="file_1"), "[document: file_1]"),
+    ({"type": "search_result", "title": "T", "source": "https://t", "content": TEXTS}, "T\nhttps://t\na\nb"),
+]
+
+
+@pytest.mark.parametrize(("block", "text"), DOCUMENTS)
+async def test_documents_are_their_text_or_a_note(block, text):
+    use = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+    messages = [
+        {"role": "user", "content": [block]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [block]}]},
+    ]
+    bench = Bench([TextDelta("x")], [TextDelta("x")])
+    async with face(bench) as http:
+        assert (await ask(http, messages=messages, tools=[READ])).status == 200
+    first, _, last = bench.scripted.requests[0].messages
+    assert first.text == text == last.text
+
+
 async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     bench = Bench(*[[TextDelta("{}")]] * 3)
@@ -209,6 +248,11 @@ async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0]"),
+        (said(document(type="base64", media_type="text/plain", data="%")), "messages[0].content[0].source.data"),
+        (said(document(type="text")), "messages[0].content[0].source"),
+        (said(document(type="content", content=[3])), "messages[0].content[0].source.content[0]"),
+        (said({"type": "document"}), "messages[0].content[0].source"),
+        (said({"type": "search_result"}), "messages[0].content[0].content"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
         ({"output_config": {"effort": 3}}, "output_config.effort"),

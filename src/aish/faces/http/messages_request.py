@@ -9,6 +9,7 @@ import msgspec
 
 from aish.faces.http.asked import Extensions, Function, McpTool
 from aish.faces.http.bodies import decode_body
+from aish.faces.http.documents import read_document, read_search_result
 from aish.faces.http.guests import read_credentials
 from aish.faces.http.problems import Problem, bad_field
 from aish.types.messages import (
@@ -242,6 +243,10 @@ def _part(field: str, block: Block) -> Part:
             return ImagePart("image/*", url=url)
         case {"type": "image"}:
             raise bad_field(f"{field}.source", "must be base64 with its media_type, or an http(s) url")
+        case {"type": "document"}:
+            return read_document(field, block)
+        case {"type": "search_result"}:
+            return read_search_result(field, block)
         case {"type": str(kind)}:
             raise bad_field(f"{field}.type", f"blocks of type {kind[:40]} are not taken here")
         case _:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from aish.faces.http.chat_request import read_image
+from aish.faces.http.documents import read_file
 from aish.faces.http.problems import bad_field
 from aish.faces.http.responses_request import flat_name
 from aish.types.messages import (
@@ -268,4 +269,6 @@ def _part(field: str, part: Any) -> Part:
         if not isinstance(url, str):
             raise bad_field(f"{field}.image_url", "must be a url: files are not kept here")
         return read_image(f"{field}.image_url", url)
+    if kind == "input_file":
+        return read_file(field, part)
     raise bad_field(f"{field}.type", f"parts of type {kind[:40]} are not taken")
