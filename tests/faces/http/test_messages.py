@@ -229,6 +229,36 @@ async def test_documents_are_their_text_or_a_note(block, text):
     assert first.text == text == last.text
 
 
+SEARCHED = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "read", "input": {}}]},
+    {"role": "user", "content": [{
+        "type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "later"}],
+    }]},
+]  # fmt: skip
+ADDED = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "later"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "more", "offered"),
+    [
+        (BODY["messages"], [], ["read"]),
+        (SEARCHED, [], ["read", "later"]),
+        ([*BODY["messages"], {"role": "system", "content": [ADDED]}], [], ["read", "later"]),
+        (BODY["messages"], [{"type": "tool_search_tool_bm25_20251119", "name": "search"}], ["read", "later"]),
+    ],
+    ids=["unknown", "found", "added", "searched by others"],
+)
+async def test_a_tool_that_is_loaded_late_is_offered_once_it_is_referred_to(messages, more, offered):
+    bench = Bench([TextDelta("x")], [TextDelta("x")])
+    async with face(bench) as http:
+        reply = await ask(http, messages=messages, tools=[READ, {**LATER, "defer_loading": True}, *more])
+    assert reply.status == 200, reply.body
+    (request,) = bench.scripted.requests
+    assert [tool.name for tool in request.tools] == offered
+    assert request.messages[-1].text == ("[tool: later]" if messages is SEARCHED else "hi")
+
+
 async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     bench = Bench(*[[TextDelta("{}")]] * 3)
@@ -252,6 +282,7 @@ async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
         (said(document(type="text")), "messages[0].content[0].source"),
         (said(document(type="content", content=[3])), "messages[0].content[0].source.content[0]"),
         (said({"type": "document"}), "messages[0].content[0].source"),
+        (said({"type": "tool_reference"}), "messages[0].content[0].tool_name"),
         (said({"type": "search_result"}), "messages[0].content[0].content"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),

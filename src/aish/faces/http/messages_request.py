@@ -26,6 +26,8 @@ from aish.types.messages import (
 from aish.types.requests import Sampling, ToolChoice
 
 Block = dict[str, Any]
+_TOOL_CHANGES = ("tool_addition", "tool_removal")  # say nothing to the model
+_TOOL_SEARCH = "tool_search_tool"  # how the types of Anthropic's own begin
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -77,7 +79,8 @@ def read_conversation(given: MessagesBody) -> list[Message]:
             case "assistant":
                 read += _from_assistant(f"{field}.content", blocks, names)
             case "system":
-                read.append(SystemMessage(_text(f"{field}.content", turn.content)))
+                if text := _text(f"{field}.content", turn.content):
+                    read.append(SystemMessage(text))
             case other:
                 raise bad_field(f"{field}.role", f"there is no role {other[:40]!r}")
     return read
@@ -118,11 +121,15 @@ def _output(given: Block) -> tuple[dict[str, Any] | None, str]:
 
 def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
     """Functions have a schema; `mcp_toolset` names a server of ours, or one of `mcp_servers`; Anthropic's own tools are
-    passed over."""
+    passed over. A function with `defer_loading` is there once the conversation refers to it; at once where nobody
+    but Anthropic could have searched for it."""
+    tools = given.tools or []
+    late = not any(str(tool.get("type")).startswith(_TOOL_SEARCH) for tool in tools)
+    known = _referred_to(given.messages) if late and any(tool.get("defer_loading") for tool in tools) else set()
     brought = dict(_server(f"mcp_servers[{place}]", server) for place, server in enumerate(given.mcp_servers or []))
     functions: list[Function] = []
     servers: list[McpTool] = []
-    for place, tool in enumerate(given.tools or []):
+    for place, tool in enumerate(tools):
         field, kind = f"tools[{place}]", tool.get("type", "custom")
         if kind == "mcp_toolset":
             label = tool.get("mcp_server_name")
@@ -130,8 +137,22 @@ def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
                 raise bad_field(f"{field}.mcp_server_name", "must name a server")
             servers.append(brought.get(label) or McpTool(label, field=field))
         elif kind == "custom":
-            functions.append(_function(field, tool))
+            function = _function(field, tool)
+            if not late or tool.get("defer_loading") is not True or function.name in known:
+                functions.append(function)
     return functions, servers
+
+
+def _referred_to(turns: Sequence[_Turn]) -> set[str]:
+    """The names of tools that results, or changes of what there is, refer to."""
+    blocks = [block for turn in turns if isinstance(turn.content, list) for block in turn.content]
+    inner = [block["content"] for block in blocks if isinstance(block.get("content"), list)]
+    found: set[str] = set()
+    for block in (*(block.get("tool") for block in blocks), *(block for content in inner for block in content)):
+        match block:
+            case {"type": "tool_reference", "tool_name": str(name)} | {"type": "tool_reference", "name": str(name)}:
+                found.add(name)
+    return found
 
 
 def _server(field: str, given: Block) -> tuple[str, McpTool]:
@@ -229,7 +250,8 @@ def _word(field: str, value: Any) -> str:
 def _text(field: str, content: str | list[Block]) -> str:
     if isinstance(content, str):
         return content
-    parts = [_part(f"{field}[{place}]", block) for place, block in enumerate(content)]
+    said = [(place, block) for place, block in enumerate(content) if block.get("type") not in _TOOL_CHANGES]
+    parts = [_part(f"{field}[{place}]", block) for place, block in said]
     return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
@@ -245,6 +267,8 @@ def _part(field: str, block: Block) -> Part:
             raise bad_field(f"{field}.source", "must be base64 with its media_type, or an http(s) url")
         case {"type": "document"}:
             return read_document(field, block)
+        case {"type": "tool_reference"}:
+            return TextPart(f"[tool: {_word(f'{field}.tool_name', block.get('tool_name'))}]")
         case {"type": "search_result"}:
             return read_search_result(field, block)
         case {"type": str(kind)}:
