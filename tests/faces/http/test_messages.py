@@ -115,9 +115,11 @@ async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empt
 async def test_the_life_of_a_stream():
     async with face(Bench([ReasoningDelta("hm"), TextDelta("a"), TextDelta("b"), UsageChunk(Usage(3, 2))])) as http:
         seen = await events(http)
+        whole = (await ask(http)).json["content"]
     assert [e["type"] for e in seen] == [
         "message_start",
         "content_block_start",
+        "content_block_delta",
         "content_block_delta",
         "content_block_stop",
         "content_block_start",
@@ -129,7 +131,10 @@ async def test_the_life_of_a_stream():
     ]
     assert seen[0]["message"]["role"] == "assistant" and seen[0]["message"]["content"] == []
     assert [e["index"] for e in seen if e["type"] == "content_block_start"] == [0, 1]
-    assert seen[1]["content_block"]["type"] == "thinking"
+    assert seen[1]["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
+    signed = {"type": "signature_delta", "signature": "aish"}
+    assert [e["delta"] for e in seen[2:4]] == [{"type": "thinking_delta", "thinking": "hm"}, signed]
+    assert whole == [{"type": "thinking", "thinking": "hm", "signature": "aish"}, {"type": "text", "text": "ab"}]
     assert "".join(e["delta"].get("text", "") for e in seen if e["type"] == "content_block_delta") == "ab"
     assert seen[-2]["delta"]["stop_reason"] == "end_turn" and seen[-2]["usage"]["output_tokens"] == 2
 
