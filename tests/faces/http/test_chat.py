@@ -307,7 +307,8 @@ async def test_what_fails_before_the_first_token_has_its_own_status(stream):
 
 async def test_a_busy_upstream_says_when_to_come_back():
     async with face(Bench([ProviderBusy("full", retry_after_s=7)])) as http:
-        assert (await http.chat()).status == 429
+        later = await http.chat()
+        assert later.status == 429 and "x-should-retry" not in later.headers
 
 
 async def test_what_fails_later_ends_the_stream_with_an_error_that_clients_understand():
@@ -341,7 +342,7 @@ async def test_a_failure_of_what_goes_on_from_an_effect_is_none_that_clients_ret
     }
     async with face(bench) as http:
         asked = [await http.ask("POST", "/v1/chat/completions", body, x_client_request_id="r") for _ in range(3)]
-    assert [reply.status for reply in asked] == [424] * 3
+    assert [(reply.status, reply.headers["x-should-retry"]) for reply in asked] == [(424, "false")] * 3
     assert len(tools.calls) == 1
 
 

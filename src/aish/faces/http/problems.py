@@ -1,6 +1,7 @@
 """What went wrong, as clients of each API expect to read it. The one table from our errors to theirs.
 
-Clients retry 429 and 5xx on their own, so a limit or a refusal is never one of those.
+Clients retry 429 and 5xx on their own, so a limit or a refusal is never one of those; and those of them that would ask
+again even so are told that it does not help.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Problem(Exception):
         self.type = type or _TYPES.get(status, INVALID if status < 500 else SERVER)
         self.param = param
         self.code = code
-        self.headers = tuple(headers)
+        self.headers = (*headers, _NO_RETRY) if status in _FINAL else tuple(headers)
         self.details = details
 
 
@@ -47,6 +48,8 @@ class ShutDown(Problem):
         super().__init__(503, "aish was shut down before this was answered", type=SERVER, code="shut_down")
 
 
+_FINAL = (401, 402, 403, 424)
+_NO_RETRY = (b"x-should-retry", b"false")  # heeded by the SDKs of OpenAI and Anthropic
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
