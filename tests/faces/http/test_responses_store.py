@@ -117,6 +117,34 @@ async def test_a_client_that_sends_its_history_itself_loses_nothing_and_repeats_
     assert said(bench) == [("user", "go"), ("assistant", "a"), ("tool", "done"), ("assistant", "b"), ("tool", "2")]
 
 
+async def test_steps_that_come_back_without_words_between_them_are_as_many_as_there_were():
+    bench = Bench([call("t__x")], [call("t__x")], [call("add")], [TextDelta("ok")], tools=Tools().add("t__x"))
+    async with Site(bench, tools=["t__*"]).opened() as here:
+        first = await here.create("go", tools=[ADD])
+        output = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "2"}
+        items = [{"role": "user", "content": "go"}, *first["output"], output]
+        await here.create(items, tools=[ADD], store=False)
+    round = [("assistant", ""), ("tool", "done")]
+    assert said(bench) == [("user", "go"), *round, *round, ("assistant", ""), ("tool", "2")]
+
+
+@pytest.mark.parametrize("names", [("add", "t__x"), ("t__x", "add")])
+@pytest.mark.parametrize("who", [{}, {"session_id": "s"}])
+async def test_calls_of_one_step_that_come_back_are_made_and_answered_once_each(names, who):
+    calls = [call(name, index=place) for place, name in enumerate(names)]
+    bench = Bench(calls, [TextDelta("ok")], [TextDelta("ok")], tools=Tools().add("t__x"))
+    async with Site(bench, tools=["t__*"]).opened() as here:
+        first = await here.create("go", tools=[ADD], **who)
+        made = next(item for item in first["output"] if item["type"] == "function_call")
+        output = {"type": "function_call_output", "call_id": made["call_id"], "output": "2"}
+        items = [{"role": "user", "content": "go"}, *first["output"], output]
+        await here.create(items, tools=[ADD], **who)
+    messages = bench.scripted.requests[-1].messages
+    steps = [message for message in messages if isinstance(message, AssistantMessage)]
+    assert sorted(made.name for step in steps for made in step.tool_calls) == ["add", "t__x"]
+    assert sorted(message.text for message in messages if isinstance(message, ToolMessage)) == ["2", "done"]
+
+
 async def test_thoughts_that_come_back_are_thoughts_again():
     bench = Bench([ReasoningDelta("hm"), TextDelta("Yes.")], [TextDelta("ok")])
     async with Site(bench).opened() as here:

@@ -1,7 +1,7 @@
 """Responses, the items of an input: from what clients send, with or without `type`, to messages and decisions.
 
 Neighbouring items of the assistant (thoughts, a message, calls) are one step of the model and become one message. A
-call that we ran carries its own result. Items of kinds we do not know are passed over.
+call that we ran carries its own result: a call after it is another step. Items of kinds we do not know are passed over.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Draft:
         self.reasoning = ""
         self.calls: list[ToolCall] = []
         self.results: list[ToolMessage] = []
-        self.is_over = False  # what waited has run: what is called now is called in answer to that
+        self.is_over = False  # what we were to run has run: what is called now is called in answer to that
 
     def messages(self) -> list[Message]:
         if not (self.text or self.calls):
@@ -163,12 +163,12 @@ class _Reader:
             here = any(call.id == id for call in self._draft.calls)
             results: list[Any] = self._draft.results if here else self._read.messages
             results.append(ToolMessage(id, self._names[id], (TextPart(output),)))
+            self._draft.is_over |= here
 
     def _call(self, id: str, name: str, item: dict[str, Any]) -> None:
         """A call that waited for approval comes twice: as the request, and as what was run."""
         if item["type"] == "mcp_call" and id in self._requested:
             self._requested.discard(id)
-            self._draft.is_over = True
             return
         if self._draft.is_over:
             self._flush()
