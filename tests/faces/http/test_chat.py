@@ -166,6 +166,31 @@ async def test_what_real_clients_send_is_read():
     assert (sampling.max_tokens, sampling.temperature, sampling.stop, sampling.seed) == (7, 0.0, ("END",), 3)
 
 
+def filed(**file):
+    return json.dumps({"messages": [{"role": "user", "content": [{"type": "file", "file": file}]}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ({"filename": "a.md", "file_data": "data:text/markdown;charset=utf-8;base64,IyDDqQ=="}, "a.md\n# \u00e9"),
+        ({"file_data": "data:application/json;base64,e30="}, "{}"),
+        ({"file_data": "data:text/plain;base64,/w=="}, "\ufffd"),
+        (
+            {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+            "a.pdf\n[document: application/pdf]",
+        ),
+        ({"filename": "a.bin", "file_data": "AAAA"}, "a.bin\n[document: application/octet-stream]"),
+        ({"file_id": "file-1", "file_data": None}, "[document: file-1]"),
+    ],
+)
+async def test_files_are_their_text_or_a_note(file, text):
+    bench = Bench([TextDelta("x")])
+    async with face(bench) as http:
+        reply = await http.chat(messages=json.loads(filed(**file))["messages"])
+    assert reply.status == 200 and bench.scripted.requests[0].messages[0].text == text
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -179,6 +204,10 @@ async def test_what_real_clients_send_is_read():
         (b'{"messages": [{"role": "tool", "content": "x"}]}', "messages[0].tool_call_id"),
         (b'{"messages": [{"role": "tool", "content": "x", "tool_call_id": "c"}]}', "messages"),
         (b'{"messages": [{"role": "user", "content": [{"type": "audio"}]}]}', "messages[0].content[0].type"),
+        (b'{"messages": [{"role": "user", "content": [{"type": "file"}]}]}', "messages[0].content[0].type"),
+        (filed(filename="a.txt"), "messages[0].content[0].file.file_data"),
+        (filed(file_data="data:text/plain;base64,%"), "messages[0].content[0].file.file_data"),
+        (filed(file_data="data:text/plain,x"), "messages[0].content[0].file.file_data"),
         (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', "n"),
         (b'{"messages": [{"role": "user", "content": "x"}], "temperature": "hot"}', "temperature"),
         (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}', "max_tokens"),
@@ -278,7 +307,8 @@ async def test_what_fails_before_the_first_token_has_its_own_status(stream):
 
 async def test_a_busy_upstream_says_when_to_come_back():
     async with face(Bench([ProviderBusy("full", retry_after_s=7)])) as http:
-        assert (await http.chat()).status == 429
+        later = await http.chat()
+        assert later.status == 429 and "x-should-retry" not in later.headers
 
 
 async def test_what_fails_later_ends_the_stream_with_an_error_that_clients_understand():
@@ -312,7 +342,7 @@ async def test_a_failure_of_what_goes_on_from_an_effect_is_none_that_clients_ret
     }
     async with face(bench) as http:
         asked = [await http.ask("POST", "/v1/chat/completions", body, x_client_request_id="r") for _ in range(3)]
-    assert [reply.status for reply in asked] == [424] * 3
+    assert [(reply.status, reply.headers["x-should-retry"]) for reply in asked] == [(424, "false")] * 3
     assert len(tools.calls) == 1
 
 

@@ -73,8 +73,10 @@ async def test_a_call_that_could_break_the_cap_is_a_402_on_every_api():
         chat = await http.chat("x", max_tokens=500)
         assert chat.status == 402 and "today's $1.00" in chat.json["error"]["message"]
         messages = {"model": "scripted:model", "max_tokens": 500, "messages": said}
-        assert (await http.ask("POST", "/v1/messages", messages)).status == 402
+        told = await http.ask("POST", "/v1/messages", messages)
+        assert told.status == 402
         answered = await http.ask("POST", "/v1/responses", {"model": "scripted:model", "input": "x"})
+        assert [reply.headers["x-should-retry"] for reply in (chat, told, answered)] == ["false"] * 3
         assert "today's $1.00" in answered.body.decode()
     assert bench.scripted.requests == []
 

@@ -115,9 +115,11 @@ async def test_what_we_say_where_the_model_said_nothing_does_not_begin_with_empt
 async def test_the_life_of_a_stream():
     async with face(Bench([ReasoningDelta("hm"), TextDelta("a"), TextDelta("b"), UsageChunk(Usage(3, 2))])) as http:
         seen = await events(http)
+        whole = (await ask(http)).json["content"]
     assert [e["type"] for e in seen] == [
         "message_start",
         "content_block_start",
+        "content_block_delta",
         "content_block_delta",
         "content_block_stop",
         "content_block_start",
@@ -129,7 +131,10 @@ async def test_the_life_of_a_stream():
     ]
     assert seen[0]["message"]["role"] == "assistant" and seen[0]["message"]["content"] == []
     assert [e["index"] for e in seen if e["type"] == "content_block_start"] == [0, 1]
-    assert seen[1]["content_block"]["type"] == "thinking"
+    assert seen[1]["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
+    signed = {"type": "signature_delta", "signature": "aish"}
+    assert [e["delta"] for e in seen[2:4]] == [{"type": "thinking_delta", "thinking": "hm"}, signed]
+    assert whole == [{"type": "thinking", "thinking": "hm", "signature": "aish"}, {"type": "text", "text": "ab"}]
     assert "".join(e["delta"].get("text", "") for e in seen if e["type"] == "content_block_delta") == "ab"
     assert seen[-2]["delta"]["stop_reason"] == "end_turn" and seen[-2]["usage"]["output_tokens"] == 2
 
@@ -190,6 +195,75 @@ async def test_what_clients_send_is_read():
     assert request.sampling.max_tokens == 100
 
 
+def said(*blocks):
+    return {"messages": [{"role": "user", "content": [*blocks]}]}
+
+
+def document(**source):
+    return {"type": "document", "source": source}
+
+
+TEXTS = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+DOCUMENTS = [
+    ({**document(type="text", media_type="text/plain", data="hello"), "title": "Note"}, "Note\nhello"),
+    ({**document(type="text", data="hello"), "title": None, "context": "old"}, "old\nhello"),
+    (document(type="content", content=TEXTS), "a\nb"),
+    (document(type="content", content=[*TEXTS, {"type": "image", "source": {}}]), "a\nb\n[image: image/*]"),
+    (document(type="content", content="ab"), "ab"),
+    (document(type="base64", media_type="text/plain", data="aGVsbG8="), "hello"),
+    (document(type="base64", media_type="application/pdf", data="JVBERg=="), "[document: application/pdf]"),
+    (document(type="base64", media_type="x" * 999, data=""), f"[document: {'x' * 200}]"),
+    (document(type="url", url="https://example.org/a.pdf"), "[document: https://example.org/a.pdf]"),
+    (document(type="file", file_id="file_1"), "[document: file_1]"),
+    ({"type": "search_result", "title": "T", "source": "https://t", "content": TEXTS}, "T\nhttps://t\na\nb"),
+]
+
+
+@pytest.mark.parametrize(("block", "text"), DOCUMENTS)
+async def test_documents_are_their_text_or_a_note(block, text):
+    use = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+    messages = [
+        {"role": "user", "content": [block]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [block]}]},
+    ]
+    bench = Bench([TextDelta("x")], [TextDelta("x")])
+    async with face(bench) as http:
+        assert (await ask(http, messages=messages, tools=[READ])).status == 200
+    first, _, last = bench.scripted.requests[0].messages
+    assert first.text == text == last.text
+
+
+SEARCHED = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "read", "input": {}}]},
+    {"role": "user", "content": [{
+        "type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "later"}],
+    }]},
+]  # fmt: skip
+ADDED = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "later"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "more", "offered"),
+    [
+        (BODY["messages"], [], ["read"]),
+        (SEARCHED, [], ["read", "later"]),
+        ([*BODY["messages"], {"role": "system", "content": [ADDED]}], [], ["read", "later"]),
+        (BODY["messages"], [{"type": "tool_search_tool_bm25_20251119", "name": "search"}], ["read", "later"]),
+    ],
+    ids=["unknown", "found", "added", "searched by others"],
+)
+async def test_a_tool_that_is_loaded_late_is_offered_once_it_is_referred_to(messages, more, offered):
+    bench = Bench([TextDelta("x")], [TextDelta("x")])
+    async with face(bench) as http:
+        reply = await ask(http, messages=messages, tools=[READ, {**LATER, "defer_loading": True}, *more])
+    assert reply.status == 200, reply.body
+    (request,) = bench.scripted.requests
+    assert [tool.name for tool in request.tools] == offered
+    assert request.messages[-1].text == ("[tool: later]" if messages is SEARCHED else "hi")
+
+
 async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     bench = Bench(*[[TextDelta("{}")]] * 3)
@@ -209,6 +283,12 @@ async def test_the_form_of_an_answer_and_its_effort_are_passed_on():
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": [{}]}]}, "messages[0].content[0]"),
+        (said(document(type="base64", media_type="text/plain", data="%")), "messages[0].content[0].source.data"),
+        (said(document(type="text")), "messages[0].content[0].source"),
+        (said(document(type="content", content=[3])), "messages[0].content[0].source.content[0]"),
+        (said({"type": "document"}), "messages[0].content[0].source"),
+        (said({"type": "tool_reference"}), "messages[0].content[0].tool_name"),
+        (said({"type": "search_result"}), "messages[0].content[0].content"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
         ({"output_config": {"effort": 3}}, "output_config.effort"),
@@ -221,6 +301,17 @@ async def test_errors_have_anthropics_shape_and_name_the_field(fields, field):
     assert reply.status == 400
     assert reply.json["type"] == "error" and reply.json["error"]["type"] == "invalid_request_error"
     assert reply.json["error"]["message"].startswith(field)
+
+
+@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "id": "thread_1"}])
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+async def test_threads_are_refused_in_the_words_that_make_clients_send_everything(path, thread):
+    async with face(Bench([TextDelta("x")])) as http:
+        reply = await http.ask("POST", path, {**BODY, "messages": [], "thread": thread})
+        assert (await ask(http, thread=None)).status == 200
+    error = reply.json["error"]
+    assert (reply.status, reply.json["type"], error["type"]) == (400, "error", "invalid_request_error")
+    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 async def test_a_failure_in_the_middle_is_an_error_event():

@@ -79,7 +79,8 @@ async def test_a_page_of_an_allowed_site_may_send_what_its_sdk_sends(path):
         other = await http.ask("OPTIONS", path, origin="https://else.example.org", access_control_request_headers=asked)
     assert (told.status, told.headers["access-control-allow-origin"]) == (204, ORIGIN)
     assert told.headers["access-control-allow-headers"] == asked
-    assert other.status == 403 and "access-control-allow-origin" not in other.headers
+    assert (other.status, other.headers["x-should-retry"]) == (403, "false")
+    assert "access-control-allow-origin" not in other.headers
 
 
 async def test_a_page_of_an_allowed_site_may_read_what_turn_answered_it():
@@ -138,6 +139,7 @@ async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(m
         wrong = await http.ask("POST", "/v1/chat/completions", BODY, authorization="Bearer wrong")
         for refused in (await http.chat(), wrong):
             assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert refused.headers["x-should-retry"] == "false"
         assert (await http.ask("POST", "/v1/chat/completions", BODY, authorization=f"Bearer {key}")).status == 200
         assert (await http.ask("POST", "/v1/chat/completions", BODY, x_api_key=key)).status == 200
         assert (await http.ask("GET", "/healthz")).status == 200

@@ -34,8 +34,10 @@ async def test_tools_of_a_named_server_are_listed_once_and_offered():
         check_stream(events)
         first = events[-1]["response"]
         listing = first["output"][0]
-        assert (listing["type"], listing["server_label"], listing["error"]) == ("mcp_list_tools", "desk", None)
+        assert (listing["type"], listing["server_label"]) == ("mcp_list_tools", "desk")
         assert [tool["name"] for tool in listing["tools"]] == ["note"]
+        for item in (listing, events[2]["item"]):
+            assert "error" not in item and not any("annotations" in tool for tool in item["tools"])
         assert kinds(events)[2:6] == [
             "output_item.added",
             "mcp_list_tools.in_progress",
@@ -134,6 +136,21 @@ async def test_an_answer_may_come_with_more_words():
         items = [answer, {"role": "user", "content": "and be quick"}]
         await here.create(items, tools=tools, previous_response_id=first["id"])
     assert [message.text for message in with_tools.scripted.requests[1].messages] == ["go", "", "done", "and be quick"]
+
+
+async def test_an_answer_may_come_with_a_reference_to_what_it_answers():
+    with_tools = bench()
+    tools = [desk(require_approval="always")]
+    async with Site(with_tools).opened() as here:
+        first = await here.create("go", tools=tools)
+        references = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
+        items = [{"role": "user", "content": "go"}, *references, answered(first)]
+        second = await here.create(items, tools=tools)
+        ran = second["output"][0]
+        assert ran["approval_request_id"] == first["output"][-1]["id"] and len(with_tools.tools.calls) == 1
+        references += [answered(first), {"type": "item_reference", "id": ran["id"]}]
+        await here.create([{"role": "user", "content": "go"}, *references, {"role": "user", "content": "thanks"}])
+    assert [message.text for message in with_tools.scripted.requests[-1].messages] == ["go", "", "done", "thanks"]
 
 
 async def test_a_request_for_approval_that_is_made_up_runs_nothing_that_was_not_offered():

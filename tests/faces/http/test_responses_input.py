@@ -51,6 +51,22 @@ async def test_images_are_taken_by_url_and_as_data():
     assert message.parts == (ImagePart("image/png", data="AAAA"), ImagePart("image/*", url="https://example.org/a.png"))
 
 
+async def test_files_are_their_text_or_a_note():
+    files = [
+        {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGVsbG8="},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+        {"type": "input_file", "file_url": "https://example.org/b.pdf"},
+        {"type": "input_file", "file_id": "file-1"},
+    ]
+    (message,) = (await read([{"role": "user", "content": files}])).messages
+    assert [part.text for part in message.parts] == [
+        "a.txt\nhello",
+        "a.pdf\n[document: application/pdf]",
+        "[document: https://example.org/b.pdf]",
+        "[document: file-1]",
+    ]
+
+
 async def test_calls_made_at_once_are_one_step_and_results_may_be_parts():
     calls = [{"type": "function_call", "call_id": f"c{n}", "name": "add", "arguments": "{}"} for n in (1, 2)]
     outputs = [
@@ -127,7 +143,8 @@ BAD = [
     ({"input": [{}]}, "input[0].type"),
     ({"input": [{"role": "king", "content": "x"}]}, "input[0].role"),
     ({"input": [{"role": "user", "content": 3}]}, "input[0].content"),
-    ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type"),
+    ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].file_data"),
+    ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content[0].type"),
     ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
     (
         {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
@@ -184,10 +201,12 @@ async def test_a_body_that_is_compressed_is_told_apart_from_rubbish(begin):
 _KEYS = (
     "type", "role", "content", "id", "call_id", "name", "arguments", "output", "summary", "approve", "status", "error",
     "approval_request_id", "server_label", "text", "image_url", "namespace", "encrypted_content", "input", "tools",
+    "file_data", "file_url",
 )  # fmt: skip
 _WORDS = (
     "message", "function_call", "function_call_output", "reasoning", "mcp_call", "mcp_approval_request", "namespace",
     "mcp_approval_response", "item_reference", "mcp_list_tools", "user", "assistant", "input_text", "input_image",
+    "input_file",
     "mcp", "custom_tool_call", "function", "desk", "note",
 )  # fmt: skip
 _LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=4), st.sampled_from(_WORDS))

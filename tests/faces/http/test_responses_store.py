@@ -117,6 +117,34 @@ async def test_a_client_that_sends_its_history_itself_loses_nothing_and_repeats_
     assert said(bench) == [("user", "go"), ("assistant", "a"), ("tool", "done"), ("assistant", "b"), ("tool", "2")]
 
 
+async def test_steps_that_come_back_without_words_between_them_are_as_many_as_there_were():
+    bench = Bench([call("t__x")], [call("t__x")], [call("add")], [TextDelta("ok")], tools=Tools().add("t__x"))
+    async with Site(bench, tools=["t__*"]).opened() as here:
+        first = await here.create("go", tools=[ADD])
+        output = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "2"}
+        items = [{"role": "user", "content": "go"}, *first["output"], output]
+        await here.create(items, tools=[ADD], store=False)
+    round = [("assistant", ""), ("tool", "done")]
+    assert said(bench) == [("user", "go"), *round, *round, ("assistant", ""), ("tool", "2")]
+
+
+@pytest.mark.parametrize("names", [("add", "t__x"), ("t__x", "add")])
+@pytest.mark.parametrize("who", [{}, {"session_id": "s"}])
+async def test_calls_of_one_step_that_come_back_are_made_and_answered_once_each(names, who):
+    calls = [call(name, index=place) for place, name in enumerate(names)]
+    bench = Bench(calls, [TextDelta("ok")], [TextDelta("ok")], tools=Tools().add("t__x"))
+    async with Site(bench, tools=["t__*"]).opened() as here:
+        first = await here.create("go", tools=[ADD], **who)
+        made = next(item for item in first["output"] if item["type"] == "function_call")
+        output = {"type": "function_call_output", "call_id": made["call_id"], "output": "2"}
+        items = [{"role": "user", "content": "go"}, *first["output"], output]
+        await here.create(items, tools=[ADD], **who)
+    messages = bench.scripted.requests[-1].messages
+    steps = [message for message in messages if isinstance(message, AssistantMessage)]
+    assert sorted(made.name for step in steps for made in step.tool_calls) == ["add", "t__x"]
+    assert sorted(message.text for message in messages if isinstance(message, ToolMessage)) == ["2", "done"]
+
+
 async def test_thoughts_that_come_back_are_thoughts_again():
     bench = Bench([ReasoningDelta("hm"), TextDelta("Yes.")], [TextDelta("ok")])
     async with Site(bench).opened() as here:
@@ -169,6 +197,28 @@ async def test_an_item_is_referred_to_by_its_id():
         assert said(bench) == [("assistant", "one"), ("user", "go on")]
         status, error = await here.refused(input=[{"id": "msg_nothing"}])
     assert (status, error["param"]) == (400, "input[0].id")
+
+
+@pytest.mark.parametrize("way", ["whole", "stream", "background"])
+async def test_calls_that_we_ran_are_referred_to_by_their_ids(way):
+    bench = Bench([call("t__x", id="c1")], [TextDelta("ok")], [TextDelta("more")], tools=Tools().add("t__x"))
+    fields = {"background": True} if way == "background" else {}
+    async with Site(bench, tools=["t__*"]).opened() as here:
+        made = [await _made(here, way, **fields) for _ in range(2)]
+        calls = [next(item for item in one["output"] if item["type"] == "mcp_call") for one in made]
+        assert len({item["id"] for item in calls}) == 2
+        references = [{"type": "item_reference", "id": item["id"]} for item in made[1]["output"]]
+        last = await here.create([{"role": "user", "content": "go"}, *references, {"role": "user", "content": "on"}])
+        listed = (await here.get(f"/v1/responses/{last['id']}/input_items?order=asc"))["data"]
+        assert listed[1] == calls[1]
+    assert said(bench) == [("user", "go"), ("assistant", ""), ("tool", "done"), ("assistant", "ok"), ("user", "on")]
+
+
+async def _made(here, way, **fields):
+    if way == "stream":
+        return (await here.stream("go"))[-1]["response"]
+    begun = await here.create("go", **fields)
+    return await here.until(begun["id"], "completed")
 
 
 async def test_a_key_sees_only_what_it_made():

@@ -55,7 +55,7 @@ _UNKNOWN_SHAPE: Shape = openai_shape  # of what goes wrong before it is known wh
 _PREFLIGHT = ((b"access-control-allow-methods", b"GET, POST, DELETE"), (b"access-control-max-age", b"600"))
 _USUAL_HEADERS = "authorization, content-type, x-api-key, idempotency-key, last-event-id"
 # What it may read of a reply's head.
-_EXPOSED = b"x-request-id, x-turn-id, x-runtime-trace, retry-after, idempotent-replayed, mcp-session-id"
+_EXPOSED = b"x-request-id, x-turn-id, x-runtime-trace, retry-after, x-should-retry, idempotent-replayed, mcp-session-id"
 
 
 class App:

@@ -9,6 +9,7 @@ import msgspec
 
 from aish.faces.http.asked import MAX_NAME_CHARS, Extensions, Function, McpTool, check_globs
 from aish.faces.http.bodies import decode_body
+from aish.faces.http.documents import read_file
 from aish.faces.http.guests import read_credentials
 from aish.faces.http.problems import bad_field
 from aish.types.messages import (
@@ -236,6 +237,8 @@ def _part(field: str, part: dict[str, Any]) -> Part:
             return TextPart(text)
         case {"type": "image_url", "image_url": str(url)} | {"type": "image_url", "image_url": {"url": str(url)}}:
             return read_image(f"{field}.image_url", url)
+        case {"type": "file", "file": dict(given)}:
+            return read_file(f"{field}.file", given)
         case {"type": kind}:
             raise bad_field(f"{field}.type", f"parts of type {str(kind)[:40]} are not taken")
         case _:

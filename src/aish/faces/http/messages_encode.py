@@ -31,6 +31,8 @@ from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
 
+# Of thoughts: some clients keep only those that are signed. Nothing is proved by it.
+SIGNATURE = "aish"
 _encode = msgspec.json.encode
 _IN_PIECES = frozenset({TextDelta, ReasoningDelta, ToolCallStarted, ArgumentsDelta})
 _STEP_ENDS = frozenset({ToolCallReady, ToolResult, StepStarted, Failed, TurnFinished})
@@ -202,10 +204,11 @@ class MessagesStream:
         return [*pieces, start, *self._close()]
 
     def _close(self) -> list[bytes]:
-        if self._open is None:
+        opened, self._open = self._open, None
+        if opened is None:
             return []
-        self._open = None
-        return [_event("content_block_stop", {"index": self._index})]
+        signed = [self._delta("signature_delta", "signature", SIGNATURE)] if opened[0] == "thinking" else []
+        return [*signed, _event("content_block_stop", {"index": self._index})]
 
     def _delta(self, kind: str, key: str, text: str) -> bytes:
         return _event("content_block_delta", {"index": self._index, "delta": {"type": kind, key: text}})
@@ -277,7 +280,7 @@ class MessagesWhole:
             self._content[-1][key] += text
             return
         block = {"type": kind, key: text}
-        self._content.append({**block, "signature": ""} if kind == "thinking" else block)
+        self._content.append({**block, "signature": SIGNATURE} if kind == "thinking" else block)
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:

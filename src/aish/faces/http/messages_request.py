@@ -9,8 +9,9 @@ import msgspec
 
 from aish.faces.http.asked import Extensions, Function, McpTool
 from aish.faces.http.bodies import decode_body
+from aish.faces.http.documents import read_document, read_search_result
 from aish.faces.http.guests import read_credentials
-from aish.faces.http.problems import bad_field
+from aish.faces.http.problems import Problem, bad_field
 from aish.types.messages import (
     AssistantMessage,
     ImagePart,
@@ -25,6 +26,8 @@ from aish.types.messages import (
 from aish.types.requests import Sampling, ToolChoice
 
 Block = dict[str, Any]
+_TOOL_CHANGES = ("tool_addition", "tool_removal")  # say nothing to the model
+_TOOL_SEARCH = "tool_search_tool"  # how the types of Anthropic's own begin
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -45,6 +48,7 @@ class MessagesBody(Extensions, frozen=True, kw_only=True):
     mcp_servers: list[Block] | None = None
     tool_choice: Block | None = None
     output_config: Block | None = None
+    thread: Any = None
 
 
 _decoder = msgspec.json.Decoder(MessagesBody)
@@ -52,6 +56,8 @@ _decoder = msgspec.json.Decoder(MessagesBody)
 
 def decode_messages(body: bytes) -> MessagesBody:
     given = decode_body(body, _decoder)
+    if given.thread is not None:
+        raise _no_threads()
     if not given.messages:
         raise bad_field("messages", "must not be empty")
     if given.max_tokens is not None and given.max_tokens < 1:
@@ -73,7 +79,8 @@ def read_conversation(given: MessagesBody) -> list[Message]:
             case "assistant":
                 read += _from_assistant(f"{field}.content", blocks, names)
             case "system":
-                read.append(SystemMessage(_text(f"{field}.content", turn.content)))
+                if text := _text(f"{field}.content", turn.content):
+                    read.append(SystemMessage(text))
             case other:
                 raise bad_field(f"{field}.role", f"there is no role {other[:40]!r}")
     return read
@@ -89,6 +96,12 @@ def read_sampling(given: MessagesBody) -> Sampling:
         json_schema=schema,
         reasoning_effort=effort,
     )
+
+
+def _no_threads() -> Problem:
+    """In these words: Anthropic's clients then send the whole conversation themselves."""
+    details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    return Problem(400, "thread: conversations are not kept here, send all messages", param="thread", details=details)
 
 
 def _output(given: Block) -> tuple[dict[str, Any] | None, str]:
@@ -108,11 +121,15 @@ def _output(given: Block) -> tuple[dict[str, Any] | None, str]:
 
 def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
     """Functions have a schema; `mcp_toolset` names a server of ours, or one of `mcp_servers`; Anthropic's own tools are
-    passed over."""
+    passed over. A function with `defer_loading` is there once the conversation refers to it; at once where nobody
+    but Anthropic could have searched for it."""
+    tools = given.tools or []
+    late = not any(str(tool.get("type")).startswith(_TOOL_SEARCH) for tool in tools)
+    known = _referred_to(given.messages) if late and any(tool.get("defer_loading") for tool in tools) else set()
     brought = dict(_server(f"mcp_servers[{place}]", server) for place, server in enumerate(given.mcp_servers or []))
     functions: list[Function] = []
     servers: list[McpTool] = []
-    for place, tool in enumerate(given.tools or []):
+    for place, tool in enumerate(tools):
         field, kind = f"tools[{place}]", tool.get("type", "custom")
         if kind == "mcp_toolset":
             label = tool.get("mcp_server_name")
@@ -120,8 +137,22 @@ def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
                 raise bad_field(f"{field}.mcp_server_name", "must name a server")
             servers.append(brought.get(label) or McpTool(label, field=field))
         elif kind == "custom":
-            functions.append(_function(field, tool))
+            function = _function(field, tool)
+            if not late or tool.get("defer_loading") is not True or function.name in known:
+                functions.append(function)
     return functions, servers
+
+
+def _referred_to(turns: Sequence[_Turn]) -> set[str]:
+    """The names of tools that results, or changes of what there is, refer to."""
+    blocks = [block for turn in turns if isinstance(turn.content, list) for block in turn.content]
+    inner = [block["content"] for block in blocks if isinstance(block.get("content"), list)]
+    found: set[str] = set()
+    for block in (*(block.get("tool") for block in blocks), *(block for content in inner for block in content)):
+        match block:
+            case {"type": "tool_reference", "tool_name": str(name)} | {"type": "tool_reference", "name": str(name)}:
+                found.add(name)
+    return found
 
 
 def _server(field: str, given: Block) -> tuple[str, McpTool]:
@@ -219,7 +250,8 @@ def _word(field: str, value: Any) -> str:
 def _text(field: str, content: str | list[Block]) -> str:
     if isinstance(content, str):
         return content
-    parts = [_part(f"{field}[{place}]", block) for place, block in enumerate(content)]
+    said = [(place, block) for place, block in enumerate(content) if block.get("type") not in _TOOL_CHANGES]
+    parts = [_part(f"{field}[{place}]", block) for place, block in said]
     return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
@@ -233,6 +265,12 @@ def _part(field: str, block: Block) -> Part:
             return ImagePart("image/*", url=url)
         case {"type": "image"}:
             raise bad_field(f"{field}.source", "must be base64 with its media_type, or an http(s) url")
+        case {"type": "document"}:
+            return read_document(field, block)
+        case {"type": "tool_reference"}:
+            return TextPart(f"[tool: {_word(f'{field}.tool_name', block.get('tool_name'))}]")
+        case {"type": "search_result"}:
+            return read_search_result(field, block)
         case {"type": str(kind)}:
             raise bad_field(f"{field}.type", f"blocks of type {kind[:40]} are not taken here")
         case _:

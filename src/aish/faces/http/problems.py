@@ -1,6 +1,7 @@
 """What went wrong, as clients of each API expect to read it. The one table from our errors to theirs.
 
-Clients retry 429 and 5xx on their own, so a limit or a refusal is never one of those.
+Clients retry 429 and 5xx on their own, so a limit or a refusal is never one of those; and those of them that would ask
+again even so are told that it does not help.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ INVALID, SERVER = "invalid_request_error", "server_error"
 
 
 class Problem(Exception):
-    """A request that is answered with an error. `param` is the field at fault, `code` a word programs look for."""
+    """A request that is answered with an error. `param` is the field at fault, `code` a word programs look for,
+    `details` what Anthropic's clients read besides."""
 
     def __init__(
         self,
@@ -27,6 +29,7 @@ class Problem(Exception):
         param: str | None = None,
         code: str | None = None,
         headers: Pairs = (),
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -34,7 +37,8 @@ class Problem(Exception):
         self.type = type or _TYPES.get(status, INVALID if status < 500 else SERVER)
         self.param = param
         self.code = code
-        self.headers = tuple(headers)
+        self.headers = (*headers, _NO_RETRY) if status in _FINAL else tuple(headers)
+        self.details = details
 
 
 class ShutDown(Problem):
@@ -44,6 +48,8 @@ class ShutDown(Problem):
         super().__init__(503, "aish was shut down before this was answered", type=SERVER, code="shut_down")
 
 
+_FINAL = (401, 402, 403, 424)
+_NO_RETRY = (b"x-should-retry", b"false")  # heeded by the SDKs of OpenAI and Anthropic
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -63,7 +69,10 @@ def openai_shape(problem: Problem) -> dict[str, Any]:
 
 def anthropic_shape(problem: Problem) -> dict[str, Any]:
     kind = "api_error" if problem.type == SERVER else problem.type
-    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+    error: dict[str, Any] = {"type": kind, "message": problem.message}
+    if problem.details is not None:
+        error["details"] = problem.details
+    return {"type": "error", "error": error}
 
 
 def settled(problem: Problem, *, effects: bool) -> Problem:

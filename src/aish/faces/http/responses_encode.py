@@ -155,7 +155,7 @@ class ResponseStream(ItemWriter):
             case ToolCallReady(name, arguments):
                 return self._call_ready(ToolCall(call, name, arguments))
             case DecisionAsked(question) if question.kind is QuestionKind.EFFECT and call in self._waiting:
-                return self.whole_item(approval_item(self._waiting.pop(call)))
+                return self.whole_item(approval_item(self.setup.item_id("mcpr", call), self._waiting.pop(call)))
             case DecisionMade():
                 return self._decided(call)
             case ToolResult():
@@ -213,9 +213,10 @@ class ResponseStream(ItemWriter):
             return pieces
         return [*pieces, *self._begin_mcp(call.id, call)]
 
-    def _begin_mcp(self, key: str, call: ToolCall, *, approved: bool = False) -> list[bytes]:
-        item = mcp_item(msgspec.structs.replace(call, arguments=""), "in_progress", approved=approved)
-        opened = OpenCall(item["id"], self.index, call, "response.mcp_call", approved=approved)
+    def _begin_mcp(self, key: str, call: ToolCall, *, request: str = "") -> list[bytes]:
+        id = self.setup.item_id("mcp", call.id)
+        item = mcp_item(id, msgspec.structs.replace(call, arguments=""), "in_progress", request=request)
+        opened = OpenCall(id, self.index, call, "response.mcp_call", request=request)
         self._calls[key] = opened
         return [self.added(item), self.event("response.mcp_call.in_progress", opened.at)]
 
@@ -256,7 +257,7 @@ class ResponseStream(ItemWriter):
         shown = approved or waiting
         if shown is None:
             return []
-        pieces = self._begin_mcp(call, shown, approved=approved is not None)
+        pieces = self._begin_mcp(call, shown, request=self.setup.requests.get(call, "") if approved else "")
         return pieces + self._arguments_done(self._calls[call])
 
     def _result(self, call: str, result: ToolResult) -> list[bytes]:
@@ -267,16 +268,17 @@ class ResponseStream(ItemWriter):
             return pieces
         status = "completed" if result.status is ResultStatus.OK else "failed"
         pieces.append(self.event(f"response.mcp_call.{status}", opened.at))
-        pieces.append(self.item_done(opened.at, mcp_item(opened.call, status, result, approved=opened.approved)))
+        item = mcp_item(opened.at["item_id"], opened.call, status, result, request=opened.request)
+        pieces.append(self.item_done(opened.at, item))
         return pieces
 
     def _leave(self, opened: OpenCall) -> list[bytes]:
         """A call that the end of the response leaves half written, or without its result."""
         call = msgspec.structs.replace(opened.call, arguments=opened.call.arguments or "".join(opened.pieces))
-        function = self.setup.functions.get(call.name)
+        id, function = opened.at["item_id"], self.setup.functions.get(call.name)
         if function is not None:
-            return [self.item_done(opened.at, function_item(opened.at["item_id"], call, function, "incomplete"))]
-        return [self.item_done(opened.at, mcp_item(call, "incomplete", approved=opened.approved))]
+            return [self.item_done(opened.at, function_item(id, call, function, "incomplete"))]
+        return [self.item_done(opened.at, mcp_item(id, call, "incomplete", request=opened.request))]
 
     def _listings(self) -> list[bytes]:
         pieces: list[bytes] = []

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from aish.faces.http.responses_items import APPROVAL, CALL
 from aish.faces.http.responses_request import Namespaced
 from aish.types.events import Event, ToolResult
 from aish.types.messages import ToolCall, marked_text
@@ -29,7 +28,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     `functions` are the client's, by the name the model knows; `late` are tools of ours whose calls may have to wait for
     the client's consent; `approved` are calls of an earlier response that run in this one, by the id that events know
-    them under.
+    them under, and `requests` the ids of the items that asked for it.
     """
 
     id: str
@@ -38,6 +37,7 @@ class Setup(msgspec.Struct, frozen=True):
     functions: dict[str, Namespaced] = {}
     late: frozenset[str] = frozenset()
     approved: dict[str, ToolCall] = {}
+    requests: dict[str, str] = {}
     listings: tuple[Listing, ...] = ()
     summary: bool = False
 
@@ -46,8 +46,9 @@ class Setup(msgspec.Struct, frozen=True):
         approved = self.approved.get(event.call) if event.call else None
         return event if approved is None else msgspec.structs.replace(event, call=approved.id)
 
-    def item_id(self, prefix: str, index: int) -> str:
-        return f"{prefix}_{self.id.removeprefix('resp_')}_{index}"
+    def item_id(self, prefix: str, which: int | str) -> str:
+        """`which` is the place of the item; of those whose call is known by nothing else, the call."""
+        return f"{prefix}_{self.id.removeprefix('resp_')}_{which}"
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -95,32 +96,33 @@ def function_item(id: str, call: ToolCall, known: Namespaced, status: str) -> di
 
 
 def mcp_item(
-    call: ToolCall, status: str, result: ToolResult | None = None, *, approved: bool = False
+    id: str, call: ToolCall, status: str, result: ToolResult | None = None, *, request: str = ""
 ) -> dict[str, Any]:
     label, name = split_name(call.name)
     failed = result is not None and result.status is not ResultStatus.OK
     return {
-        "id": CALL + call.id,
+        "id": id,
         "type": "mcp_call",
         "status": status,
         "server_label": label,
         "name": name,
         "arguments": call.arguments,
-        "approval_request_id": APPROVAL + call.id if approved else None,
+        "approval_request_id": request or None,
         "output": marked_text(result.parts) if result is not None and not failed else None,
         "error": _error(result) if result is not None and failed else None,
     }
 
 
-def approval_item(call: ToolCall) -> dict[str, Any]:
+def approval_item(id: str, call: ToolCall) -> dict[str, Any]:
     label, name = split_name(call.name)
-    item = {"id": APPROVAL + call.id, "type": "mcp_approval_request", "server_label": label, "name": name}
+    item = {"id": id, "type": "mcp_approval_request", "server_label": label, "name": name}
     return {**item, "arguments": call.arguments or "{}"}
 
 
 def listing_item(id: str, listing: Listing) -> dict[str, Any]:
+    """Without the fields that have nothing to say: some clients do not take null there."""
     item = {"id": id, "type": "mcp_list_tools", "server_label": listing.label, "tools": list(listing.tools)}
-    return {**item, "error": listing.error}
+    return item if listing.error is None else {**item, "error": listing.error}
 
 
 def _error(result: ToolResult) -> dict[str, Any]:

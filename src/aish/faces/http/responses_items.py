@@ -1,17 +1,19 @@
 """Responses, the items of an input: from what clients send, with or without `type`, to messages and decisions.
 
 Neighbouring items of the assistant (thoughts, a message, calls) are one step of the model and become one message. A
-call that we ran carries its own result. Items of kinds we do not know are passed over.
+call that we ran carries its own result: a call after it is another step. Items of kinds we do not know are passed over.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from aish.faces.http.chat_request import read_image
+from aish.faces.http.documents import read_file
 from aish.faces.http.problems import bad_field
 from aish.faces.http.responses_request import flat_name
 from aish.types.messages import (
@@ -26,12 +28,16 @@ from aish.types.messages import (
     text_of,
 )
 
-CALL, APPROVAL = "mcp_", "mcpr_"  # before the id of the call, in the ids of these items
+# Of a call that we run, or that waits for approval: its response and the call. Ids of others have no response in them.
+_MCP_ID = re.compile(r"mcpr?_(?:[0-9a-z]{20}_)?(.+)", re.DOTALL)
 _PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
 class Approval(msgspec.Struct, frozen=True):
+    """`request` is the id of the item that asked for it."""
+
+    request: str
     approve: bool
     reason: str = ""
 
@@ -52,7 +58,7 @@ class _Draft:
         self.reasoning = ""
         self.calls: list[ToolCall] = []
         self.results: list[ToolMessage] = []
-        self.is_over = False  # what waited has run: what is called now is called in answer to that
+        self.is_over = False  # what we were to run has run: what is called now is called in answer to that
 
     def messages(self) -> list[Message]:
         if not (self.text or self.calls):
@@ -116,7 +122,7 @@ class _Reader:
                 self._begin()
                 self._draft.reasoning += _thoughts(item)
             case "mcp_approval_request":
-                self._call(_text(field, item, "id").removeprefix(APPROVAL), _mcp_name(field, item), item)
+                self._call(_called(_text(field, item, "id")), _mcp_name(field, item), item)
             case "mcp_approval_response":
                 self._approval(field, item)
             case "mcp_list_tools":
@@ -148,7 +154,7 @@ class _Reader:
         self._call(_text(field, item, "call_id"), flat_name(space, name) if isinstance(space, str) else name, item)
 
     def _mcp_call(self, field: str, item: dict[str, Any]) -> None:
-        id = _text(field, item, "id").removeprefix(CALL)
+        id = _called(_text(field, item, "id"))
         self._call(id, _mcp_name(field, item), item)
         output, error = item.get("output"), item.get("error")
         if not isinstance(output, str):
@@ -157,12 +163,12 @@ class _Reader:
             here = any(call.id == id for call in self._draft.calls)
             results: list[Any] = self._draft.results if here else self._read.messages
             results.append(ToolMessage(id, self._names[id], (TextPart(output),)))
+            self._draft.is_over |= here
 
     def _call(self, id: str, name: str, item: dict[str, Any]) -> None:
         """A call that waited for approval comes twice: as the request, and as what was run."""
         if item["type"] == "mcp_call" and id in self._requested:
             self._requested.discard(id)
-            self._draft.is_over = True
             return
         if self._draft.is_over:
             self._flush()
@@ -176,8 +182,7 @@ class _Reader:
         id, approve, reason = _text(field, item, "approval_request_id"), item.get("approve"), item.get("reason")
         if not isinstance(approve, bool):
             raise bad_field(f"{field}.approve", "must be true or false")
-        approval = Approval(approve, reason if isinstance(reason, str) else "")
-        self._read.approvals[id.removeprefix(APPROVAL)] = approval
+        self._read.approvals[_called(id)] = Approval(id, approve, reason if isinstance(reason, str) else "")
 
     def _begin(self) -> None:
         """Thoughts or words after a call, or after other words, are a new step."""
@@ -213,6 +218,11 @@ def _text(field: str, item: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise bad_field(f"{field}.{name}", "must be text")
     return value
+
+
+def _called(id: str) -> str:
+    told = _MCP_ID.fullmatch(id)
+    return told[1] if told else id
 
 
 def _mcp_name(field: str, item: dict[str, Any]) -> str:
@@ -259,4 +269,6 @@ def _part(field: str, part: Any) -> Part:
         if not isinstance(url, str):
             raise bad_field(f"{field}.image_url", "must be a url: files are not kept here")
         return read_image(f"{field}.image_url", url)
+    if kind == "input_file":
+        return read_file(field, part)
     raise bad_field(f"{field}.type", f"parts of type {kind[:40]} are not taken")

@@ -24,7 +24,7 @@ from aish.faces.http.asked import (
 from aish.faces.http.callers import Caller
 from aish.faces.http.problems import Problem, bad_field
 from aish.faces.http.responses_forms import Setup
-from aish.faces.http.responses_items import APPROVAL, Approval, ReadItems, as_items, as_listed, read_items
+from aish.faces.http.responses_items import Approval, ReadItems, as_items, as_listed, read_items
 from aish.faces.http.responses_object import make_head
 from aish.faces.http.responses_request import ResponseBody, read_choice, read_sampling
 from aish.faces.http.responses_store import ITEMS, RUNNING, Kept, Shelf
@@ -107,6 +107,10 @@ class _Conversation:
     def approved(self) -> dict[str, ToolCall]:
         return {call.id: call for call, decision in self._decided if decision.approve}
 
+    def asked_by(self) -> dict[str, str]:
+        """The ids of the items that asked for what was approved."""
+        return {call.id: decision.request for call, decision in self._decided if decision.approve}
+
     def refusals(self) -> list[Message]:
         return [_refusal(call, decision) for call, decision in self._decided if not decision.approve]
 
@@ -148,6 +152,7 @@ def _setup(id: str, asked: ResponseBody, chosen: Chosen, conversation: _Conversa
         functions=chosen.functions,
         late=chosen.late,
         approved=conversation.approved(),
+        requests=conversation.asked_by(),
         listings=chosen.listings,
         summary=bool((asked.reasoning or {}).get("summary")),
     )
@@ -170,8 +175,8 @@ def _check_approvals(asked: ResponseBody, read: ReadItems, history: Iterable[Mes
         raise bad_field("use_server_history", "goes without approvals: send the request for approval along")
     messages = (message for part in (history, read.messages) for message in part)
     made = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
-    if unknown := [id for id in read.approvals if id not in made]:
-        raise bad_field("input", f"no request for approval {APPROVAL}{unknown[0][:100]} is known")
+    if unknown := [approval.request for id, approval in read.approvals.items() if id not in made]:
+        raise bad_field("input", f"no request for approval {unknown[0][:100]} is known")
 
 
 async def _items(

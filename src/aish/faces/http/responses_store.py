@@ -36,7 +36,7 @@ _DAY_MS = 24 * 3600 * 1000
 _MAX_CHAIN = 10_000  # documents; a guard against names that go round in circles
 _MOST_LISTED = 100  # as OpenAI's
 _INTERRUPTED = "aish ended before this response did"
-_OWN_ID = re.compile(r"(?:msg|rs|fco?|mcpl|item)_(.+)_i?\d+")
+_OWN_ID = re.compile(r"(?:msg|rs|fco?|mcp[lr]?|item)_([0-9a-z]+)_.+")
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -100,10 +100,7 @@ def _may_ask(name: str, declared: Declared) -> bool:
 
 def _listing(label: str, specs: Sequence[ToolSpec]) -> Listing:
     tools = tuple(
-        {
-            "name": split_name(spec.name)[1], "description": spec.description, "input_schema": spec.schema,
-            "annotations": None,
-        }
+        {"name": split_name(spec.name)[1], "description": spec.description, "input_schema": spec.schema}
         for spec in specs
-    )  # fmt: skip
+    )
     return Listing(label, tools, None if tools else f"no tools of {label} can be used here")

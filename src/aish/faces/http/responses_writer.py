@@ -23,12 +23,13 @@ class OpenText:
 
 
 class OpenCall:
-    """A call whose item is open; `call` has its arguments when they are whole."""
+    """A call whose item is open; `call` has its arguments when they are whole. `request` is the id of the item that
+    asked for consent, where one did."""
 
-    def __init__(self, id: str, index: int, call: ToolCall, events: str, *, approved: bool = False) -> None:
+    def __init__(self, id: str, index: int, call: ToolCall, events: str, *, request: str = "") -> None:
         self.call = call
         self.events = events
-        self.approved = approved
+        self.request = request
         self.at: dict[str, Any] = {"item_id": id, "output_index": index}
         self.pieces: list[str] = []
         self.delta_head = delta_head(f"{events}_arguments.delta", self.at)
