@@ -181,6 +181,10 @@ class ProviderRejected(ProviderError):
         self.status = status
 
 
+class PromptTooLong(ProviderRejected):
+    """By the backend's own count."""
+
+
 class ProviderProtocolError(ProviderError):
     retry = True
 

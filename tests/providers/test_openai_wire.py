@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aish.errors import ModelNotFound, ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from aish.errors import (
+    ModelNotFound,
+    PromptTooLong,
+    ProviderBusy,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
 from aish.providers import chat_wire, facts
 from aish.providers.chat_chunks import decode_chunk, read_chunk
 from aish.providers.chat_wire import Dialect, Encoded, encode_message, encode_request, encode_tools, object_text
@@ -221,8 +228,8 @@ def test_openrouter_says_what_each_model_takes():
         (429, "", ProviderBusy),
         (500, "", ProviderUnavailable),
         (500, "Jinja Exception: x", ProviderRejected),
-        (500, "the input is too large to process. increase the physical batch size", ProviderRejected),
-        (400, "This model's maximum context length is 8192 tokens", ProviderRejected),
+        (500, "the input is too large to process. increase the physical batch size", PromptTooLong),
+        (400, "This model's maximum context length is 8192 tokens", PromptTooLong),
         (501, "not implemented", ProviderRejected),
         (503, "maximum context", ProviderBusy),
     ],

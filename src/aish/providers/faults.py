@@ -9,6 +9,7 @@ from typing import Any
 from aish.errors import (
     ConnectFailed,
     ModelNotFound,
+    PromptTooLong,
     ProviderBusy,
     ProviderError,
     ProviderProtocolError,
@@ -77,8 +78,10 @@ def error_for(provider: str, model: str, status: int, text: str, retry_after: st
         return ProviderRejected(message, status=status, hint="is the provider's url right? It usually ends in /v1")
     if status in (429, 503):
         return _busy(message, _seconds(retry_after))
-    if hint := _why_never(text):
-        return ProviderRejected(message, status=status, hint=hint)
+    if _TOO_LONG.search(text):
+        return PromptTooLong(message, status=status, hint=_TOO_LONG_HINT)
+    if _TEMPLATE.search(text):
+        return ProviderRejected(message, status=status, hint=_TEMPLATE_HINT)
     if status == 408 or (status >= 500 and status != 501):
         return ProviderUnavailable(message, hint="the backend failed; its own log may say why")
     return ProviderRejected(message, status=status)
@@ -98,13 +101,6 @@ def error_text(body: bytes) -> str:
     except NotJson:
         text = body.decode("utf-8", "replace").strip()
         return "an HTML page" if text[:1] == "<" else _one_line(text)
-
-
-def _why_never(text: str) -> str:
-    """What to do about a request that will fail again in the same way, whatever status it failed with."""
-    if _TOO_LONG.search(text):
-        return _TOO_LONG_HINT
-    return _TEMPLATE_HINT if _TEMPLATE.search(text) else ""
 
 
 def _moved(provider: str, response: Response) -> ProviderRejected:

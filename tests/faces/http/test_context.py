@@ -3,6 +3,7 @@
 from typing import Any
 
 from aish.engine.cost import Caps, Prices
+from aish.errors import PromptTooLong
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.context import ContextRules
@@ -64,6 +65,12 @@ async def test_what_is_too_large_on_its_own_is_a_400_with_the_code_clients_know(
         assert reply.status == 400
         error = reply.json["error"]
         assert error["code"] == "context_length_exceeded" and "room for 160" in error["message"]
+
+
+async def test_what_the_backend_finds_too_long_has_the_same_code():
+    async with face(Bench([PromptTooLong("up answered 400: the prompt is too long", status=400)])) as http:
+        reply = await http.chat("hello")
+        assert (reply.status, reply.json["error"]["code"]) == (400, "context_length_exceeded")
 
 
 async def test_a_call_that_could_break_the_cap_is_a_402_on_every_api():

@@ -103,6 +103,7 @@ _KNOWN = {
     "ProviderUnavailable": (502, "upstream_unavailable"),
     "ProviderProtocolError": (502, "upstream_protocol"),
     "ProviderRejected": (400, "upstream_rejected"),
+    "PromptTooLong": (400, "context_length_exceeded"),
     "ProviderError": (400, "not_supported"),
     "UsageError": (400, "invalid_value"),
     "StoreError": (500, "store_failed"),
