@@ -219,6 +219,9 @@ def test_a_provider_that_is_down_is_exit_code_4_with_one_sentence(aish):
     done = aish.run("--endpoint", "up=http://127.0.0.1:9/v1", "-m", "up:m", "hello")
     assert done.code == 4
     assert "127.0.0.1:9" in done.err and "Traceback" not in done.err
+    aish.write_config('model = "scripted:fake-tool"\n')
+    unnamed = aish.run("--endpoint", "up=http://127.0.0.1:9/v1", "hello")
+    assert unnamed.code == 4 and "127.0.0.1:9" in unnamed.err, "whoever gives an endpoint means it"
 
 
 def test_an_unknown_model_suggests_the_near_one(aish):

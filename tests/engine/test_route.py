@@ -218,3 +218,19 @@ async def test_a_model_whose_backend_is_too_busy_to_describe_it_is_asked_all_the
     router = Router({"a": Busy("a", {"m1": from_steps([[TextDelta("a")]])})})
     assert (await router.resolve("a:m1")).info == ModelInfo("a", "m1")
     assert (await router.resolve("a:m1")).info.context_size == 8192, "it was told later"
+
+
+async def test_a_provider_that_is_down_says_so_itself_where_only_it_is_named():
+    class Down(ScriptedProvider):
+        async def list_models(self):
+            raise ProviderUnavailable("a: connection refused")
+
+    class Empty(ScriptedProvider):
+        async def list_models(self):
+            return []
+
+    router = Router({"a": Down("a", {}), "b": Empty("b", {})})
+    with pytest.raises(ProviderUnavailable, match="connection refused"):
+        await router.resolve("a")
+    with pytest.raises(ModelNotFound, match="b has no models"):
+        await router.resolve("b")

@@ -151,6 +151,9 @@ class Router:
         route = await self._look_up(name, await self._listings())
         if route is None and await self._look_again():
             route = await self._at_provider(name) or await self._look_up(name, await self._listings())
+        if route is None and name in self._providers:
+            await self._providers[name].list_models()  # or it says why not
+            raise ModelNotFound(f"{name} has no models", hint="name one of them, if it does not list them")
         if route is None:
             raise self._not_found(name, await self._listings())
         return route

@@ -32,6 +32,7 @@ def presets_of(config: Config) -> dict[str, Preset]:
 
 
 def endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
+    """The first of them is whom to ask where no model is named: who gives one for this run means it."""
     providers: dict[str, Any] = {}
     for endpoint in endpoints:
         name, equals, url = endpoint.partition("=")
@@ -40,7 +41,7 @@ def endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
                 f"--endpoint {endpoint!r} is not NAME=URL", hint="for example --endpoint up=http://127.0.0.1:9000/v1"
             )
         providers[name] = {"kind": "openai", "url": url}
-    return {"providers": providers} if providers else {}
+    return {"providers": providers, "model": next(iter(providers))} if providers else {}
 
 
 def context_rules(config: Config) -> ContextRules:
