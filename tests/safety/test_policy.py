@@ -147,6 +147,19 @@ def test_paths_narrow_a_rule():
     assert gate.judge(write, {"path": "/etc/.env"}).verdict is DENY
 
 
+def test_start_up_files_and_keys_are_covered_only_by_a_rule_that_names_them():
+    shell = ShellContext(cwd="/home/u", home="/home/u", roots=("/home/u",))
+    wide = PolicyGate([Rule(ALLOW, tools=("ide__*",))], shell=shell)
+    edit, look = tool(Effect.WRITE, "ide__edit"), tool(Effect.READ, "ide__read_file")
+    for path in (".bashrc", ".ssh/authorized_keys", "/home/u/.profile"):
+        judged = wide.judge(edit, {"path": path})
+        assert (judged.verdict, judged.rule) == (ASK, "destructive") and "holds keys" in judged.reason
+        assert wide.judge(look, {"path": path}).verdict is ALLOW
+    assert wide.judge(edit, {"path": "src/a.py"}).verdict is ALLOW
+    named = PolicyGate([Rule(ALLOW, tools=("ide__*",), paths=(".bashrc",))], shell=shell)
+    assert named.judge(edit, {"path": ".bashrc"}).verdict is ALLOW
+
+
 async def test_always_adds_the_narrow_rule_that_was_shown():
     gate = policy_gate()
     ask = answering(Choice.ALWAYS)

@@ -3,6 +3,7 @@
 Deny beats ask beats allow; where no rule speaks, the effect's own verdict does. A command line is judged by its parts
 (it is allowed only if each part is) and by what the classifier proves: a line proved read-only needs no rule, a
 destructive one is not covered by a rule that names no command, and a catastrophe is asked about whatever the rules say.
+So is a tool that would change a start-up file or keys, unless a rule names the path.
 """
 
 from __future__ import annotations
@@ -134,11 +135,27 @@ class PolicyGate:
 
     def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None]) -> Judgement:
         matching = [rule for rule in self._about(tool) if not rule.commands and _fits_paths(rule, tool, paths)]
-        if rule := _strictest(matching):
+        rule = _strictest(matching)
+        if rule and rule.verdict is Verdict.ALLOW and not rule.paths and (path := self._find_delicate(tool, paths)):
+            reason = f"{tool.name} would change {path}, which starts programs or holds keys"
+            return Judgement(Verdict.ASK, "destructive", reason)
+        if rule:
             return Judgement(rule.verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
         verdict = self._verdicts.get(tool.effect, Verdict.DENY)
         reason = f"{tool.name} can {_PHRASES[tool.effect]}"
         return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
+
+    def _find_delicate(self, tool: ToolSpec, paths: Sequence[str | None]) -> str:
+        """As for commands: such a file is not covered by a rule that does not name it."""
+        if tool.effect is Effect.READ or not paths:
+            return ""
+        from aish.safety.commands.places import Place, place_of
+        from aish.safety.commands.scope import Scope
+
+        scope = Scope(self._shell)
+        known = (path for path in paths if path is not None)
+        places = ((path, place_of(str(self._root / path), scope)) for path in known)
+        return next((path for path, place in places if place in (Place.KEYS, Place.STARTUP)), "")
 
     def _judge_command(self, tool: ToolSpec, command: str) -> Judgement:
         from aish.safety.lines import read_line  # with the parser: loaded for the first command
