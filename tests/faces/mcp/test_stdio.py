@@ -299,9 +299,9 @@ async def test_servers_behind_us_are_offered_once_the_user_approves_them(private
     assert not any(isinstance(event, ListChanged) for event in events)
 
 
-def start(home: Path) -> subprocess.Popen[bytes]:
+def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "aish", "mcp", "serve"],
+        [sys.executable, "-m", "aish", "mcp", "serve", *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -319,6 +319,13 @@ def test_requests_piped_in_are_answered_and_it_ends(private_home: Path):
     out, err = process.communicate(request(1, "ping") + request(2, "tools/list"), timeout=DEADLINE_S)
     assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2]
     assert (process.returncode, err) == (0, b"")
+
+
+def test_globs_that_name_no_tool_are_told_of(private_home: Path):
+    process = start(private_home, "--tools", "nope.*")
+    out, err = process.communicate(request(1, "tools/list"), timeout=DEADLINE_S)
+    assert json.loads(out)["result"]["tools"] == []
+    assert err == b"aish: there is no tool that nope.* names\n"
 
 
 def children_of(pid: int) -> list[int]:

@@ -17,11 +17,12 @@ from aish.faces.runtime import Runtime
 from aish.faces.signals import run_until_done
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_ALL = ["*"]
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     source_fd, sink_fd = _keep_protocol_apart()
-    return run_until_done(_serve(arguments.tools or ["*"], runtime, source_fd, sink_fd))
+    return run_until_done(_serve(arguments.tools or _ALL, runtime, source_fd, sink_fd))
 
 
 async def _serve(tools: list[str], runtime: Runtime, source_fd: int, sink_fd: int) -> int:
@@ -31,6 +32,8 @@ async def _serve(tools: list[str], runtime: Runtime, source_fd: int, sink_fd: in
 
         async def settled() -> None:
             await asyncio.wait({settling})
+            if tools != _ALL and not server.specs():
+                print(f"aish: there is no tool that {' '.join(tools)} names", file=sys.stderr, flush=True)
 
         try:
             server = ToolServer(engine, tools=tools, list_changed=True, settled=settled)
