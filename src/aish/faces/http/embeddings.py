@@ -89,7 +89,9 @@ def _texts(given: str | list[Any]) -> list[str]:
         raise bad_field("input", f"{len(given)} texts are too many, {_MOST_TEXTS} at most")
     for place, text in enumerate(given):
         if not isinstance(text, str):
-            raise bad_field(f"input[{place}]", "must be text; tokens are not taken (in LangChain: check_embedding_ctx_length=False)")
+            raise bad_field(
+                f"input[{place}]", "must be text; tokens are not taken (in LangChain: check_embedding_ctx_length=False)"
+            )
         if not text:
             raise bad_field(f"input[{place}]", "must not be empty")
     return given
