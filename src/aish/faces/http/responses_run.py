@@ -86,7 +86,13 @@ class Making:
             await self._keys.spend(self._caller, self._meter.usage)
         if self.stream.failed is not None and not self._has_begun():
             raise self.stream.failed
-        await self.keep()
+        try:
+            await self.keep()
+        except AishError as exc:  # what could not be kept has no end that it could go on from
+            forget_way(exc)
+            self.stream.fail(problem_of(exc))
+            assert self.stream.failed is not None
+            raise self.stream.failed from None
         yield self.last
 
     async def keep(self) -> None:
@@ -99,7 +105,7 @@ class Making:
     async def _keep(self) -> None:
         plan = self.plan
         kept = self.document(messages=(*plan.given, *self._transcript.produced()))
-        size = await self._shelf.put(plan.id, self._caller.key, kept, wait=bool(plan.asked.background))
+        size = await self._shelf.put(plan.id, self._caller.key, kept)
         self._shelf.remember(plan.id, (*plan.history, *kept.messages), size)
         if self.stream.status in _LINKED:
             await self._link(self._caller, plan)
