@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -67,6 +68,41 @@ async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
             await eventually(lambda: under_way(port) == {0}, timeout_s=30)
             await eventually(lambda: figure(port, "aish_turns_total", end="answered") == 1, timeout_s=30)
             asking.join(30)
+        finally:
+            gate.open()
+            ended(server, signal.SIGTERM)
+
+
+def workers_of(server):
+    """Their ids, of those that are alive."""
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return {int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
+async def test_what_a_killed_worker_had_under_way_is_told_no_more(tmp_path):
+    port, gate = free_port(), Gate()
+
+    def told():
+        """With the question itself. Asked seldom: of the last one the other worker tells for up to a second."""
+        return figure(port, "aish_requests_under_way")
+
+    with recording_upstream() as upstream:
+        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
+        server = Command(tmp_path).start(
+            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+            with answering(port):
+                gate.reached()
+                await eventually(lambda: told() == 2, timeout_s=30, every_s=1.5)
+                killed = workers_of(server)
+                for worker in killed:
+                    os.kill(worker, signal.SIGKILL)
+                await eventually(lambda: len(workers_of(server) - killed) == 2, timeout_s=30)
+                await eventually(lambda: is_ready(port), timeout_s=60)
+                await eventually(lambda: told() == 1, timeout_s=30, every_s=1.5)
         finally:
             gate.open()
             ended(server, signal.SIGTERM)

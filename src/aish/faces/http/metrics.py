@@ -130,7 +130,7 @@ class Metrics:
         """This process ends: what it has counted stays, what is so only while it lives goes."""
         self.hand_on()
         if self.together:
-            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
+            forget_process(os.getpid())
 
     def of_tool(self, tool: str, status: str) -> Counter:
         """ "" for one that was never found."""
@@ -155,6 +155,11 @@ class Metrics:
                 self._of_models[model] = ModelMeters(self, model)
             known = self._of_models[model]
         return known
+
+
+def forget_process(pid: int) -> None:
+    """Of those that count together: what was so only while it lived."""
+    mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 class ModelMeters:

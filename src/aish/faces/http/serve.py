@@ -27,7 +27,7 @@ from aish.faces.asgi import App as Asgi
 from aish.faces.http.app import App
 from aish.faces.http.connection import Connection
 from aish.faces.http.logs import log_to
-from aish.faces.http.metrics import MANY_WORKERS
+from aish.faces.http.metrics import MANY_WORKERS, forget_process
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
 from aish.safety.secret_formats import looks_secret
@@ -152,6 +152,13 @@ class _Server(uvicorn.Server):
 
 class _Workers(Multiprocess):
     """uvicorn's own would end the workers on SIGHUP, and what they are answering with them."""
+
+    def keep_subprocess_alive(self) -> None:
+        before = [*self.processes]
+        super().keep_subprocess_alive()
+        for worker in before:
+            if worker not in self.processes and worker.pid is not None:
+                forget_process(worker.pid)  # it was killed, and could not do so itself
 
     def handle_hup(self) -> None:
         for worker in self.processes:
