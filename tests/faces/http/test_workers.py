@@ -221,6 +221,34 @@ def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path, workers):
     assert done.code == 2 and "--workers must be between 1 and 64" in done.err
 
 
+async def test_while_workers_end_nobody_waits_at_their_place(tmp_path):
+    port, gate = free_port(), Gate()
+
+    def refused():
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        except OSError:
+            return True
+        return False
+
+    with recording_upstream() as upstream:
+        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
+        server = Command(tmp_path).start(
+            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+            with answering(port) as reply:
+                gate.reached()
+                server.send_signal(signal.SIGTERM)
+                await eventually(refused, timeout_s=5)
+                gate.open()
+                assert b"[DONE]" in reply.read()
+        finally:
+            gate.open()
+            ended(server, signal.SIGTERM)
+
+
 async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):
     port = free_port()
     with recording_upstream() as upstream:
