@@ -30,6 +30,9 @@ class FakeRuntime:
         self.mcp_guests: Sequence[Any] = ()
         self.notices: Sequence[str] = ()
         self.closed = False
+        self.settled = asyncio.Event()  # its MCP servers
+        self.settled.set()
+        self.waited_for = False
         self.reloads_to: FakeRuntime | None = None
 
     @asynccontextmanager
@@ -39,6 +42,11 @@ class FakeRuntime:
             yield self.bench.engine
         finally:
             self.closed = True
+
+    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        self.waited_for = True
+        await asyncio.wait_for(self.settled.wait(), timeout_s)
+        return ()
 
     def reloaded(self) -> FakeRuntime:
         assert self.reloads_to is not None

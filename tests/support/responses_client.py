@@ -35,6 +35,9 @@ class _Runtime:
     async def engine(self, *, mcp: Any = None, serving: bool = False, shared: bool = False) -> AsyncIterator[Engine]:
         yield self._bench.engine
 
+    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        return ()
+
 
 class Site:
     """A server in this process. `key` says who asks from now on."""

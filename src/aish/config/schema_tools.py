@@ -102,5 +102,9 @@ class McpConfig(Section, frozen=True, forbid_unknown_fields=True):
         tuple[str, ...], Meta(description="Tools that are not asked about: `alias__tool` or `alias__*`.")
     ] = ()
     wait_s: Annotated[
-        float, Meta(ge=0, description="Seconds a question on the command line waits for servers that still connect.")
+        float,
+        Meta(
+            ge=0,
+            description="Seconds a question on the command line, or a server that starts, waits for them to connect.",
+        ),
     ] = 5.0

@@ -158,3 +158,14 @@ async def test_what_was_broken_off_is_paid_for():
         await running
         rows = (await http.ask("GET", "/v1/spending?by=category&days=1")).json["rows"]
     assert [(row["category"], row["tokens_in"], row["cost"]) for row in rows] == [("embed", 10, pytest.approx(1e-5))]
+
+
+async def test_what_they_cost_is_counted_with_the_rest():
+    priced = bench(Usage(70, 0), prices=Prices({"scripted:model": Price(1.0, 1.0)}))
+    async with face(priced) as http:
+        await ask(http, input="x")
+        page = (await http.ask("GET", "/metrics")).body.decode()
+        point = http.service.metrics.series.now()
+    assert 'aish_tokens_total{direction="in",model="scripted:model"} 70.0' in page
+    assert 'aish_cost_dollars_total{model="scripted:model"} 7e-05' in page
+    assert (point.tokens_in, point.turns) == (70, 0)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aish.errors import ProviderUnavailable
+from aish.errors import ProviderUnavailable, StoreError
 from aish.safety.redact import Redactor
 from aish.types.events import TextDelta
 from aish.types.tools import Effect
@@ -122,6 +122,40 @@ async def test_a_failure_after_an_effect_is_kept():
         second = await ask(http).run(http.app)
     assert first.status == second.status == 424
     assert len(under.tools.calls) == 1
+
+
+@pytest.mark.parametrize(("words", "status"), [("done", 200), ("done " * 20_000, 409)])
+async def test_where_the_disk_is_full_as_it_ends_it_is_kept_later_and_nobody_waits_for_it(monkeypatch, words, status):
+    under = bench(last=[TextDelta(words)])
+    put = under.store.put
+
+    async def put_later(document, *, wait=True):
+        if wait and under.tools.calls:
+            raise StoreError("the disk is full")
+        await put(document)
+
+    monkeypatch.setattr(under.store, "put", put_later)
+    async with face(under) as http:
+        first = await ask(http).run(http.app)
+        await eventually(lambda: not http.app._idempotent._recordings)
+        second = await ask(http).run(http.app)
+    assert (first.status, second.status) == (200, status)
+    assert (second.body == first.body) == (status == 200)
+    assert len(under.tools.calls) == 1
+
+
+async def test_where_the_disk_is_full_as_it_fails_its_key_is_free_later(monkeypatch):
+    under = Bench([ProviderUnavailable("down")])
+
+    async def delete(kind, id):
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(under.store, "delete", delete)
+    async with face(under) as http:
+        assert (await ask(http).run(http.app)).status == 502
+        await eventually(lambda: not http.app._idempotent._recordings)
+        assert (await ask(http).run(http.app)).status == 502
+    assert len(under.scripted.requests) == 2
 
 
 async def test_what_another_process_left_is_not_run_again():

@@ -106,6 +106,24 @@ async def test_a_turn_whose_client_has_gone_is_counted_and_its_key_pays():
     assert again.status == 402
 
 
+async def test_a_call_whose_client_has_gone_is_counted_under_its_tool():
+    async def wait(arguments, context):
+        await asyncio.Event().wait()
+
+    bench = Bench([call("t__x")], tools=Tools().add("t__x", wait))
+    async with face(bench) as http:
+        asked = {"model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        visit = http.visit("POST", "/v1/chat/completions", {**asked, "tools": [function("t__x")]})
+        running = asyncio.create_task(visit.run(http.app))
+        await eventually(lambda: bench.tools.calls)
+        visit.leave()
+        await running
+        values = await counted(http)
+    assert [key for key in values if key[0] == "aish_tool_calls_total"] == [
+        ("aish_tool_calls_total", "cancelled", "t__x")
+    ]
+
+
 async def test_a_turn_that_nobody_waited_for_is_counted():
     bench = Bench([30.0])
     async with face(bench) as http:

@@ -513,6 +513,48 @@ async def test_a_reload_serves_new_requests_anew_and_lets_old_ones_end():
         await eventually(lambda: runtime.closed)
 
 
+async def test_the_old_engine_serves_until_the_new_one_has_its_tools():
+    old, new = [Bench(*[[TextDelta(name)]] * 2) for name in ("old", "new")]
+    runtime, next_runtime = FakeRuntime(old), FakeRuntime(new)
+    next_runtime.settled.clear()
+    async with face(old, runtime=runtime) as http:
+        reloading = asyncio.create_task(http.service.reload(next_runtime))
+        await eventually(lambda: next_runtime.waited_for)
+        assert (await http.chat()).json["choices"][0]["message"]["content"] == "old"
+        next_runtime.settled.set()
+        await reloading
+        assert (await http.chat()).json["choices"][0]["message"]["content"] == "new"
+
+
+async def test_a_reload_that_is_broken_off_leaves_nothing_open():
+    bench = Bench([TextDelta("old")])
+    next_runtime = FakeRuntime(Bench())
+    next_runtime.settled.clear()
+    async with face(bench) as http:
+        reloading = asyncio.create_task(http.service.reload(next_runtime))
+        await eventually(lambda: next_runtime.waited_for)
+        reloading.cancel()
+        await asyncio.wait({reloading})
+        assert next_runtime.closed
+        assert (await http.chat()).json["choices"][0]["message"]["content"] == "old"
+
+
+async def test_what_is_asked_before_the_tools_are_there_waits_for_them():
+    bench = Bench([TextDelta("done")])
+    runtime = FakeRuntime(bench)
+    runtime.mcp_servers["slow"] = None
+    runtime.settled.clear()
+    async with face(bench, runtime=runtime) as http:
+        asking = asyncio.create_task(http.chat())
+        ready = await http.ask("GET", "/readyz")
+        assert (ready.status, ready.json) == (503, {"status": "starting"})
+        assert (await http.ask("GET", "/healthz")).status == 200
+        assert not asking.done() and not bench.scripted.requests
+        runtime.settled.set()
+        assert (await asking).status == 200
+        assert (await http.ask("GET", "/readyz")).status == 200
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -180,6 +180,76 @@ async def test_one_whose_process_was_killed_has_failed_with_what_was_recorded_of
     assert stored["status"] == "failed"
 
 
+async def test_one_that_ends_while_it_is_read_has_not_failed(held, monkeypatch):
+    bench = held.bench()
+    find = bench.store.find
+
+    async def find_slowly(kind, id):
+        found = await find(kind, id)
+        if kind == KIND:
+            held.go.set()
+            await eventually(lambda: here.service.live.find(id) is None)
+        return found
+
+    async with Site(bench, tools=["*"]).opened() as here:
+        begun = await here.create(background=True)
+        await held.reached.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(bench.store, "find", find_slowly)
+            await here.get(f"/v1/responses/{begun['id']}")
+        done = await here.get(f"/v1/responses/{begun['id']}")
+    assert (done["status"], text_of(done)) == ("completed", "slow but sure")
+
+
+async def test_the_last_word_of_a_process_that_has_just_died_counts(held, monkeypatch):
+    bench = held.bench()
+    find, dead = bench.store.find, f"{socket.gethostname()}/1/1"
+    async with Site(bench, tools=["*"]).opened() as here:
+        begun = await here.create(background=True)
+        await held.reached.wait()
+        (running,) = await bench.store.list_documents(KIND)
+        held.go.set()
+        done = await here.until(begun["id"], "completed")
+    (ended,) = await bench.store.list_documents(KIND)
+    kept = msgspec.structs.replace(msgspec.json.decode(running.body, type=Kept), runner=dead)
+    await bench.store.put(msgspec.structs.replace(running, body=msgspec.json.encode(kept)))
+
+    async def find_late(kind, id):
+        found = await find(kind, id)
+        if kind == KIND:
+            await bench.store.put(ended)
+        return found
+
+    monkeypatch.setattr(bench.store, "find", find_late)
+    async with Site(bench, tools=["*"]).opened() as here:
+        assert await here.get(f"/v1/responses/{begun['id']}") == done
+
+
+async def test_one_that_is_cancelled_as_it_is_being_kept_stays_completed_and_its_stream_has_its_end(held, monkeypatch):
+    bench, reached, go = held.bench(), asyncio.Event(), asyncio.Event()
+    put = bench.store.put
+
+    async def put_slowly(document, *, wait=True):
+        if document.kind == KIND and msgspec.json.decode(document.body)["status"] == "completed":
+            reached.set()
+            await go.wait()
+        await put(document, wait=wait)
+
+    monkeypatch.setattr(bench.store, "put", put_slowly)
+    async with Site(bench, tools=["*"]).opened() as here:
+        visit = here.visit("POST", "/v1/responses", {"model": MODEL, "input": "x", "background": True, "stream": True})
+        following = asyncio.create_task(visit.run(here))
+        held.go.set()
+        await reached.wait()
+        id = events_of(visit.reply.body)[0]["response"]["id"]
+        cancelling = asyncio.create_task(here.send("POST", f"/v1/responses/{id}/cancel"))
+        await asyncio.sleep(0.01)
+        go.set()
+        assert (await cancelling).json["status"] == "completed"
+        await following
+        check_stream(events_of(visit.reply.body))
+
+
 async def test_there_are_not_more_at_once_than_there_is_room_for(held):
     async with Site(held.bench(), tools=["*"]).opened() as here:
         here.service.live._max_turns = 1

@@ -1,16 +1,18 @@
 """Responses that are kept: found, continued, listed, deleted; and nobody else's."""
 
+import asyncio
 from urllib.parse import quote
 
 import msgspec
 import pytest
 
+from aish.errors import StoreError
 from aish.faces.http.keys import create_key
 from aish.faces.http.responses_store import KIND
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from aish.types.tools import Effect
-from support.engines import Bench, Tools, call
+from support.engines import Bench, Tools, call, policy_gate
 from support.responses_client import Site, text_of
 
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object"}}
@@ -42,6 +44,49 @@ async def test_what_is_not_to_be_stored_leaves_nothing():
         made = await here.create(store=False)
         assert (await here.send("GET", f"/v1/responses/{made['id']}")).status == 404
         assert await here.bench.store.list_documents(KIND) == []
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("store", [True, False])
+async def test_its_end_is_said_when_it_is_in_the_store(monkeypatch, stream, store):
+    bench = Bench([TextDelta("x")])
+    reached, go, put = asyncio.Event(), asyncio.Event(), bench.store.put
+
+    async def put_slowly(document, *, wait=True):
+        assert wait
+        reached.set()
+        await go.wait()
+        await put(document)
+
+    monkeypatch.setattr(bench.store, "put", put_slowly)
+    async with Site(bench).opened() as here:
+        body = {"model": "scripted:model", "input": "x", "stream": stream, "store": store}
+        visit = here.visit("POST", "/v1/responses", body)
+        asking = asyncio.create_task(visit.run(here))
+        if store:
+            await reached.wait()
+            await asyncio.sleep(0.01)
+            assert not asking.done() and b"response.completed" not in visit.reply.body
+            go.set()
+        reply = await asking
+    assert reply.status == 200 and b'"status":"completed"' in reply.body
+    assert reached.is_set() == store
+
+
+@pytest.mark.parametrize(("effect", "status"), [(Effect.READ, 500), (Effect.WRITE, 424)])
+async def test_one_that_could_not_be_kept_is_not_said_to_be_completed(monkeypatch, effect, status):
+    tools = Tools().add("t__x", effect=effect)
+    bench = Bench(*[[call("t__x")], [TextDelta("x")]] * 2, tools=tools, gate=policy_gate(write="allow"))
+
+    async def put(document, *, wait=True):
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(bench.store, "put", put)
+    async with Site(bench, tools=["*"]).opened() as here:
+        told, error = await here.refused()
+        events = await here.stream()
+    assert (told, error["code"]) == (status, "store_failed")
+    assert not {"response.completed", "response.failed"} & {event["type"] for event in events}
 
 
 async def test_a_chain_has_the_whole_history_but_not_the_instructions_of_before():

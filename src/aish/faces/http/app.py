@@ -94,6 +94,8 @@ class App:
                 place, shape = route.path, route.shape
                 spends = exchange.method == "POST" and not route.free
                 caller = Caller() if route.open else await service.console.admit(exchange, spends=spends)
+                if spends and service.starting:  # or a tool that is ours in a moment would be taken for the client's
+                    await service.started()
                 # Not of what is open: the reply to a key holds a cookie, and is nobody else's to be given again.
                 repeatable = exchange.method == "POST" and not route.open
                 if repeatable and _ONCE in exchange.headers.raw and (key := exchange.headers.get(IDEMPOTENCY_KEY)):

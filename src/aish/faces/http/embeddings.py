@@ -61,6 +61,7 @@ class Embeddings:
         route = await service.engine.router.resolve(given.model)
         embedded = await while_there(exchange, service.engine.aside.embed(route, texts))
         vectors, spent = embedded.vectors, embedded.usage or NOTHING_USED
+        service.metrics.count_spent(service.metrics.of_model(route.name), spent)
         await service.keys.spend(caller, spent)
         _check_dimensions(given, vectors)
         encoded = _as_base64 if given.encoding_format == "base64" else list

@@ -18,5 +18,6 @@ class Health:
         await exchange.reply(200, msgspec.json.encode({"status": "ok", "version": __version__}))
 
     async def ready(self, exchange: Exchange, caller: Caller) -> None:
-        status = "draining" if self._service.draining else "ready"
-        await exchange.reply(503 if self._service.draining else 200, msgspec.json.encode({"status": status}))
+        service = self._service
+        status = "draining" if service.draining else "starting" if service.starting else "ready"
+        await exchange.reply(200 if status == "ready" else 503, msgspec.json.encode({"status": status}))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
+from aish.errors import AishError
 from aish.faces.asgi import CONNECTION, Exchange, Scope
 from aish.faces.http.callers import Caller
 from aish.faces.http.idempotent_elsewhere import Elsewhere
@@ -23,11 +25,15 @@ from aish.faces.http.problems import Problem
 from aish.faces.http.service import Service
 from aish.types.records import Document
 
+log = logging.getLogger(__name__)
+
 HEADER = "idempotency-key"
 KIND = "idempotent"
 KEPT_MS = 24 * 3600 * 1000
 # A longer reply is not kept: it can be followed, but not given again.
 MAX_REPLY_BYTES = 8 * 1024 * 1024
+# What may wait in memory for a store that cannot be written now; of a longer reply it is only noted that it was given.
+_MAX_LATE_BYTES = 64 * 1024
 _MAX_KEY_CHARS = 255
 _LENGTH = b"content-length"
 
@@ -153,21 +159,44 @@ class Idempotent:
             with self._service.request():
                 await answer(recording.exchange)
         finally:
-            await self._keep(id, recording)
-            self._recordings.pop(id, None)
-            del recording.exchange  # which leads back to it: memory does not wait for the collector
+            try:
+                await self._keep(id, recording)
+            finally:
+                self._recordings.pop(id, None)
+                del recording.exchange  # which leads back to it: memory does not wait for the collector
 
     async def _keep(self, id: str, recording: _Recording) -> None:
-        store, failed = self._service.store, recording.exchange.failed_status or recording.status
+        store, kept = self._service.store, self._kept(recording)
+        try:
+            if kept is None:
+                await store.delete(KIND, id)
+            else:
+                await store.put(self._document(id, kept))
+        except AishError as exc:
+            log.warning("what became of a request with an idempotency key is not written yet: %s", exc.message)
+            await store.put(self._late(id, recording.digest, kept), wait=False)
+
+    def _kept(self, recording: _Recording) -> _Kept | None:
+        """None: it is as if it had not been asked."""
+        failed = recording.exchange.failed_status or recording.status
         if not recording.status or failed == 429 or failed >= 500:
-            await store.delete(KIND, id)
-            return
-        reply = None
-        if recording.size <= MAX_REPLY_BYTES:
-            headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
-            reply = _Reply(recording.status, headers, b"".join(recording.body).decode("utf-8", "replace"))
-        body = self._service.redacted(msgspec.json.encode(_Kept(recording.digest, reply)))
-        await store.put(Document(KIND, id, body, expires_ms=self._service.now_ms() + KEPT_MS))
+            return None
+        if recording.size > MAX_REPLY_BYTES:
+            return _Kept(recording.digest)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
+        body = b"".join(recording.body).decode("utf-8", "replace")
+        return _Kept(recording.digest, _Reply(recording.status, headers, body))
+
+    def _document(self, id: str, kept: _Kept) -> Document:
+        body = self._service.redacted(msgspec.json.encode(kept))
+        return Document(KIND, id, body, expires_ms=self._service.now_ms() + KEPT_MS)
+
+    def _late(self, id: str, digest: str, kept: _Kept | None) -> Document:
+        """For when the store can be written again: nobody is to wait for this process any more."""
+        if kept is None:
+            return Document(KIND, id, msgspec.json.encode(_Kept(digest)), expires_ms=1)  # so it is not there
+        document = self._document(id, kept)
+        return document if len(document.body) <= _MAX_LATE_BYTES else self._document(id, _Kept(digest))
 
 
 async def _follow(exchange: Exchange, recording: _Recording) -> None:

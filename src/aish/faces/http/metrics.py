@@ -28,7 +28,7 @@ from aish.types.events import (
     TurnStarted,
     UsageReported,
 )
-from aish.types.tools import Effect, Repair
+from aish.types.tools import Effect, Repair, ResultStatus
 from aish.types.usage import NOTHING_USED, Usage
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -57,7 +57,7 @@ class Metrics:
 
     def __init__(self, *, together: bool = False, is_ours: Callable[[str], bool] = lambda tool: True) -> None:
         self.together = together
-        self._is_ours = is_ours
+        self.is_ours = is_ours
         self.registry = registry = CollectorRegistry()
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -111,6 +111,18 @@ class Metrics:
             if (failed or status) >= 500:
                 point.errors += 1
 
+    def count_spent(self, model: ModelMeters | None, usage: Usage) -> None:
+        point = self.series.now()
+        point.tokens_in += usage.prompt_tokens
+        point.tokens_out += usage.completion_tokens
+        if usage.cost:
+            point.cost += usage.cost
+        if model is not None:
+            model.tokens_in.count += usage.prompt_tokens
+            model.tokens_out.count += usage.completion_tokens
+            if usage.cost:
+                model.cost.inc(usage.cost)
+
     def hand_on(self) -> None:
         """What has been counted, to what Prometheus reads."""
         for tally in self._of_requests.values():
@@ -130,7 +142,7 @@ class Metrics:
         """This process ends: what it has counted stays, what is so only while it lives goes."""
         self.hand_on()
         if self.together:
-            mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
+            forget_process(os.getpid())
 
     def of_tool(self, tool: str, status: str) -> Counter:
         """ "" for one that was never found."""
@@ -139,7 +151,7 @@ class Metrics:
     def _named(self, tool: str) -> str:
         if tool in self._tools:
             return tool
-        if not self._is_ours(tool):
+        if not self.is_ours(tool):
             return "brought"
         if len(self._tools) >= _MOST_TOOLS:
             return "other"
@@ -155,6 +167,11 @@ class Metrics:
                 self._of_models[model] = ModelMeters(self, model)
             known = self._of_models[model]
         return known
+
+
+def forget_process(pid: int) -> None:
+    """Of those that count together: what was so only while it lived."""
+    mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 class ModelMeters:
@@ -230,7 +247,7 @@ class TurnMeter(msgspec.Struct, eq=False):
         if isinstance(body, ToolResult):
             self._open.discard(event.call)
             self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
-            self._metrics.of_tool(body.name if body.effect else "", body.status.value).inc()
+            self._metrics.of_tool(body.name if self._is_known(body) else "", body.status.value).inc()
             self._metrics.series.now().tool_calls += 1
             self._repaired(body.repairs)
         elif isinstance(body, ToolCallReady):
@@ -238,6 +255,12 @@ class TurnMeter(msgspec.Struct, eq=False):
             self._repaired(body.repairs)
         elif isinstance(body, Status) and not event.call:
             self._asked_again(body.text)
+
+    def _is_known(self, result: ToolResult) -> bool:
+        """A call that was broken off has no effect to tell of, though its tool was found."""
+        if result.effect is not None:
+            return True
+        return result.status is not ResultStatus.UNKNOWN_TOOL and self._metrics.is_ours(result.name)
 
     def _token(self, at_ms: int) -> None:
         if self._model is not None:
@@ -260,21 +283,13 @@ class TurnMeter(msgspec.Struct, eq=False):
 
     def _finished(self, body: TurnFinished, at_ms: int) -> None:
         self.usage = usage = body.usage
-        point = self._metrics.series.now()
-        point.turns += 1
-        point.tokens_in += usage.prompt_tokens
-        point.tokens_out += usage.completion_tokens
-        if usage.cost:
-            point.cost += usage.cost
+        self._metrics.series.now().turns += 1
+        self._metrics.count_spent(self._model, usage)
         model = self._model
         if model is None:
             return
         model.ends[body.reason].count += 1
         model.rounds.observe(self._steps)
-        model.tokens_in.count += usage.prompt_tokens
-        model.tokens_out.count += usage.completion_tokens
-        if usage.cost:
-            model.cost.inc(usage.cost)
         if body.reason is TurnEnd.FAILED and self._first_ms:
             model.broken_streams.inc()
         if usage.completion_tokens and self._first_ms and at_ms > self._first_ms:

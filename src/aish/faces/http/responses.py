@@ -117,10 +117,12 @@ class Responses:
         watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s)
         with watch:
             async with aclosing(making.pieces(watch)) as pieces:
-                async for data in pieces:
-                    await watch.send(data)
-                if making.stream.failed is not None:
-                    exchange.failed_status = making.stream.failed.status
+                try:
+                    async for data in pieces:
+                        await watch.send(data)
+                finally:
+                    if making.stream.failed is not None:
+                        exchange.failed_status = making.stream.failed.status
                 await watch.finish()
 
     async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:

@@ -113,12 +113,13 @@ class Background:
                     await making.tell_others()
 
     async def _close(self, making: Making, live: LiveTurn, problem: Problem | None = None) -> None:
-        stream = making.stream
-        if stream.whole:
+        stream, last = making.stream, making.last
+        if stream.whole and (problem is not None or live.next_number == stream.number):
             return
-        if problem is None and self._turns.closing:
-            problem = ShutDown()
-        last = stream.cancel() if problem is None else stream.fail(problem)
+        if not stream.whole:  # or it was told to stop when it had just ended, and stays as it is
+            if problem is None and self._turns.closing:
+                problem = ShutDown()
+            last = stream.cancel() if problem is None else stream.fail(problem)
         await making.keep()
         live.push(last, stream.number - live.next_number)
 

@@ -48,6 +48,8 @@ class Making:
         self.plan = plan
         self.stream = ResponseStream(plan.setup)
         self.turns: list[str] = []
+        self.last = b""  # the end of the stream, once it is known
+        self._keeping: asyncio.Task[None] | None = None
         self._engine = service.engine
         self._keys = service.keys
         self._meter = TurnMeter(service.metrics)
@@ -76,26 +78,37 @@ class Making:
                 if watch is not None:
                     watch.check_shut_down(exc)
                 raise
-            last = self.stream.finish()
+            self.last = self.stream.finish()
         except (AishError, Problem) as exc:
             forget_way(exc)
-            last = self.stream.fail(exc if isinstance(exc, Problem) else problem_of(exc))
+            self.last = self.stream.fail(exc if isinstance(exc, Problem) else problem_of(exc))
         finally:
             await self._keys.spend(self._caller, self._meter.usage)
         if self.stream.failed is not None and not self._has_begun():
             raise self.stream.failed
-        await self.keep()
-        yield last
+        try:
+            await self.keep()
+        except AishError as exc:  # what could not be kept has no end that it could go on from
+            forget_way(exc)
+            self.stream.fail(problem_of(exc))
+            assert self.stream.failed is not None
+            raise self.stream.failed from None
+        yield self.last
 
     async def keep(self) -> None:
-        """As it stands, if it is to be kept at all."""
+        """As it stands, if it is to be kept at all; once, and also if whoever waits for it is told to stop."""
+        if self.plan.asked.is_kept:
+            if self._keeping is None:
+                self._keeping = asyncio.create_task(self._keep())
+            await asyncio.shield(self._keeping)
+
+    async def _keep(self) -> None:
         plan = self.plan
-        if plan.asked.is_kept:
-            kept = self.document(messages=(*plan.given, *self._transcript.produced()))
-            size = await self._shelf.put(plan.id, self._caller.key, kept, wait=bool(plan.asked.background))
-            self._shelf.remember(plan.id, (*plan.history, *kept.messages), size)
-            if self.stream.status in _LINKED:
-                await self._link(self._caller, plan)
+        kept = self.document(messages=(*plan.given, *self._transcript.produced()))
+        size = await self._shelf.put(plan.id, self._caller.key, kept)
+        self._shelf.remember(plan.id, (*plan.history, *kept.messages), size)
+        if self.stream.status in _LINKED:
+            await self._link(self._caller, plan)
 
     async def tell_others(self) -> None:
         """Which turns it takes, for processes that stream it, too."""

@@ -88,14 +88,17 @@ class Shelf:
         return self._owners.me
 
     async def find(self, id: str, owner: str) -> Kept | None:
-        document = await self._store().find(KIND, id)
-        if document is None or document.owner != owner:
-            return None
-        kept = _decoder.decode(document.body)
-        if kept.status in RUNNING and id not in self.running and not self._is_made_elsewhere(kept):
+        while True:
+            ours = id in self.running  # asked before it is read: one that ends meanwhile is not taken for a dead one
+            document = await self._store().find(KIND, id)
+            if document is None or document.owner != owner:
+                return None
+            kept = _decoder.decode(document.body)
+            if ours or kept.status not in RUNNING or self._is_made_elsewhere(kept):
+                return kept
             kept = await interrupted(self._store(), kept)
-            await self.put(id, owner, kept)
-        return kept
+            if await self._store().swap(self._document(id, owner, kept), old=document.body):
+                return kept
 
     async def get(self, id: str, owner: str) -> Kept:
         kept = await self.find(id, owner)
@@ -105,11 +108,9 @@ class Shelf:
 
     async def put(self, id: str, owner: str, kept: Kept, *, wait: bool = True) -> int:
         """Returns its size in bytes."""
-        now_ms = time.time_ns() // 1_000_000
-        expires_ms = now_ms + self._keep_days() * _DAY_MS
-        body = self._redact(msgspec.json.encode(kept))
-        await self._store().put(Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms), wait=wait)
-        return len(body)
+        document = self._document(id, owner, kept)
+        await self._store().put(document, wait=wait)
+        return len(document.body)
 
     async def move(self, id: str, owner: str, *, previous: str) -> None:
         """Behind another document."""
@@ -180,6 +181,12 @@ class Shelf:
     def _forget(self, id: str) -> None:
         _, size = self._histories.pop(id, ((), 0))
         self._remembered_bytes -= size
+
+    def _document(self, id: str, owner: str, kept: Kept) -> Document:
+        now_ms = time.time_ns() // 1_000_000
+        expires_ms = now_ms + self._keep_days() * _DAY_MS
+        body = self._redact(msgspec.json.encode(kept))
+        return Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms)
 
     def _is_made_elsewhere(self, kept: Kept) -> bool:
         return kept.runner != self._owners.me and self._owners.is_alive(kept.runner)

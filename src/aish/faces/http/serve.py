@@ -16,6 +16,8 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import FrameType
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -27,7 +29,7 @@ from aish.faces.asgi import App as Asgi
 from aish.faces.http.app import App
 from aish.faces.http.connection import Connection
 from aish.faces.http.logs import log_to
-from aish.faces.http.metrics import MANY_WORKERS
+from aish.faces.http.metrics import MANY_WORKERS, forget_process
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
 from aish.safety.secret_formats import looks_secret
@@ -151,12 +153,39 @@ class _Server(uvicorn.Server):
 
 
 class _Workers(Multiprocess):
-    """uvicorn's own would end the workers on SIGHUP, and what they are answering with them."""
+    """uvicorn's own would end the workers on SIGHUP, and what they are answering with them. On SIGTERM it would tell
+    them half a second late, and keep the place open where they take no more."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        if os.name != "nt":  # where it would end them at once
+            signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """A handler: it may not wake the loop, which may be about to wait."""
+        self.signal_queue.append(number)
+        self._pass_on(signal.SIGTERM)
+
+    def terminate_all(self) -> None:
+        for place in self.sockets:
+            place.close()
+        super().terminate_all()
+
+    def keep_subprocess_alive(self) -> None:
+        before = [*self.processes]
+        super().keep_subprocess_alive()
+        for worker in before:
+            if worker not in self.processes and worker.pid is not None:
+                forget_process(worker.pid)  # it was killed, and could not do so itself
 
     def handle_hup(self) -> None:
+        self._pass_on(signal.SIGHUP)
+
+    def _pass_on(self, number: signal.Signals) -> None:
         for worker in self.processes:
             if worker.pid is not None and worker.process.is_alive():
-                os.kill(worker.pid, signal.SIGHUP)
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, number)
 
 
 def _listen(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, int]:

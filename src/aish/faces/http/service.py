@@ -1,6 +1,7 @@
 """What every handler of the server works with: the engine of the day, the settings and who is asking.
 
-A reload puts a new engine in place; requests under way keep the one they began with.
+A reload puts a new engine in place, once its MCP servers can be used or are known not to be; requests under way keep
+the one they began with.
 """
 
 from __future__ import annotations
@@ -54,8 +55,16 @@ class Generation:
         self.left: asyncio.Event | None = None  # for the one who closes it
         self._stack = AsyncExitStack()
 
-    async def open(self) -> None:
-        self.engine = await self._stack.enter_async_context(self.runtime.engine(serving=True, shared=self._shared))
+    async def open(self, *, settled: bool = False) -> None:
+        """`settled`: with the tools of its MCP servers, those that are not too slow."""
+        async with AsyncExitStack() as stack:
+            self.engine = await stack.enter_async_context(self.runtime.engine(serving=True, shared=self._shared))
+            if settled:
+                await self.settle()
+            self._stack = stack.pop_all()
+
+    async def settle(self) -> None:
+        await self.runtime.mcp_settled(self.runtime.config.mcp.wait_s)
 
     async def close(self, wait_s: float) -> None:
         with suppress(TimeoutError):
@@ -77,6 +86,7 @@ class Service:
         self._must_have_keys = must_have_keys
         self._take(Generation(runtime))
         self._closing: set[asyncio.Task[None]] = set()
+        self._settling: asyncio.Task[None] | None = None
         self.draining = False
         self.under_way = 0
         self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env, is_ours=self._has_tool)
@@ -106,6 +116,15 @@ class Service:
 
     def _has_tool(self, name: str) -> bool:
         return any(spec.name == name for spec in self.engine.tools.specs())
+
+    @property
+    def starting(self) -> bool:
+        """It is not known yet which tools there are: MCP servers still connect."""
+        return self._settling is not None and not self._settling.done()
+
+    async def started(self) -> None:
+        if self._settling is not None:
+            await asyncio.wait({self._settling})
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -160,6 +179,7 @@ class Service:
                 "to listen where other machines reach it, the server needs a key",
                 hint="`aish keys create NAME`, or --key-env",
             )
+        self._settling = asyncio.create_task(self._generation.settle()) if self.runtime.mcp_servers else None
         sweeping, telling = asyncio.create_task(self._sweep()), asyncio.create_task(self._tell_others())
         try:
             with self._life():
@@ -168,6 +188,9 @@ class Service:
         finally:
             sweeping.cancel()
             telling.cancel()
+            if self._settling is not None:
+                self._settling.cancel()
+            await self.started()
             await asyncio.gather(sweeping, telling, *self._closing, return_exceptions=True)
             await self._generation.close(_LAST_WORDS_S)
             self.metrics.close()
@@ -180,9 +203,10 @@ class Service:
         return ends_with_parent()
 
     async def reload(self, runtime: Runtime) -> None:
-        """From now on by this configuration. If it cannot be opened, nothing changes."""
+        """From now on by this configuration. If it cannot be opened, nothing changes. Until its tools are there the old
+        one serves: a tool of ours that is not there would be taken for the client's."""
         old, new = self._generation, Generation(runtime)
-        await new.open()
+        await new.open(settled=True)
         self._take(new)
         self.engine = new.engine
         self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
