@@ -130,12 +130,14 @@ async def work(
     answer: HaltAnswer | None = None,
 ) -> int:
     """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action; pressed
-    again it stops what runs, and the work can be gone on with as after a crash."""
+    again it stops what runs, and resuming asks about that as after a crash."""
     async with owning as run:
         worker = Norris(engine, run, watcher)
         working = asyncio.ensure_future(worker.work(answer))
         with on_interrupt(lambda: _interrupt(worker, watcher, working)):
             state = await _until_stopped(working)
+        if state is None:
+            await worker.left_off()
     record = await engine.runs.find(run.record.id)
     for line in report(record, list(await engine.runs.steps(record.id))):
         watcher.note(line)
