@@ -5,13 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from aish.config.schema import Config
+from aish.faces.shell.attached import Attached
 from aish.faces.shell.meta import COMMANDS, help_lines, run_meta
 from aish.faces.shell.prompt_words import in_prompt_words
+from aish.faces.shell.repl import Notices, _Repl
 from aish.faces.shell.working import report
 from aish.faces.terminal import Output
 from aish.safety.commands import ShellContext
 from aish.safety.policy import Judgement
 from aish.types.decisions import Verdict
+from aish.types.live_shell import RunResult
 from aish.types.runs import RunKind, RunRecord, RunState
 from support.engines import Bench
 
@@ -104,3 +108,26 @@ async def test_a_check_says_what_the_command_is_before_what_the_rules_make_of_it
         explain=lambda tool, arguments: Judgement(Verdict.ASK, "rule", "because"),
     )
     assert await told(f"safety check {command}", runtime=runtime) == f"{level}\nask: because\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [("doctor", "[7]"), ("trust", "[7]"), ("diff", "[7]"), ("model", "[7]"), ("exec false", "[3]")],
+)
+async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, status):
+    class Live:
+        async def run_user(self, line, terminal):
+            return RunResult(line, 3, "/work", 0.0, "")
+
+    async def look_up_model():
+        pass
+
+    output = Output(io.StringIO(), io.StringIO(), color=False)
+    config = SimpleNamespace(shell=Config().shell, store=SimpleNamespace(enabled=False, path=""))
+    shell = SimpleNamespace(
+        live=Live(), output=output, attached=Attached(1000), status="[7]", model="m", window=0,
+        runtime=SimpleNamespace(config=config, surroundings=SimpleNamespace(env={})), look_up_model=look_up_model,
+    )  # fmt: skip
+    _Repl(shell, lambda shell: None, lambda shell: None, Notices(output))
+    await run_meta(shell, line)
+    assert shell.status == status

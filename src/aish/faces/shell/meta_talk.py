@@ -25,7 +25,7 @@ async def ask(shell: Shell, rest: str) -> None:
 
 async def exec_(shell: Shell, rest: str) -> None:
     if rest:
-        await shell.run(rest, attach=shell.runtime.config.shell.attach_output)
+        await shell.run(rest, attach=shell.runtime.config.shell.attach_output, typed=True)
     else:
         shell.output.note("run what? :exec COMMAND")
 

@@ -235,8 +235,11 @@ class _Repl:
             elif said not in ("", "n", "no"):  # the next line, by somebody who did not look
                 self._typed = f"{answer_}\n{self._typed}"
 
-    async def run(self, line: str, *, attach: bool) -> RunResult:
+    async def run(self, line: str, *, attach: bool, typed: bool = False) -> RunResult:
+        before = self._shell.status
         result = await self._run(line)
+        if not typed:
+            self._shell.status = before
         if attach:
             self._shell.attached.add(result)
         return result
