@@ -735,7 +735,7 @@ async def test_control_c_halts_work_and_pressed_again_stops_what_runs(home):
         term.press("\x03")
         await term.sees("it halts before the next action")
         term.press("\x03")
-        await term.sees("go on with: aish runs resume")
+        await term.sees("go on with: :norris resume")
         await did(term, "echo still-here", "\nstill-here")
         await term.enter(":norris resume")
         await term.sees("it may have been done already")

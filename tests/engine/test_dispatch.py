@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from aish.errors import ConfigError, ToolError
 from aish.safety.redact import Redactor
+from aish.tools.builtin.shell import Capture
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
@@ -179,6 +181,21 @@ async def test_a_long_result_is_cut_with_a_mark_that_says_how_much_is_gone():
     assert text.startswith("a" * 75) and text.endswith("z" * 25)
     assert "900 characters left out" in text
     assert result.truncated_chars == 900
+
+
+@pytest.mark.parametrize("head", [500, 760, 70])
+async def test_what_a_tool_has_left_out_itself_is_told_where_its_own_mark_is_cut_away(head):
+    capture = Capture(head, 1000 - head)
+    capture.add(b"x" * 20_000_000)
+
+    async def talk(arguments, context):
+        return said(capture.text())
+
+    result, _ = await one_result([call("t__x")], Tools().add("t__x", talk), limits={"result_max_chars": 100})
+    text = result.parts[0].text
+    (sizes,) = re.findall(r"(\d+) characters and (\d+) bytes left out", text)
+    assert sum(map(int, sizes)) + text.count("x") == 20_000_000
+    assert text.count("[aish]") == 1
 
 
 async def test_images_survive_truncation():

@@ -7,6 +7,7 @@ a grace, so it cannot hang the turn.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -22,6 +23,8 @@ CANCEL_GRACE_S = 5.0
 # Time to find out what a call would change. A language server may have to start for it.
 _PREVIEW_S = 30.0
 _WITNESS_S = 10.0
+# How a tool says that it has kept the beginning and the end of what it was told.
+_LEFT_OUT = re.compile(r"\n\[aish\] … (\d{1,18}) bytes left out …\n")
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -158,7 +161,15 @@ async def _end(task: asyncio.Task[ToolOutput]) -> None:
 
 
 def _head_and_tail(text: str, max_chars: int) -> str:
+    """What a tool has left out before, and said so in what goes now, is told along."""
     head = max_chars * 3 // 4
-    tail = max_chars - head
-    left_out = len(text) - head - tail
-    return f"{text[:head]}\n[aish] … {left_out} characters left out …\n{text[len(text) - tail :]}"
+    tail = len(text) - max_chars + head
+    end, begin = head, tail
+    gone_before, mark_chars = 0, 0
+    for mark in _LEFT_OUT.finditer(text):
+        if mark.end() > head and mark.start() < tail:  # wholly or in part
+            end, begin = min(end, mark.start()), max(begin, mark.end())
+            gone_before += int(mark[1])
+            mark_chars += len(mark[0])
+    before = f" and {gone_before} bytes" if gone_before else ""
+    return f"{text[:end]}\n[aish] … {begin - end - mark_chars} characters{before} left out …\n{text[begin:]}"

@@ -42,6 +42,7 @@ from aish.types.usage import Category
 
 SHELL = "shell__run"
 _SHELL_RULE = "gate.exec"  # what asks about a command that is neither proved harmless nor destructive
+_LEFT_OFF = "you stopped it in the middle"
 _MAX_SKIPS = 3
 _MAX_IDLE = 3  # steps in a row without any effect
 
@@ -87,6 +88,12 @@ class Norris:
             return await self._end(RunState.FINISHED, "the goal is reached")
         except _Stopped as stop:
             return await self._end(stop.state, stop.reason, stop.halt)
+
+    async def left_off(self) -> None:
+        """After `work` was cancelled because a person wanted it so: it stands halted, to be gone on with. What was
+        cancelled by the end of the process is taken up by another."""
+        self._change(allowed="")  # what was under way is asked about again
+        await self._end(RunState.HALTED, _LEFT_OFF, Halt(HaltKind.PAUSE, _LEFT_OFF))
 
     async def _take_up(self, answer: HaltAnswer | None) -> None:
         halt = self._body.halt

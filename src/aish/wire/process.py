@@ -10,7 +10,7 @@ went long ago and left others behind, also when we are cancelled. Every wait has
 `process_guard` kills the group. Children are started from the event loop's thread only (see there why).
 
 A child on a terminal may be a shell that puts every job into a group of its own: there it is the session that is ended,
-by SIGHUP first, and what asked to be left alone (`nohup`) is left alone.
+by SIGHUP first, and what asked to be left alone (`nohup`) is left alone, as are the groups in `spared`.
 
 Known limit: a group is remembered by number. The number stays taken as long as anyone is in the group, so it could only
 be somebody else's if the whole group went and the kernel came round to it again before we left the context.
@@ -51,6 +51,7 @@ class ChildProcess:
         self._pipes = pipes
         self._stdin = transport.get_pipe_transport(STDIN)
         self._released = False
+        self.spared: frozenset[int] = frozenset()  # groups of a terminal's session that are not ended with it
         self._watched = process_guard.session(self.pid) if spec.terminal is not None else str(self.pid)
         process_guard.watch(self._watched)
 
@@ -184,7 +185,7 @@ class ChildProcess:
             return False
         if POSIX:
             if self.spec.terminal is not None:
-                return process_guard.signal_session(self.pid, number)
+                return process_guard.signal_session(self.pid, number, self.spared)
             return process_guard.signal_group(self.pid, number)
         if self.returncode is not None:
             return False

@@ -207,9 +207,9 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def signal_session(leader: int, number: int) -> bool:
-    """The same for everybody in a session who does not ignore SIGHUP."""
-    members = [pid for pid in _session_members(leader) if not _ignores_hangup(pid)]
+def signal_session(leader: int, number: int, spared: frozenset[int] = frozenset()) -> bool:
+    """The same for everybody in a session who does not ignore SIGHUP, less the groups that are spared."""
+    members = [pid for pid in _session_members(leader, spared) if not _ignores_hangup(pid)]
     if not members:
         return not _PROC.is_dir() and signal_group(leader, number)
     for pid in members:
@@ -218,13 +218,13 @@ def signal_session(leader: int, number: int) -> bool:
     return True
 
 
-def _session_members(leader: int) -> list[int]:
+def _session_members(leader: int, spared: frozenset[int]) -> list[int]:
     """Without the dead, who may be waiting for somebody to reap them."""
     found = []
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError, ValueError):
-            state, _, _, session_id, *_ = (folder / "stat").read_bytes().rpartition(b") ")[2].split()
-            if int(session_id) == leader and state not in b"ZX":
+            state, _, group, session_id, *_ = (folder / "stat").read_bytes().rpartition(b") ")[2].split()
+            if int(session_id) == leader and state not in b"ZX" and int(group) not in spared:
                 found.append(int(folder.name))
     return found
 

@@ -134,6 +134,10 @@ class Pty:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def spare(self, groups: frozenset[int]) -> None:
+        """These are left alone when the session is ended, in place of those named before."""
+        self._child.spared = groups
+
     def kill(self) -> None:
         """SIGKILL to the whole session, now."""
         self._child.kill()

@@ -7,14 +7,16 @@ from aish.types.live_shell import WordKind
 
 KNOWN = """
     ls cd git find make grep cat python3 who what time test kill ./run.sh docker cargo npm man which show sort head
-    echo rm tar ssh vim export sudo pip watch split file sleep yes
+    echo rm tar ssh vim export sudo pip watch split file sleep yes touch join read type gcc python cp wait for if help
+    command nohup cut
 """
+PROGRAM = "my prog"
 
 
 def resolve(word):
     if "=" in word:
         return WordKind.ASSIGNMENT
-    return WordKind.FILE if word in KNOWN.split() else None
+    return WordKind.FILE if word in (*KNOWN.split(), PROGRAM) else None
 
 
 def goal(line):
@@ -39,6 +41,39 @@ def goal(line):
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):
     assert goal(line) is Goal.SHELL
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "touch a b c", "touch a b", "touch A B C", "sort a b", "head a b", "join a b", "read a b", "cat a i",
+        "cp a the", "cp a names", "time make all", "time make test", "time make a", "watch make test", "time python a",
+        "nohup make all", "command make all", "time sudo make install", "which make find", "which make gcc",
+        "which make find gcc", "type make find", "man make find", "who am i", "time echo this is it", "time yes",
+    ],
+)  # fmt: skip
+def test_files_of_one_letter_and_names_of_commands_make_no_sentence(line):
+    assert goal(line) is Goal.SHELL
+
+
+@pytest.mark.parametrize("line", ["%1", "%1 &", "%%", "%-", "%make", "'my prog' x", '"my prog"', "my\\ prog a b"])
+def test_a_job_and_a_program_with_a_blank_in_its_name_are_run(line):
+    assert goal(line) is Goal.SHELL
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find the largest file in this folder", "make a list of the users", "make a list", "who wrote this file",
+        "time is short, what should I do", "time for a break", "time to find the bug", "time sort of flies",
+        "watch what I do", "watch make and tell me", "which of these is the newest", "which make do I have",
+        "sort these by size please", "show me the log", "what is in this file?", "who am I", "who am i talking to",
+        "wait a minute", "python is a snake", "'my prog' is what I called it", "'not there' x", "%1 is what I see",
+        "nohup is what I need", "help find bugs", "sudo make me a sandwich",
+    ],
+)  # fmt: skip
+def test_sentences_with_letters_and_names_of_commands_in_them_go_to_the_model(line):
+    assert goal(line) is Goal.MODEL
 
 
 @pytest.mark.parametrize("line", ["", "  ", "# a comment", "#!/bin/sh", "# one\n\n  # two\n"])
@@ -69,6 +104,7 @@ def test_sentences_go_to_the_model_even_if_they_begin_like_a_command(line):
         ("gti status --short", Goal.SHELL),
         ("nosuch | cat", Goal.SHELL),
         ("mkae && ./run.sh", Goal.SHELL),
+        ("gti commit -m a", Goal.SHELL),
         ("gti status", Goal.MODEL),
         ("tell me what --force does", Goal.MODEL),
         ("zeige mir die --help Seite", Goal.MODEL),

@@ -9,16 +9,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
 
 from aish.calls.proposals import MAX_PROPOSALS, proposals
 from aish.config.schema_shell import PROMPT_FIELDS
 from aish.faces.shell import meta
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.prompt_line import branch_of, prompt_fragments, short_path
-from aish.faces.shell.prompting import KeptHistory, _history
+from aish.faces.shell.prompting import KeptHistory, Prompt, _history
 from aish.faces.shell.routing import Goal
 from aish.faces.terminal import Output
-from aish.types.live_shell import RunResult
+from aish.types.live_shell import RunResult, WordKind
 from aish.types.usage import Usage
 
 
@@ -135,6 +137,29 @@ def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tm
         shown = prompt_fragments(shell, f"<{{{field}}}>", Goal.SHELL, plain=True)
         assert "{" not in "".join(text for _, text in shown)
     assert prompt_fragments(shell, "{", Goal.SHELL, plain=True) == [("", "{")]
+
+
+async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
+    looked_up, drawings = [], []
+
+    def resolve(word):
+        looked_up.append(word)
+        return WordKind.FILE
+
+    settings = SimpleNamespace(prompt="{mark} ", editing="emacs")
+    shell = SimpleNamespace(
+        runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)),
+        live=SimpleNamespace(resolve=resolve, editing="emacs"),
+        model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
+    )  # fmt: skip
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        prompt = Prompt(shell, None, plain=True)
+        app = prompt._session.app
+        app.after_render += lambda app: drawings.append(len(app.current_buffer.text))
+        keys.send_text("ls " + "word " * 4000 + "\r")
+        await prompt.read()
+    assert max(drawings) > 20_000
+    assert len(looked_up) <= app.render_counter + 2  # Enter asks whether the line goes on
 
 
 @pytest.mark.parametrize("live", [True, False])

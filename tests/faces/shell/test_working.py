@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from typing import Any
 
+import msgspec
 import pytest
 
+from aish.engine.norris_state import NorrisBody
 from aish.faces.shell.narrate import Narrator
+from aish.faces.shell.norris_command import resume, work
 from aish.faces.shell.working import TerminalWatcher
+from aish.faces.signals import INTERRUPTED, interrupt_handler
 from aish.faces.terminal import Output
+from aish.ports import CallContext
 from aish.types.decisions import Question, QuestionKind
-from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind
+from aish.types.events import TextDelta
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunState
+from aish.types.tools import Arguments, Effect, ToolOutput
+from support.engines import Bench, Tools, said
 
 
 class Typed:
@@ -76,3 +85,37 @@ async def test_where_there_is_no_call_there_is_nothing_to_skip_or_edit() -> None
 async def test_directions_after_many_skips_are_told_to_the_model() -> None:
     answer, _ = await answered(Halt(HaltKind.SKIPS, "3 skips"), "keep the folders")
     assert answer == HaltAnswer(HaltChoice.PROCEED, note="keep the folders")
+
+
+async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_on_with() -> None:
+    began = asyncio.Event()
+
+    async def run(arguments: Arguments, context: CallContext) -> ToolOutput:
+        if not began.is_set():
+            began.set()
+            await asyncio.Event().wait()
+        return said("done")
+
+    tools = Tools().add("shell__run", run, effect=Effect.EXEC)
+    bench = Bench([TextDelta("CMD: make")], [TextDelta("GOAL: complete")], tools=tools)
+    shown = io.StringIO()
+    output = Output(shown, shown, color=False)
+    watcher = TerminalWatcher(output, lambda: Narrator(output), Typed("p"))
+    body = msgspec.json.encode(NorrisBody(model="scripted:model"))
+    async with asyncio.timeout(20):
+        working = asyncio.create_task(
+            work(bench.engine, bench.engine.runs.begun(RunKind.NORRIS, "tidy", body), watcher)
+        )
+        await began.wait()
+        for _ in range(2):
+            react = interrupt_handler()
+            assert react is not None
+            react()
+        assert await working == INTERRUPTED
+        (record,) = await bench.engine.runs.list()
+        assert (record.state, record.owner) == (RunState.HALTED, "")
+        assert "halted: you stopped it in the middle" in shown.getvalue()
+
+        assert await resume(bench.engine, record, watcher, None) == 0
+    assert "it may have been done" in shown.getvalue()  # the command that was under way, asked about
+    assert len(tools.calls) == 2

@@ -578,6 +578,38 @@ async def test_leaving_ends_what_runs(tmp_path: Path) -> None:
     await eventually(lambda: not any(map(is_running, pids)))
 
 
+@pytest.mark.parametrize("leave", ["exit", None])
+@pytest.mark.parametrize("rc", ["", "set -C"])
+async def test_leaving_spares_what_bash_was_told_to_forget_and_nothing_else(
+    tmp_path: Path, leave: str | None, rc: str
+) -> None:
+    pids = tmp_path / "pids"
+    async with live(tmp_path, rc=rc) as shell:
+        await says(shell, "sleep 600 & echo $! >>pids; disown")
+        await says(shell, "sleep 601 | sleep 602 & echo $! >>pids; disown %+")
+        await says(shell, "sleep 603 & echo $! >>pids")
+        await says(shell, "(sleep 604 & echo $! >>pids)")
+        if leave is not None:
+            assert (await shell.run_user(leave, None)).end is RunEnd.EXITED
+    kept, piped, job, orphan = map(int, pids.read_text().split())
+    try:
+        await eventually(lambda: not is_running(job) and not is_running(orphan))
+        assert is_running(kept) and is_running(piped)
+    finally:
+        for pid in (kept, piped):
+            os.killpg(os.getpgid(pid), signal.SIGKILL)
+
+
+async def test_leaving_in_the_middle_of_a_line_ends_it(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    async with live(tmp_path) as shell:
+        await says(shell, "true")
+        running = asyncio.create_task(shell.run_user("bash -c 'echo $$ >pid; exec sleep 600'", None))
+        await eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    await asyncio.wait({running}, timeout=20)
+    await eventually(lambda: not is_running(int(pid.read_text())))
+
+
 async def test_only_what_ignores_hangup_survives_kill_9_of_aish(tmp_path: Path) -> None:
     argv = (sys.executable, str(CHILDREN / "live_shell.py"))
     async with ChildProcess.start(ProcessSpec(argv, name="owner", inherit=("PYTHON*",))) as owner:

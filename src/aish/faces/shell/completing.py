@@ -86,7 +86,7 @@ class ShellCompleter(Completer):
 
         shell = self._shell
         match kind:
-            case Argument.MODEL:
+            case Argument.MODEL | Argument.MODEL_TEXT:
                 infos = await shell.engine.router.list_models()
                 return [*shell.runtime.config.presets, *(info.name for info in infos)]
             case Argument.SESSION:

@@ -11,6 +11,7 @@ from importlib import import_module
 import msgspec
 
 from aish.errors import AishError
+from aish.faces.shell.prompt_words import error_text
 from aish.faces.shell.state import Shell
 from aish.faces.shell.styles import columns_of
 
@@ -29,6 +30,7 @@ class Argument(StrEnum):
 
     NONE = ""
     MODEL = "MODEL"
+    MODEL_TEXT = "MODEL TEXT"
     SESSION = "SESSION"
     SERVER = "SERVER"
     TOOL = "TOOL"
@@ -99,7 +101,7 @@ COMMANDS: dict[str, Command] = {
         "Talk", "what is shown of thinking", _in("meta_talk.reasoning"), words=("fold", "show", "hide"),
     ),
     "highlight": Command("Talk", "colour code in answers", _in("meta_talk.highlight"), A.SWITCH),
-    "delegate": Command("Talk", "ask another model", _in("meta_context.delegate"), A.MODEL),
+    "delegate": Command("Talk", "ask another model", _in("meta_context.delegate"), A.MODEL_TEXT),
     "route": Command(
         "Talk", "which model a question would go to", _in("meta_context.route"), words=("check", "on", "off"),
     ),
@@ -123,6 +125,7 @@ COMMANDS: dict[str, Command] = {
     "remember": Command("Tools", "keep a fact", _in("meta_memory.remember"), A.TEXT),
     "norris": Command("Work", "work towards a goal", _in("meta_work.norris"), A.TEXT, words=("resume", "list")),
     "plan": Command("Work", "plan first, then work", _in("meta_work.plan"), A.TEXT, words=("save", "run", "list")),
+    "runs": Command("Work", "goals and plans of before, newest first", _in("meta_work.runs")),
     "config": Command("aish", "the settings that hold", _in("meta_records.config"), words=("show", "path")),
     "trust": Command("aish", "trust this project's settings", _in("meta_records.trust")),
     "redact": Command("aish", "show a text as it would be stored", _in("meta_records.redact"), A.TEXT),
@@ -145,4 +148,4 @@ async def run_meta(shell: Shell, text: str) -> None:
     try:
         await command.run(shell, rest.strip())
     except AishError as exc:
-        shell.output.note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+        shell.output.note(error_text(exc))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from aish.errors import UsageError
 from aish.faces.file_tree import tree_lines
 from aish.faces.shell.arguments import is_folder, path_of, unknown
 from aish.faces.shell.state import Shell
-from aish.faces.shell.verdicts import verdict_lines
+from aish.faces.shell.verdicts import level_line, verdict_lines
 from aish.types.live_shell import RunResult
 
 _MOST_FILES = 400
@@ -23,7 +25,7 @@ async def ask(shell: Shell, rest: str) -> None:
 
 async def exec_(shell: Shell, rest: str) -> None:
     if rest:
-        await shell.run(rest, attach=shell.runtime.config.shell.attach_output)
+        await shell.run(rest, attach=shell.runtime.config.shell.attach_output, typed=True)
     else:
         shell.output.note("run what? :exec COMMAND")
 
@@ -46,7 +48,7 @@ async def models(shell: Shell, rest: str) -> None:
     for info in infos:
         shell.output.note(f"{'*' if info.name == shell.model else ' '} {info.name}")
     if not infos:
-        shell.output.note("no model answers here; `aish doctor` says why")
+        shell.output.note("no model answers here; :doctor says why")
 
 
 async def reasoning(shell: Shell, rest: str) -> None:
@@ -73,6 +75,7 @@ async def safety(shell: Shell, rest: str) -> None:
     if not line:
         shell.output.note("of which command? :safety check COMMAND")
         return
+    shell.output.note(level_line(line, msgspec.structs.replace(shell.runtime.shell_context, cwd=shell.cwd)))
     for told in verdict_lines(shell.runtime.explain("shell__run", {"command": line})):
         shell.output.note(told)
 

@@ -1,9 +1,11 @@
-"""Long work at the prompt: `:norris GOAL`, `:norris resume|list`; `:plan TEXT`, `:plan save|run|list`.
+"""Long work at the prompt: `:norris GOAL`, `:norris resume|list`; `:plan TEXT`, `:plan save|run|list`; `:runs`.
 
 A goal may begin with such a word, too: `:norris list the open questions`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from aish.faces.norris_request import checked_goal, first_state
 from aish.faces.plan_templates import list_templates
@@ -15,9 +17,11 @@ from aish.faces.shell.plan_command import save, template_line, template_request
 from aish.faces.shell.state import Shell
 from aish.faces.shell.working import TerminalWatcher
 from aish.types.plans import Planning
-from aish.types.runs import RunKind
+from aish.types.runs import RunKind, RunRecord
 
 _MOST = 10
+_LOOKED_AT = 1000  # for those of one kind
+_GO_ON = ":norris resume"
 
 
 async def norris(shell: Shell, rest: str) -> None:
@@ -26,14 +30,10 @@ async def norris(shell: Shell, rest: str) -> None:
         case "":
             shell.output.note("work towards what? :norris GOAL, :norris resume [ID], :norris list")
         case "list" if not more.strip():
-            runs = await shell.engine.runs.list(_MOST)
-            for run in runs:
-                shell.output.note(run_line(run))
-            if not runs:
-                shell.output.note("no runs yet")
+            _list(shell, [run for run in await shell.engine.runs.list(_LOOKED_AT) if run.kind is RunKind.NORRIS])
         case "resume" if len(more.split()) <= 1:
-            record = await find_run(shell.engine, more.strip())
-            await resume(shell.engine, record, _watcher(shell), None)
+            record = await find_run(shell.engine, more.strip(), RunKind.NORRIS)
+            await resume(shell.engine, record, _watcher(shell), None, go_on=_GO_ON)
         case _:
             await _begin(shell, checked_goal(rest))
 
@@ -50,7 +50,19 @@ async def _begin(shell: Shell, goal: str) -> None:
         shell.engine,
         shell.engine.runs.begun(RunKind.NORRIS, goal, body, session=request.session or None),
         _watcher(shell),
+        go_on=_GO_ON,
     )
+
+
+async def runs(shell: Shell, rest: str) -> None:
+    _list(shell, await shell.engine.runs.list(_MOST))
+
+
+def _list(shell: Shell, found: Sequence[RunRecord]) -> None:
+    for run in found[:_MOST]:
+        shell.output.note(run_line(run))
+    if not found:
+        shell.output.note("no runs yet")
 
 
 async def plan(shell: Shell, rest: str) -> None:

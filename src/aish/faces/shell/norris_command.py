@@ -29,7 +29,7 @@ from aish.faces.shell.lines import LineSource
 from aish.faces.shell.narrate import Narrator, narrator_for
 from aish.faces.shell.styles import look_for
 from aish.faces.shell.tools_ready import await_tools
-from aish.faces.shell.working import TerminalWatcher, report
+from aish.faces.shell.working import GO_ON, TerminalWatcher, report
 from aish.faces.signals import INTERRUPTED, run_until_done
 from aish.faces.terminal import Output
 from aish.types.runs import OPEN_STATES, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState
@@ -128,16 +128,20 @@ async def work(
     owning: AbstractAsyncContextManager[OwnedRun],
     watcher: TerminalWatcher,
     answer: HaltAnswer | None = None,
+    *,
+    go_on: str = GO_ON,
 ) -> int:
     """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action; pressed
-    again it stops what runs, and the work can be gone on with as after a crash."""
+    again it stops what runs, and resuming asks about that as after a crash."""
     async with owning as run:
         worker = Norris(engine, run, watcher)
         working = asyncio.ensure_future(worker.work(answer))
         with on_interrupt(lambda: _interrupt(worker, watcher, working)):
             state = await _until_stopped(working)
+        if state is None:
+            await worker.left_off()
     record = await engine.runs.find(run.record.id)
-    for line in report(record, list(await engine.runs.steps(record.id))):
+    for line in report(record, list(await engine.runs.steps(record.id)), go_on=go_on):
         watcher.note(line)
     if state is None:
         return INTERRUPTED
@@ -191,23 +195,26 @@ async def _resume(arguments: argparse.Namespace, runtime: Runtime, engine: Engin
     return await resume(engine, record, await _ready(engine, runtime, model), answer)
 
 
-async def resume(engine: Engine, record: RunRecord, watcher: TerminalWatcher, answer: HaltAnswer | None) -> int:
+async def resume(
+    engine: Engine, record: RunRecord, watcher: TerminalWatcher, answer: HaltAnswer | None, *, go_on: str = GO_ON
+) -> int:
     """The halt it stands at is shown again, where there is somebody to answer it."""
     if record.kind is not RunKind.NORRIS:
-        raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: aish runs resume {record.id}")
+        raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: {GO_ON} {record.id}")
     body = msgspec.json.decode(record.body, type=NorrisBody)
     if body.halt is not None and answer is None and body.halt.kind not in _GONE_ON_WITH:
         answer = await watcher.halt(body.halt)
         if answer.choice is HaltChoice.LEAVE:
             return HALTED
-    return await work(engine, engine.runs.taken(record.id), watcher, answer)
+    return await work(engine, engine.runs.taken(record.id), watcher, answer, go_on=go_on)
 
 
-async def find_run(engine: Engine, name: str) -> RunRecord:
-    """By its id, the end of one, or `latest`."""
+async def find_run(engine: Engine, name: str, kind: RunKind | None = None) -> RunRecord:
+    """By its id, the end of one, or `latest`; of this kind, where it is not named by an id."""
     records = await engine.runs.list(1000)
     if name in ("", "latest"):
-        found = [record for record in records if name or record.state in OPEN_STATES][:1]
+        such = [record for record in records if kind in (None, record.kind)]
+        found = [record for record in such if name or record.state in OPEN_STATES][:1]
     else:
         found = [record for record in records if record.id == name] or [r for r in records if r.id.endswith(name)]
     if len(found) != 1:

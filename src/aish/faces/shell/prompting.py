@@ -37,6 +37,8 @@ from aish.faces.shell.unfinished import goes_on
 
 _LOOK_S = 1.0
 _GOAL = ":norris "
+# Of a line, for the mark before it, which is made at every key. Where the line goes is decided by all of it.
+_MARKED_CHARS = 4096
 
 
 class Prompt:
@@ -45,6 +47,8 @@ class Prompt:
         self._template = shell.runtime.config.shell.prompt
         self._plain = plain
         self._looking: asyncio.Future[None] | None = None
+        self._drawn_for: tuple[int, str] | None = None  # the drawing under way, and the line it shows
+        self._fragments = FormattedText()
         self._session: PromptSession[str] = PromptSession(
             history=_history(history_file),
             completer=ShellCompleter(shell),
@@ -68,7 +72,7 @@ class Prompt:
     async def read(self, typed: str = "") -> str | None:
         """A line; None at the end (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. The keys `typed` before come first."""
         self._session.app.editing_mode = self._editing()
-        self._looking = None
+        self._looking = self._drawn_for = None
         try:
             with interrupts_kept(), patch_stdout(raw=True):
                 return await self._session.prompt_async(
@@ -96,9 +100,18 @@ class Prompt:
             return None
 
     def _message(self) -> FormattedText:
-        goal = self._goal(get_app().current_buffer.text)
+        """What stands before the line. It is asked for at every row of a long one, and made once for a drawing."""
+        app = get_app()
+        drawn_for = (app.render_counter, app.current_buffer.text)
+        if drawn_for != self._drawn_for:
+            self._drawn_for = drawn_for
+            self._fragments = self._made_message(app)
+        return self._fragments
+
+    def _made_message(self, app: Application[object]) -> FormattedText:
+        goal = self._goal(app.current_buffer.text[:_MARKED_CHARS])
         if goal is Goal.MODEL and self._looking is None:
-            self._looking = asyncio.ensure_future(self._look_again(get_app()))
+            self._looking = asyncio.ensure_future(self._look_again(app))
         return FormattedText(prompt_fragments(self._shell, self._template, goal, plain=self._plain))
 
     async def _look_again(self, app: Application[object]) -> None:

@@ -24,6 +24,7 @@ from aish.errors import AishError, ProcessError
 from aish.faces.runtime import LiveShell, Runtime
 from aish.faces.shell.attached import Attached
 from aish.faces.shell.interrupts import on_interrupt, was_stopped
+from aish.faces.shell.prompt_words import error_text
 from aish.faces.shell.prompting import Prompt
 from aish.faces.shell.routing import Goal, Routed, route
 from aish.faces.shell.state import Shell, nothing
@@ -201,7 +202,7 @@ class _Repl:
                 raise
             note("stopped")
         except AishError as exc:
-            note(f"aish: {exc.message}" + (f"\n  {exc.hint}" if exc.hint else ""))
+            note(error_text(exc))
         except Exception as exc:
             note(f"aish: internal error: {type(exc).__name__}: {exc}\n  this is a bug in aish; the shell goes on")
             if sys.flags.dev_mode:
@@ -234,8 +235,11 @@ class _Repl:
             elif said not in ("", "n", "no"):  # the next line, by somebody who did not look
                 self._typed = f"{answer_}\n{self._typed}"
 
-    async def run(self, line: str, *, attach: bool) -> RunResult:
+    async def run(self, line: str, *, attach: bool, typed: bool = False) -> RunResult:
+        before = self._shell.status
         result = await self._run(line)
+        if not typed:
+            self._shell.status = before
         if attach:
             self._shell.attached.add(result)
         return result

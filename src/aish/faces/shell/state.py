@@ -24,7 +24,8 @@ ReadLine = Callable[[str, str], Awaitable[str | None]]  # what stands before it,
 
 
 class Run(Protocol):
-    def __call__(self, line: str, *, attach: bool) -> Awaitable[RunResult]: ...
+    def __call__(self, line: str, *, attach: bool, typed: bool = False) -> Awaitable[RunResult]:
+        """`typed`: it is the person's own line, and the prompt shows how it ended."""
 
 
 def nothing() -> None:
@@ -35,7 +36,7 @@ async def _unasked(text: str) -> None:
     raise AssertionError("the shell is not open yet")
 
 
-async def _nowhere(line: str, *, attach: bool) -> RunResult:
+async def _nowhere(line: str, *, attach: bool, typed: bool = False) -> RunResult:
     raise AssertionError("the shell is not open yet")
 
 
@@ -48,8 +49,8 @@ async def _unshown(request: TurnRequest, heard: Heard) -> None:
 
 
 class Shell(msgspec.Struct, eq=False):
-    """`talk` asks the model, `show` shows a turn as it comes, `view` makes what shows one, `run` runs a line of the
-    person's: set by whoever drives it."""
+    """`talk` asks the model, `show` shows a turn as it comes, `view` makes what shows one, `run` runs a line in
+    the live shell: set by whoever drives it."""
 
     engine: Engine
     runtime: Runtime

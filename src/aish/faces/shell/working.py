@@ -22,6 +22,7 @@ _MENUS = {
     HaltKind.TROUBLE: "[p]roceed to try again, [a]bort, [l]eave it halted: ",
 }
 _SHOWN_CHARS = 2000
+GO_ON = "aish runs resume"
 
 
 class TerminalWatcher:
@@ -81,8 +82,8 @@ class TerminalWatcher:
         return HaltAnswer(choice)
 
 
-def report(run: RunRecord, steps: list[StepRecord]) -> list[str]:
-    """How it ended: what was and what was not done."""
+def report(run: RunRecord, steps: list[StepRecord], *, go_on: str = GO_ON) -> list[str]:
+    """How it ended: what was and what was not done; `go_on` is what takes it up again."""
     lines = [f"{run.state}: {run.reason}" if run.reason else run.state.value]
     for state, words in (
         (StepState.DONE, "done"),
@@ -92,7 +93,7 @@ def report(run: RunRecord, steps: list[StepRecord]) -> list[str]:
     ):
         lines += [f"  {words}: {_call(step)}" for step in steps if step.state is state and step.effect != "read"]
     if run.state in (RunState.HALTED, RunState.RUNNING):
-        lines.append(f"  go on with: aish runs resume {run.id}")
+        lines.append(f"  go on with: {go_on} {run.id}")
     return lines
 
 

@@ -1,9 +1,10 @@
 """The private folder through which aish and one bash talk beside the terminal.
 
-    rc       what bash reads when it starts: our functions, then the person's rc file
-    line     the next line, whole; for bash after its nonce, which it must begin with, and with a NUL behind it
-    ctl      a pipe: "go NONCE MODE", "side NUMBER"
-    status   a pipe: what bash has to say when it waits again
+    rc         what bash reads when it starts: our functions, then the person's rc file
+    line       the next line, whole; for bash after its nonce, which it must begin with, and with a NUL behind it
+    ctl        a pipe: "go NONCE MODE", "side NUMBER"
+    status     a pipe: what bash has to say when it waits again
+    jobs.pids  the groups of the jobs it then knows, and `end`
 
 Pipes are held open for reading and writing, so that neither side ever waits for the other to open them.
 """
@@ -133,6 +134,13 @@ class Channel:
             return None
         nonce, code, cwd, jobs, editing = (os.fsdecode(field) for field in fields)
         return Status(nonce, int(code or 0), cwd, int(jobs or 0), editing)
+
+    def read_jobs(self) -> frozenset[int] | None:
+        """Their groups, as of when bash last came to wait; None where it has not said, or not all."""
+        with suppress(OSError, ValueError):
+            *groups, end = (self.folder / "jobs.pids").read_bytes().split()
+            return frozenset(map(int, groups)) if end == b"end" else None
+        return None
 
     def _read(self) -> bytes:
         try:

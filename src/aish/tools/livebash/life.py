@@ -35,6 +35,7 @@ class Life:
         self.status = Status("", 0, cwd, 0, "emacs")
         self.duration_s = 0.0
         self.talked_to = False  # somebody typed while it was starting
+        self.on_waiting: Callable[[], None] = lambda: None
         self._on_idle_output = on_idle_output
         self._parser = MarkParser()
         self._parser.expect(channel.first_nonce)
@@ -138,4 +139,5 @@ class Life:
             return
         self._inside = False
         self.status = status
+        self.on_waiting()
         self.waiting.set()

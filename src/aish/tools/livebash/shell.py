@@ -6,7 +6,7 @@
 
 Opening returns at once; the rc files run while the prompt is drawn, and the first line waits for them. A bash that is
 killed is followed by another one in the same directory; one that exits ends the live shell (`exited`). What it was
-doing when we leave is ended with it, as by a terminal that closes.
+doing when we leave is ended with it, as by a terminal that closes; jobs it was told to `disown` are left alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import msgspec
 
 from aish.errors import ProcessError, SpawnFailed, UsageError
 from aish.tools.livebash.channel import Channel
+from aish.tools.livebash.disowned import disowned_groups
 from aish.tools.livebash.foreground import run_at_terminal
 from aish.tools.livebash.life import Life
 from aish.tools.livebash.side import SideShell
@@ -206,6 +207,7 @@ class LiveBash:
         life = Life(channel, self._on_output, self._cwd)
         try:
             async with Pty.start(self._process(channel), size=self._size, take=life.take) as pty:
+                life.on_waiting = lambda: pty.spare(disowned_groups(pty.pid, channel.read_jobs()))
                 self._life, self._pty = life, pty
                 self._news.set()
                 giving_up = asyncio.get_running_loop().call_later(self._spec.ready_s, self._give_up, life, pty)
