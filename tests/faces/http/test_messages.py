@@ -183,14 +183,17 @@ async def test_what_clients_send_is_read():
     async with face(bench) as http:
         system = [{"type": "text", "text": "be"}, {"type": "text", "text": "brief"}]
         await ask(http, messages=messages, system=system, tools=[READ, {"type": "web_search_20250305", "name": "w"}])
-    (request,) = bench.scripted.requests
+        del messages[2]["content"][1]
+        await ask(http, messages=messages)
+    request, at_work = bench.scripted.requests
     assert request.messages == (
         SystemMessage("be\n\nbrief"),
         UserMessage((TextPart("look"),)),
-        AssistantMessage("ok", (ToolCall("toolu_1", "read", '{"a":1}'),), "hm"),
+        AssistantMessage("ok", (ToolCall("toolu_1", "read", '{"a":1}'),)),
         ToolMessage("toolu_1", "read", (TextPart("file"),)),
         UserMessage((TextPart("and?"),)),
     )
+    assert at_work.messages[1].reasoning == "hm"
     assert [tool.name for tool in request.tools] == ["read"]
     assert request.sampling.max_tokens == 100
 

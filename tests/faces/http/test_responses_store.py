@@ -191,13 +191,15 @@ async def test_calls_of_one_step_that_come_back_are_made_and_answered_once_each(
 
 
 async def test_thoughts_that_come_back_are_thoughts_again():
-    bench = Bench([ReasoningDelta("hm"), TextDelta("Yes.")], [TextDelta("ok")])
+    bench = Bench([ReasoningDelta("hm"), call("add", '{"a": 1, "b": 1}', id="c1")], [TextDelta("ok")])
     async with Site(bench).opened() as here:
-        first = await here.create("x")
-        await here.create([{"role": "user", "content": "x"}, *first["output"], {"role": "user", "content": "y"}])
+        first = await here.create("x", tools=[ADD])
+        asked = first["output"][-1]["call_id"]
+        output = {"type": "function_call_output", "call_id": asked, "output": "2"}
+        await here.create([{"role": "user", "content": "x"}, *first["output"], output], tools=[ADD])
         encrypted = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "xyz"}
         await here.create([encrypted, {"role": "assistant", "content": "A"}, {"role": "user", "content": "y"}])
-    assert bench.scripted.requests[1].messages[1] == AssistantMessage("Yes.", (), "hm")
+    assert bench.scripted.requests[1].messages[1].reasoning == "hm"
     assert bench.scripted.requests[2].messages[0] == AssistantMessage("A")
 
 
