@@ -1,13 +1,15 @@
 """Calls that a turn leaves to others: the asker's own tools, and decisions that come later."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from aish.engine.session import flattened
 from aish.engine.transcript import told_by
 from aish.errors import ProviderUnavailable, StoreError
-from aish.providers.scripted import from_steps
+from aish.providers.scripted import Item, from_steps
 from aish.store.memory import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
@@ -227,36 +229,114 @@ async def test_who_asks_again_while_the_tool_is_being_stopped_waits_for_what_it_
     assert len(tools.calls) == 1
 
 
-def two_processes(first: str, *, tools: Tools) -> tuple[Bench, Bench]:
-    """On one store: the one named so, whose model calls a tool twice, and this one, which only says something."""
-    store = MemoryStore()
-    one = Bench([call("t__x", id="c1")], [call("t__x", '{"n": 2}', id="c2")], tools=tools, store=store)
-    one.engine._turns._me = first
-    return one, Bench([TextDelta("whole")], tools=tools, store=store)
+class Processes:
+    """Several on one store, each with a name and what its model says. `t__x` never ends where it is told something."""
 
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.tools = Tools().add("t__x", self._work, effect=Effect.WRITE)
+        self.fields = {"context": (), "kept": False, "retry_key": "k", "ask": yes}
+        self._running: list[asyncio.Task[Any]] = []
 
-@pytest.mark.parametrize("first", ["host/dead/1", "host/alive/1"])
-async def test_what_another_process_did_before_it_died_or_while_it_ends_is_not_done_again(first):
-    async def work(arguments, context):
+    async def _work(self, arguments, context):
         if arguments:
             await slow_to_stop(arguments, context)
         return ToolOutput((TextPart("done"),))
 
-    tools = Tools().add("t__x", work, effect=Effect.WRITE)
-    one, two = two_processes(first, tools=tools)
-    fields = {"context": (), "kept": False, "retry_key": "k", "ask": yes}
-    turn = asyncio.create_task(one.run(**fields))
-    await eventually(lambda: len(tools.calls) == 2)
-    if first == "host/alive/1":  # its client has gone to another process
-        turn.cancel()
-    again = await two.run(**fields)
-    assert finish(again).reason is TurnEnd.ANSWERED and bodies(again, TurnStarted)[0].after_effect
-    _, *seen = two.scripted.requests[0].messages
-    assert [type(m) for m in seen] == [AssistantMessage, ToolMessage, AssistantMessage, ToolMessage]
-    assert seen[1].text == "done" and "may or may not have had its effect" in seen[3].text
-    assert len(tools.calls) == 2
+    def named(self, name: str, *steps) -> Bench:
+        bench = Bench(*steps, tools=self.tools, store=self.store)
+        bench.engine._turns._me = name
+        return bench
+
+    async def stuck(self, bench: Bench) -> asyncio.Task[Any]:
+        """In its last call."""
+        before = len(self.tools.calls)
+        turn = asyncio.create_task(bench.run(**self.fields))
+        self._running.append(turn)
+        await eventually(lambda: any(call[1] for call in self.tools.calls[before:]))
+        return turn
+
+    async def end(self) -> None:
+        for turn in self._running:
+            turn.cancel()
+        await asyncio.wait(self._running)
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    several = Processes()
+    yield several
+    await several.end()
+
+
+def does(id: str) -> list[Item]:
+    return [call("t__x", id=id)]
+
+
+def hangs(id: str) -> list[Item]:
+    return [call("t__x", '{"n": 1}', id=id)]
+
+
+def seen_by(bench: Bench) -> list[str]:
+    return [message.text[:40] for message in bench.scripted.requests[0].messages if isinstance(message, ToolMessage)]
+
+
+UNKNOWN = "[aish] interrupted: aish ended while thi"
+
+
+async def test_what_a_process_did_before_it_died_is_not_done_again_however_many_die(processes):
+    await processes.stuck(processes.named("host/dead/1", does("c1"), hangs("c2")))
+    second = processes.named("host/dead/2", hangs("c3"))
+    await processes.stuck(second)
+    assert seen_by(second) == ["done", UNKNOWN]
+    third = processes.named("host/1/1", [TextDelta("whole")])
+    events = await third.run(**processes.fields)
+    assert finish(events).reason is TurnEnd.ANSWERED and bodies(events, TurnStarted)[0].after_effect
+    assert seen_by(third) == ["done", UNKNOWN, UNKNOWN]
+    assert len(processes.tools.calls) == 3
+
+
+async def test_once_an_attempt_has_ended_well_the_same_request_is_a_new_one(processes):
+    await processes.stuck(processes.named("host/dead/1", does("c1"), hangs("c2")))
+    await processes.named("host/1/1", [TextDelta("whole")]).run(**processes.fields)
+    fresh = processes.named("host/1/1", [TextDelta("again")])
+    events = await fresh.run(**processes.fields)
+    assert not bodies(events, TurnStarted)[0].after_effect and seen_by(fresh) == []
+
+
+async def test_what_is_ending_in_another_process_is_waited_for(processes):
+    turn = await processes.stuck(processes.named("host/alive/1", does("c1"), hangs("c2")))
     turn.cancel()
-    await asyncio.wait({turn})
+    again = processes.named("host/1/1", [TextDelta("whole")])
+    await again.run(**processes.fields)
+    assert seen_by(again)[0] == "done" and "cancelled while it ran" in again.scripted.requests[0].messages[-1].text
+    assert len(processes.tools.calls) == 2
+
+
+async def test_what_takes_too_long_in_another_process_is_read_as_it_stands(processes, monkeypatch):
+    monkeypatch.setattr("aish.engine.turns._CLOSING_S", 0.1)
+    await processes.stuck(processes.named("host/alive/1", does("c1"), hangs("c2")))
+    again = processes.named("host/1/1", [TextDelta("whole")])
+    await again.run(**processes.fields)
+    assert seen_by(again) == ["done", UNKNOWN]
+
+
+async def test_of_two_attempts_at_once_each_is_known_until_it_ends(processes, monkeypatch):
+    monkeypatch.setattr("aish.engine.turns._CLOSING_S", 0.1)
+    await processes.stuck(processes.named("host/dead/1", hangs("c1")))
+    other = processes.named("host/1/1", does("c2"), [TextDelta("ok")])
+    other.engine._turns._owners = AllAlive()
+    await other.run(**processes.fields)
+    last = processes.named("host/1/1", [TextDelta("whole")])
+    await last.run(**processes.fields)
+    assert seen_by(last) == [UNKNOWN], "the one that ended well took only its own note with it"
+
+
+class AllAlive:
+    me = "host/1/1"
+
+    def is_alive(self, owner: str) -> bool:
+        return True
 
 
 class Held(MemoryStore):

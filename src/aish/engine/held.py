@@ -11,7 +11,7 @@ by a note that is written before its first effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -77,41 +77,60 @@ def _results(messages: Sequence[Message]) -> set[str]:
 
 
 async def note_attempt(store: Store, turn: Turn) -> None:
-    """Written with the intent of the first effect."""
-    turn.is_noted, now_ms = True, turn.now_ms()
-    id = _under_way(turn.retry_key)
-    await store.put(Document(RETRY, id, turn.id.encode(), created_ms=now_ms, expires_ms=now_ms + RETRY_MS), wait=False)
+    """Durable, like the intent of the first effect that it goes with."""
+    turn.is_noted = True
+    id, now_ms = _under_way(turn.retry_key), turn.now_ms()
+    while True:
+        found = await store.find(RETRY, id)
+        if found is None:
+            if await store.put_new(_document(id, turn.id.encode(), now_ms)):
+                return
+        elif await store.swap(_document(id, b"%b %b" % (found.body, turn.id.encode()), now_ms), old=found.body):
+            return
 
 
 async def settle_attempt(store: Store, turn: Turn, redact: Redact) -> None:
-    """Once a turn has ended that was or may be tried again."""
+    """Once a turn has ended that was or may be tried again: what it and those before it did is kept for the next, or
+    forgotten if it ended well; and its own note is not needed any more."""
+    key, now_ms = turn.retry_key, turn.now_ms()
     if turn.may_be_retried:
-        await _hold_for_retry(store, turn, redact)
+        done = Done(without_half_answers(turn.produced()), turn.had_effect)
+        if _results(done.messages):
+            await store.put(_document(key, redact(msgspec.json.encode(done)), now_ms))
     elif turn.resumed is not None:
-        await store.delete(RETRY, turn.retry_key)
+        await store.delete(RETRY, key)
     if turn.is_noted:
-        await store.delete(RETRY, _under_way(turn.retry_key))
+        await _forget_notes(store, key, (turn.id,), now_ms)
 
 
-async def _hold_for_retry(store: Store, turn: Turn, redact: Redact) -> None:
-    """Nothing is held where no tool has run."""
-    produced = turn.produced()
-    if any(isinstance(message, ToolMessage) for message in produced):
-        done = Done(without_half_answers(produced), turn.had_effect)
-        body, now_ms = redact(msgspec.json.encode(done)), turn.now_ms()
-        await store.put(Document(RETRY, turn.retry_key, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS))
+async def keep_done(store: Store, key: str, done: Done, turns: Collection[str], redact: Redact, now_ms: int) -> None:
+    """In place of the notes of turns that could not say it themselves."""
+    await store.put(_document(key, redact(msgspec.json.encode(done)), now_ms))
+    await _forget_notes(store, key, turns, now_ms)
 
 
-async def find_tried(store: Store, key: str) -> tuple[Done | None, str]:
-    """What earlier attempts have done, and the turn of one that has not said so yet. It stays until one has ended well:
-    of two at once, neither runs it again."""
+async def _forget_notes(store: Store, key: str, turns: Collection[str], now_ms: int) -> None:
+    id = _under_way(key)
+    while (found := await store.find(RETRY, id)) is not None:
+        left = b" ".join(turn for turn in found.body.split() if turn.decode() not in turns)
+        if await store.swap(_document(id, left, now_ms), old=found.body):
+            return
+
+
+async def find_tried(store: Store, key: str) -> tuple[Done | None, list[str]]:
+    """What earlier attempts have done, and the turns of those that have not said so yet. It stays until one has ended
+    well: of two at once, neither runs it again."""
     bodies = {found.id: found.body for found in await store.find_many(RETRY, (key, _under_way(key)))}
-    done, turn = bodies.get(key), bodies.get(_under_way(key), b"")
-    return None if done is None else _done_decoder.decode(done), turn.decode()
+    done, turns = bodies.get(key), bodies.get(_under_way(key), b"")
+    return None if done is None else _done_decoder.decode(done), turns.decode().split()
 
 
 def _under_way(key: str) -> str:
     return f"{key}/under way"
+
+
+def _document(id: str, body: bytes, now_ms: int) -> Document:
+    return Document(RETRY, id, body, created_ms=now_ms, expires_ms=now_ms + RETRY_MS)
 
 
 def without_half_answers(messages: Sequence[Message]) -> tuple[Message, ...]:

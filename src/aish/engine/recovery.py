@@ -11,7 +11,7 @@ from aish.engine.execute import aish_says
 from aish.engine.scribe import Scribe
 from aish.engine.transcript import Transcript
 from aish.ports import Clock, Store
-from aish.types.events import Event, TurnEnd, TurnFinished, UsageReported, decode_event, encode_event
+from aish.types.events import DecisionMade, Event, TurnEnd, TurnFinished, UsageReported, decode_event, encode_event
 from aish.types.messages import Message
 from aish.types.records import TurnRecord
 from aish.types.tools import ResultStatus
@@ -21,6 +21,7 @@ Redact = Callable[[tuple[Message, ...]], tuple[Message, ...]]
 
 _SAYING = "interrupted: aish ended before this turn did"
 _UNKNOWN = "interrupted: aish ended while this was under way; it may or may not have had its effect."
+_NOT_RUN = "interrupted: aish ended before this was run."
 
 
 async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redacted: Redact) -> TurnRecord:
@@ -57,8 +58,11 @@ def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage
     scribe = Scribe(turn.session, turn.id, clock.now_ns)
     if recorded:
         scribe.step, scribe.seq = recorded[-1].step, recorded[-1].seq
+    begun = {event.call for event in recorded if isinstance(event.body, DecisionMade)}  # an effect is decided before
     results = [
-        scribe.event(result_event(call, aish_says(ResultStatus.INTERRUPTED, _UNKNOWN)), call.id)
+        scribe.event(
+            result_event(call, aish_says(ResultStatus.INTERRUPTED, _UNKNOWN if call.id in begun else _NOT_RUN)), call.id
+        )
         for call in transcript.open_calls
     ]
     return [*results, scribe.event(TurnFinished(TurnEnd.INTERRUPTED, usage, _SAYING))]

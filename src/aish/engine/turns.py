@@ -26,7 +26,7 @@ import msgspec
 from aish.engine.alone import hold_session, leave_session
 from aish.engine.choose import Chooser, Chosen
 from aish.engine.conversation import Conversation, Conversations
-from aish.engine.held import find_tried, settle_attempt, use_answers, with_more_done
+from aish.engine.held import find_tried, keep_done, settle_attempt, use_answers, with_more_done
 from aish.engine.journal import Journal
 from aish.engine.making import NOTHING_KNOWN, TurnMaker
 from aish.engine.meter import metering
@@ -127,19 +127,24 @@ class Turns:
         return request
 
     async def _done_before(self, key: str) -> Done | None:
-        """By earlier attempts. One that is ending in another process is waited for; one whose process died is read."""
+        """By earlier attempts. Those that end in another process are waited for; what is left is read: of turns whose
+        process died, that could not write their end, or that take too long."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + _CLOSING_S
         while True:
-            done, left = await find_tried(self._store, key)
-            turn = await self._store.find_turn(left) if left else None
-            if turn is None or turn.owner == self._me:
-                return done
-            if not self._owners.is_alive(turn.owner):
-                return with_more_done(done, await produced_before(turn, self._store, self._clock))
-            if loop.time() >= due_s:
-                return done
+            done, noted = await find_tried(self._store, key)
+            found = [await self._store.find_turn(turn) for turn in noted if turn not in self._running]
+            left = [turn for turn in found if turn is not None]
+            under_way = {turn.id for turn in left if turn.owner != self._me and self._owners.is_alive(turn.owner)}
+            if not under_way or loop.time() >= due_s:
+                break
             await asyncio.sleep(_LOOK_S)
+        for turn in left:
+            done = with_more_done(done, await produced_before(turn, self._store, self._clock))
+        over = [turn.id for turn in left if turn.id not in under_way]
+        if over and done is not None:
+            await keep_done(self._store, key, done, over, self._redacted_json, self._clock.now_ms())
+        return done
 
     async def hold(
         self, stack: AsyncExitStack, request: TurnRequest, session: str, journal: Journal | None
