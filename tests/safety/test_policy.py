@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands import ShellContext
-from aish.safety.policy import PolicyGate
+from aish.safety.policy import CAREFUL, PolicyGate
 from aish.safety.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Verdict
 from aish.types.tools import Effect, ToolSpec
@@ -156,8 +156,11 @@ def test_start_up_files_and_keys_are_covered_only_by_a_rule_that_names_them():
         assert (judged.verdict, judged.rule) == (ASK, "destructive") and "holds keys" in judged.reason
         assert wide.judge(look, {"path": path}).verdict is ALLOW
     assert wide.judge(edit, {"path": "src/a.py"}).verdict is ALLOW
-    named = PolicyGate([Rule(ALLOW, tools=("ide__*",), paths=(".bashrc",))], shell=shell)
-    assert named.judge(edit, {"path": ".bashrc"}).verdict is ALLOW
+    rules = [Rule(ALLOW, tools=("ide__*",)), Rule(ALLOW, tools=("ide__*",), paths=(".bashrc",))]
+    for order in (rules, rules[::-1], rules[1:]):
+        assert PolicyGate(order, shell=shell).judge(edit, {"path": ".bashrc"}).verdict is ALLOW
+    by_gate = PolicyGate(verdicts={**CAREFUL, Effect.WRITE: ALLOW}, shell=shell)
+    assert by_gate.judge(edit, {"path": ".bashrc"}).verdict is ASK
 
 
 async def test_always_adds_the_narrow_rule_that_was_shown():

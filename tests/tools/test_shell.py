@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -148,12 +149,18 @@ async def test_inside_the_fence_tmp_is_the_real_one_but_for_sockets(tmp_path):
     if "bubblewrap:" not in await fence.describe():
         pytest.skip("this machine has no bubblewrap, or forbids it")
     folder = partial(tempfile.TemporaryDirectory, dir="/tmp")
-    with folder(prefix="aish-") as kept, folder(prefix="tmux-") as hidden:
+    with folder(prefix="kept-") as kept, folder(prefix="tmux-") as hidden, socket.socket(socket.AF_UNIX) as door:
         (Path(hidden) / "default").touch()
+        link, place = Path(f"{hidden}-link"), Path(f"{hidden}.sock")
+        link.symlink_to("/etc")
+        door.bind(str(place))
         await tools(tmp_path, fence).call("run", {"command": f"echo out > {kept}/file"}, Context())
         assert (Path(kept) / "file").read_text() == "out\n"
-        output = await tools(tmp_path, fence).call("run", {"command": f"cat {kept}/file; ls {hidden}"}, Context())
-        assert output.parts[0].text == "out\n"
+        command = f"cat {kept}/file; ls {hidden}; test -S {place} && echo open"
+        output = await tools(tmp_path, fence).call("run", {"command": command}, Context())
+        link.unlink()
+        place.unlink()
+        assert output.parts[0].text.startswith("out\n[aish] exit code 1")
 
 
 @pytest.mark.parametrize(("mode", "where"), [("auto", "live"), ("bwrap", "own"), ("off", "live")])

@@ -136,12 +136,13 @@ class PolicyGate:
     def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None]) -> Judgement:
         matching = [rule for rule in self._about(tool) if not rule.commands and _fits_paths(rule, tool, paths)]
         rule = _strictest(matching)
-        if rule and rule.verdict is Verdict.ALLOW and not rule.paths and (path := self._find_delicate(tool, paths)):
+        verdict = rule.verdict if rule else self._verdicts.get(tool.effect, Verdict.DENY)
+        is_named = any(rule.paths for rule in matching)
+        if verdict is Verdict.ALLOW and not is_named and (path := self._find_delicate(tool, paths)):
             reason = f"{tool.name} would change {path}, which starts programs or holds keys"
             return Judgement(Verdict.ASK, "destructive", reason)
         if rule:
-            return Judgement(rule.verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
-        verdict = self._verdicts.get(tool.effect, Verdict.DENY)
+            return Judgement(verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
         reason = f"{tool.name} can {_PHRASES[tool.effect]}"
         return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
 

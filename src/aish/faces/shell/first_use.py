@@ -23,10 +23,10 @@ async def ensure_model(engine: Engine, runtime: Runtime, model: str, output: Out
         return
     try:
         await engine.router.resolve(model)
-    except AishError as exc:
-        if not isinstance(exc, ModelNotFound):
-            return
+    except ModelNotFound:
         answer = await lines.read("No model found here. Fetch SmolLM2-135M to run inside aish (93 MB)? [Y/n] ")
         if answer is not None and answer.strip().lower() in ("", "y", "yes"):
             with ProgressLine(output) as progress:
                 await runtime.pull(SMALL_MODEL, progress.show)
+    except AishError:
+        return

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 from aish.safety.commands import tables
 from aish.safety.commands.bounds import MAX_CALLS
@@ -35,14 +36,16 @@ _REMOVES = re.compile(r"-[a-zA-Z]*(rf|fr|Rf|fR)[a-zA-Z]*")
 _LOGINS = frozenset({"ssh", "su", "sudo", "doas", "chroot", "nsenter", "mosh", "machinectl"})
 _MAX_PATTERN_CHARS = 64
 _BANG = re.compile(r"(?:^|=)!(.+)", re.DOTALL)
-# Whose values programs run: variables, and what git may be told.
+# Variables whose values others run; and prompts, which run what stands in them as a substitution.
 _RUN_LATER = re.compile(
-    r"(\w+_)?(PAGER|EDITOR|VISUAL|COMMAND|ASKPASS|BROWSER|SSH)|PS[0-4]|LESSOPEN|LESSCLOSE|GIT_EXTERNAL_DIFF"
+    r"\w*(PAGER|EDITOR|VISUAL|ASKPASS)|\w+_(COMMAND|SSH)|BROWSER|LESSOPEN|LESSCLOSE|GIT_EXTERNAL_DIFF"
 )
+_PROMPTS = re.compile(r"PS[0-4]")
+_SUBSTITUTION = re.compile(r"\$\(([^)]*)\)|`([^`]*)`")
+# Settings of git whose values it runs.
 _GIT_RUNS = re.compile(
-    r"^[\w.*/-]+\.(?:pager|editor|sshcommand|askpass|fsmonitor|helper|cmd|command|textconv|driver|process|clean|smudge)"
-    r"[=\n](.+)",
-    re.IGNORECASE | re.MULTILINE,
+    r"[\w.*/-]+\.(pager|editor|sshcommand|askpass|fsmonitor|helper|cmd|command|textconv|driver|process|clean|smudge)",
+    re.IGNORECASE,
 )
 _RECIPE = re.compile(r"(?m)^\t(.+)$|;\s*(.+)$")
 
@@ -153,6 +156,7 @@ class Caller:
 
     def _login(self, call: Call, scope: Scope) -> None:
         """`ssh host <<EOF` and `sudo su <<EOF`: without a command, a shell reads the input."""
+        self._export(call, scope)
         if scope.stdin is not None and not any(inner.words or inner.text for inner in look_through(call, None)):
             self._stdin_script(call, scope)
 
@@ -172,8 +176,9 @@ class Caller:
         for match in (_BANG.search(field.text) for field in call.arguments):
             if match:
                 self.text(match[1], scope, call.span)
-        for match in _GIT_RUNS.finditer("\n".join(field.text for field in call.arguments)):
-            self.text(match[1], scope, call.span)
+        for name, value in _git_settings([field.text for field in call.arguments]):
+            if _GIT_RUNS.fullmatch(name):
+                self.text(value, scope, call.span)
 
     def _export(self, call: Call, scope: Scope) -> None:
         for field in call.arguments:
@@ -185,6 +190,9 @@ class Caller:
         """Of a variable: some hold what is run later, by the shell or by others."""
         if _RUN_LATER.fullmatch(name):
             self.text(value, scope.copy(), span)
+        elif _PROMPTS.fullmatch(name):
+            for match in _SUBSTITUTION.finditer(value):
+                self.text(match[1] or match[2] or "", scope.copy(), span)
 
     def _copy(self, call: Call, scope: Scope) -> None:
         """`cp /bin/rm x; ./x -rf ~`: what is run by another name is still what it is."""
@@ -277,7 +285,7 @@ _READERS: dict[str, Callable[[Caller, Call, Scope], None]] = {
     **dict.fromkeys(("at", "batch"), Caller._scheduled),
     **dict.fromkeys(("sed", "gsed"), Caller._sed),
     **dict.fromkeys(("make", "gmake"), Caller._make),
-    **dict.fromkeys(("export", "declare", "typeset", "readonly", "local"), Caller._export),
+    **dict.fromkeys(("export", "declare", "typeset", "readonly", "local", "env"), Caller._export),
     **dict.fromkeys(("cp", "mv", "ln", "install"), Caller._copy),
     "crontab": Caller._crontab,
     "eval": Caller._eval,
@@ -291,6 +299,17 @@ def _dangerous_matches(pattern: str) -> list[str]:
         return []
     known = {*HANDLERS, *tables.destructive().rules.names(), *tables.shells()}
     return sorted(name for name in known if fnmatchcase(name, pattern))[:8]
+
+
+def _git_settings(words: list[str]) -> Iterator[tuple[str, str]]:
+    """What a line tells git for this once, or for good."""
+    for place, word in enumerate(words[:-1]):
+        if word in ("-c", "--config"):
+            name, _, value = words[place + 1].partition("=")
+            yield name, value
+    if "config" in words:
+        after = [word for word in words[words.index("config") + 1 :] if not word.startswith("-")]
+        yield from pairwise(after)
 
 
 def _given_code(names: str, found: Scan) -> list[str]:

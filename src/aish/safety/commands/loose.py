@@ -6,12 +6,14 @@ does is told by `calls`.
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 from aish.safety.commands.bounds import MAX_COMMANDS, MAX_REDIRECTS, MAX_TEXTS, MAX_WORDS, TooBig
 from aish.safety.commands.calls import Caller
 from aish.safety.commands.files import is_write, redirect_write
 from aish.safety.commands.findings import Findings
 from aish.safety.commands.model import Assignment, Block, Kind, Node, Opaque, Param, Redirect, Simple, Span, Sub, Word
-from aish.safety.commands.outputs import output_of, redirected_input, substituted
+from aish.safety.commands.outputs import PLAIN_WRAPPERS, output_of, redirected_input, substituted
 from aish.safety.commands.parse import parse
 from aish.safety.commands.places import resolve
 from aish.safety.commands.scope import Scope
@@ -103,8 +105,9 @@ class Loose(Caller):
             if ">" in redirect.operator and redirect.target is not None
             for field in expand(redirect.target, scope, substituted)[:1]
         ]
-        if fields[0].text.rpartition("/")[2] == "tee":
-            targets += [field.text for field in fields[1:]]
+        words = [*dropwhile(PLAIN_WRAPPERS.__contains__, (field.text for field in fields))]
+        if words and words[0].rpartition("/")[2] == "tee":
+            targets += words[1:]
         if targets and (text := output_of(node, scope, scope.stdin)):
             for target in targets:
                 scope.write(resolve(target, scope), text + "\n")

@@ -17,6 +17,7 @@ from aish.safety.commands.words import DYNAMIC, Field, expand
 
 _MAX_DEPTH = 6
 _FORMAT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[sdbqixc]|%%")
+PLAIN_WRAPPERS = frozenset({"command", "builtin", "sudo", "doas", "nohup"})  # as they stand before `tee`, mostly
 
 
 def output_of(node: Node, scope: Scope, stdin: str | None = None, depth: int = 0) -> str | None:
@@ -60,8 +61,8 @@ def _simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -> str | 
     stdin = fed if fed is not None else stdin
     name = fields[0].text.rpartition("/")[2]
     arguments = fields[1:]
-    if name in ("command", "builtin") and arguments:
-        name, arguments = arguments[0].text, arguments[1:]
+    while name in PLAIN_WRAPPERS and arguments:
+        name, arguments = arguments[0].text.rpartition("/")[2], arguments[1:]
     if name == "echo":
         return _echo(arguments)
     if name == "printf" and arguments:
@@ -74,9 +75,10 @@ def _simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -> str | 
 
 
 def _written(arguments: list[Field], scope: Scope) -> str:
-    """What `cat` says of files that the line has written; "" where there is none among them."""
+    """What `cat` says of files that the line has written, and what else may have been written to them; "" where there
+    is none among them."""
     known = [scope.files.get(resolve(field.text, scope) or "") for field in arguments] if scope.files else []
-    return "".join(DYNAMIC if text is None else text for text in known) if any(known) else ""
+    return "".join(f"{text or ''}{DYNAMIC}" for text in known) if any(known) else ""
 
 
 def _echo(arguments: list[Field]) -> str:

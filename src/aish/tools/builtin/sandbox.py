@@ -6,7 +6,11 @@ allowed. It is a second line behind the gate, not a replacement: what is destroy
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -16,9 +20,10 @@ from aish.wire.process import ProcessSpec, run
 SandboxMode = Literal["auto", "bwrap", "off"]
 
 _PROBE_TIMEOUT_S = 5.0
-_TMP = Path("/tmp")
-# Whoever can write to a socket in there is outside.
-_SOCKETS = ("tmux-*", "screen*", "ssh-*", ".X11-unix", ".ICE-unix", "dbus-*")
+_TMP = "/tmp"
+# Whoever can write to a socket or a pipe in there is outside.
+_DOORS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
+_MOST_DOORS = 1000
 
 
 class Sandbox(Protocol):
@@ -61,11 +66,10 @@ class Bubblewrap:
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
 
     def _fence(self, cwd: Path) -> tuple[str, ...]:
-        workspace, tmp = str(self._workspace), str(_TMP)
-        sockets = [str(folder) for name in _SOCKETS for folder in _TMP.glob(name) if folder.is_dir()]
+        workspace = str(self._workspace)
         return (
-            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", tmp, tmp),
-            *(word for folder in sockets for word in ("--tmpfs", folder)),
+            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
+            *chain.from_iterable(islice(_closed_doors(), _MOST_DOORS)),
             *("--bind", workspace, workspace, "--chdir", str(cwd)),
             *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
             *(() if self._network else ("--unshare-net",)),
@@ -85,6 +89,18 @@ class Bubblewrap:
         except AishError:
             return False
         return done.returncode == 0
+
+
+def _closed_doors() -> Iterator[tuple[str, ...]]:
+    """An empty folder over each that holds ways out, nothing over each that is one. A link leads nowhere new."""
+    with os.scandir(_TMP) as entries:
+        for entry in entries:
+            if entry.is_symlink() or entry.is_file():
+                continue
+            if not entry.is_dir():
+                yield "--ro-bind", os.devnull, entry.path
+            elif _DOORS.fullmatch(entry.name):
+                yield "--tmpfs", entry.path
 
 
 def make_sandbox(mode: SandboxMode, workspace: Path, *, network: bool) -> Sandbox:
