@@ -392,7 +392,7 @@ FAILURES: dict[str, tuple[Sequence[bytes], str, str]] = {
                 400,
             )
         ],
-        "ProviderRejected",
+        "PromptTooLong",
         "up answered 400: request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",
     ),
     "a template of llama.cpp": (

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -144,23 +145,30 @@ async def test_inside_the_fence_the_workspace_can_be_written_and_nothing_else(tm
     assert "Read-only" in output.parts[0].text
 
 
-async def test_inside_the_fence_tmp_is_the_real_one_but_for_sockets(tmp_path):
-    fence = Bubblewrap(tmp_path, required=True, network=False)
-    if "bubblewrap:" not in await fence.describe():
-        pytest.skip("this machine has no bubblewrap, or forbids it")
+@pytest.fixture
+def in_tmp() -> Iterator[tuple[Path, Path]]:
+    """A folder of anybody's; and one of sockets, beside a socket and a link of the same name."""
     folder = partial(tempfile.TemporaryDirectory, dir="/tmp")
     with folder(prefix="kept-") as kept, folder(prefix="tmux-") as hidden, socket.socket(socket.AF_UNIX) as door:
         (Path(hidden) / "default").touch()
         link, place = Path(f"{hidden}-link"), Path(f"{hidden}.sock")
         link.symlink_to("/etc")
         door.bind(str(place))
-        await tools(tmp_path, fence).call("run", {"command": f"echo out > {kept}/file"}, Context())
-        assert (Path(kept) / "file").read_text() == "out\n"
-        command = f"cat {kept}/file; ls {hidden}; test -S {place} && echo open"
-        output = await tools(tmp_path, fence).call("run", {"command": command}, Context())
+        yield Path(kept), Path(hidden)
         link.unlink()
         place.unlink()
-        assert output.parts[0].text.startswith("out\n[aish] exit code 1")
+
+
+async def test_inside_the_fence_tmp_is_the_real_one_but_for_sockets(tmp_path, in_tmp):
+    fence = Bubblewrap(tmp_path, required=True, network=False)
+    if "bubblewrap:" not in await fence.describe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    kept, hidden = in_tmp
+    await tools(tmp_path, fence).call("run", {"command": f"echo out > {kept}/file"}, Context())
+    assert (kept / "file").read_text() == "out\n"
+    command = f"cat {kept}/file; ls {hidden}; test -S {hidden}.sock && echo open"
+    output = await tools(tmp_path, fence).call("run", {"command": command}, Context())
+    assert output.parts[0].text.startswith("out\n[aish] exit code 1")
 
 
 @pytest.mark.parametrize(("mode", "where"), [("auto", "live"), ("bwrap", "own"), ("off", "live")])
