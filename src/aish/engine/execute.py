@@ -162,14 +162,14 @@ async def _end(task: asyncio.Task[ToolOutput]) -> None:
 
 def _head_and_tail(text: str, max_chars: int) -> str:
     """What a tool has left out before, and said so in what goes now, is told along."""
-    head = max_chars * 3 // 4
-    tail = len(text) - max_chars + head
-    end, begin = head, tail
-    gone_before, mark_chars = 0, 0
+    keep_until = max_chars * 3 // 4
+    go_on_at = len(text) - (max_chars - keep_until)
+    cut, resumed = keep_until, go_on_at
+    bytes_before, mark_chars = 0, 0
     for mark in _LEFT_OUT.finditer(text):
-        if mark.end() > head and mark.start() < tail:  # wholly or in part
-            end, begin = min(end, mark.start()), max(begin, mark.end())
-            gone_before += int(mark[1])
+        if mark.end() > keep_until and mark.start() < go_on_at:  # wholly or in part
+            cut, resumed = min(cut, mark.start()), max(resumed, mark.end())
+            bytes_before += int(mark[1])
             mark_chars += len(mark[0])
-    before = f" and {gone_before} bytes" if gone_before else ""
-    return f"{text[:end]}\n[aish] … {begin - end - mark_chars} characters{before} left out …\n{text[begin:]}"
+    before = f" and {bytes_before} bytes" if bytes_before else ""
+    return f"{text[:cut]}\n[aish] … {resumed - cut - mark_chars} characters{before} left out …\n{text[resumed:]}"

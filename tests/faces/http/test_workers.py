@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import threading
-from contextlib import closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,6 +73,23 @@ async def test_what_one_worker_has_under_way_is_told_by_each(tmp_path):
             ended(server, signal.SIGTERM)
 
 
+@asynccontextmanager
+async def two_workers(tmp_path, gate):
+    """The server, ready, and its port; the model answers once the gate is open."""
+    port = free_port()
+    with recording_upstream() as upstream:
+        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
+        server = Command(tmp_path).start(
+            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
+        )
+        try:
+            await eventually(lambda: is_ready(port), timeout_s=60)
+            yield server, port
+        finally:
+            gate.open()
+            ended(server, signal.SIGTERM)
+
+
 def workers_of(server):
     """Their ids, of those that are alive."""
     children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
@@ -81,31 +98,22 @@ def workers_of(server):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
 async def test_what_a_killed_worker_had_under_way_is_told_no_more(tmp_path):
-    port, gate = free_port(), Gate()
+    gate = Gate()
+    async with two_workers(tmp_path, gate) as (server, port):
 
-    def told():
-        """With the question itself. Asked seldom: of the last one the other worker tells for up to a second."""
-        return figure(port, "aish_requests_under_way")
+        def told():
+            """With the question itself. Asked seldom: of the last one the other worker tells for up to a second."""
+            return figure(port, "aish_requests_under_way")
 
-    with recording_upstream() as upstream:
-        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
-        server = Command(tmp_path).start(
-            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
-        )
-        try:
+        with answering(port):
+            gate.reached()
+            await eventually(lambda: told() == 2, timeout_s=30, every_s=1.5)
+            killed = workers_of(server)
+            for worker in killed:
+                os.kill(worker, signal.SIGKILL)
+            await eventually(lambda: len(workers_of(server) - killed) == 2, timeout_s=30)
             await eventually(lambda: is_ready(port), timeout_s=60)
-            with answering(port):
-                gate.reached()
-                await eventually(lambda: told() == 2, timeout_s=30, every_s=1.5)
-                killed = workers_of(server)
-                for worker in killed:
-                    os.kill(worker, signal.SIGKILL)
-                await eventually(lambda: len(workers_of(server) - killed) == 2, timeout_s=30)
-                await eventually(lambda: is_ready(port), timeout_s=60)
-                await eventually(lambda: told() == 1, timeout_s=30, every_s=1.5)
-        finally:
-            gate.open()
-            ended(server, signal.SIGTERM)
+            await eventually(lambda: told() == 1, timeout_s=30, every_s=1.5)
 
 
 async def test_what_one_worker_has_told_to_its_end_is_in_the_trace_that_each_gives(tmp_path):
@@ -221,32 +229,23 @@ def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path, workers):
     assert done.code == 2 and "--workers must be between 1 and 64" in done.err
 
 
+def refuses(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
 async def test_while_workers_end_nobody_waits_at_their_place(tmp_path):
-    port, gate = free_port(), Gate()
-
-    def refused():
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        except OSError:
-            return True
-        return False
-
-    with recording_upstream() as upstream:
-        upstream.reply(Reply((Text("begun"), Hold(gate), Text("done"))))
-        server = Command(tmp_path).start(
-            "serve", "--workers", "2", "--listen", f"127.0.0.1:{port}", "--endpoint", f"up={upstream.url}"
-        )
-        try:
-            await eventually(lambda: is_ready(port), timeout_s=60)
-            with answering(port) as reply:
-                gate.reached()
-                server.send_signal(signal.SIGTERM)
-                await eventually(refused, timeout_s=5)
-                gate.open()
-                assert b"[DONE]" in reply.read()
-        finally:
+    gate = Gate()
+    async with two_workers(tmp_path, gate) as (server, port):
+        with answering(port) as reply:
+            gate.reached()
+            server.send_signal(signal.SIGTERM)
+            await eventually(lambda: refuses(port), timeout_s=5)
             gate.open()
-            ended(server, signal.SIGTERM)
+            assert b"[DONE]" in reply.read()
 
 
 async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):

@@ -113,15 +113,16 @@ class Background:
                     await making.tell_others()
 
     async def _close(self, making: Making, live: LiveTurn, problem: Problem | None = None) -> None:
-        stream, last = making.stream, making.last
-        if stream.whole and (problem is not None or live.next_number == stream.number):
-            return
-        if not stream.whole:  # or it was told to stop when it had just ended, and stays as it is
+        """One that was told to stop when it had just ended stays as it is, and its end is told."""
+        stream = making.stream
+        if not stream.whole:
             if problem is None and self._turns.closing:
                 problem = ShutDown()
-            last = stream.cancel() if problem is None else stream.fail(problem)
+            making.last = stream.cancel() if problem is None else stream.fail(problem)
+        elif problem is not None or live.next_number == stream.number:
+            return  # its end has been told, or cannot be
         await making.keep()
-        live.push(last, stream.number - live.next_number)
+        live.push(making.last, stream.number - live.next_number)
 
     def _forget(self, id: str) -> None:
         self._makings.pop(id, None)
