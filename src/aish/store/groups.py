@@ -107,6 +107,21 @@ def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
     yield from _inserts(kinds)
 
 
+def together(items: Iterable[Append | Joined], insert: InsertAll) -> Iterator[Joined]:
+    """Appends that follow each other are inserted as one."""
+    appends: list[Append] = []
+    for item in items:
+        if isinstance(item, Append):
+            appends.append(item)
+            continue
+        if appends:
+            yield Inserts(insert, appends)
+            appends = []
+        yield item
+    if appends:
+        yield Inserts(insert, appends)
+
+
 def _inserts(kinds: dict[InsertAll, list[Any]]) -> Iterator[Inserts]:
     for insert, records in kinds.items():
         yield Inserts(insert, records)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from aish.store import feed, runs
+from aish.store.groups import Append
 from aish.store.rows import Rows, blob
 from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
 from aish.store.texts import fold, fold_messages
@@ -108,6 +109,17 @@ def insert_ended_turns(db: sqlite3.Connection, ended: Sequence[EndedTurn]) -> No
     number = db.execute("SELECT coalesce(max(rowid), 0) FROM turns").fetchone()[0]
     _INSERT_ENDED.insert(db, [_ended_row(one.turn, number + place) for place, one in enumerate(ended, 1)])
     _INSERT_THEIR_EVENTS.insert(db, [(one.turn.id, 1, one.last_seq, blob(one.lines)) for one in ended])
+
+
+_INSERT_EVENTS = Rows(
+    "INSERT INTO events (turn, first_seq, last_seq, body)",
+    columns=4,
+    also="EXISTS (SELECT 1 FROM turns WHERE id = new.column1)",
+)
+
+
+def insert_events(db: sqlite3.Connection, appends: Sequence[Append]) -> None:
+    _INSERT_EVENTS.insert(db, [(turn, first, last, blob(lines)) for turn, first, last, lines in appends])
 
 
 def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:

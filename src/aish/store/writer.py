@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,7 +28,9 @@ from aish.store.groups import (
     Run,
     join_appends,
     join_inserts,
+    together,
 )
+from aish.store.statements import insert_events
 
 # Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
 JOIN_WINDOW_S = 0.05
@@ -40,10 +42,6 @@ KEPT_ITEMS = 20_000  # the same for what has no size of its own, a KB each
 QUEUED_BYTES = 2 * 1024 * 1024
 # Each attempt waits as long as the busy timeout for other processes.
 _ATTEMPTS = 3
-
-_INSERT_EVENTS = """
-    INSERT INTO events (turn, first_seq, last_seq, body)
-    SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM turns WHERE id = ?1)"""
 
 T = TypeVar("T")
 Outcome = tuple[Operation, Any, AishError | None]
@@ -155,7 +153,8 @@ class Writer:
 
     def _write_group(self, group: Sequence[Item]) -> None:
         group = [*self._kept, *group]
-        items = cast(list[Append | Joined], [*join_appends(join_inserts(group))])
+        joined = cast(Iterator[Append | Joined], join_appends(join_inserts(group)))
+        items = [*together(joined, insert_events)]
         try:
             outcomes = self._transact(items)
         except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on
@@ -169,7 +168,7 @@ class Writer:
             if operation.future is not None:
                 _settle(operation.future, result, error)
 
-    def _transact(self, items: Sequence[Append | Joined]) -> list[Outcome]:
+    def _transact(self, items: Sequence[Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
             return [(self._last, None, self._lost)]  # a file that never opened need not open to be closed
         connection = self._connected()
@@ -202,10 +201,7 @@ class Writer:
             self._synchronous = synchronous
         _retried(lambda: connection.execute("BEGIN IMMEDIATE"))
 
-    def _apply(self, connection: sqlite3.Connection, item: Append | Joined) -> Outcome | None:
-        if isinstance(item, Append):
-            self._apply_append(connection, item)
-            return None
+    def _apply(self, connection: sqlite3.Connection, item: Joined) -> Outcome | None:
         if isinstance(item, Inserts):
             self._apply_inserts(connection, item)
             return None
@@ -225,14 +221,6 @@ class Writer:
             return item, None, error
         connection.execute("RELEASE operation")
         return item, result, None
-
-    def _apply_append(self, connection: sqlite3.Connection, append: Append) -> None:
-        try:
-            connection.execute(_INSERT_EVENTS, append)
-        except Exception as exc:  # nobody waits for an append: the next flush tells
-            if breaks_the_group(exc):
-                raise
-            self._lost = translate(exc, self._path)
 
     def _apply_inserts(self, connection: sqlite3.Connection, inserts: Inserts) -> None:
         """All together. If one of them is no good, each by itself, so that only that one is lost."""
