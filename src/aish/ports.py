@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
 from aish.types.embeddings import Embedded
-from aish.types.events import Event, TurnEnd
+from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.models import ModelInfo
@@ -54,21 +54,21 @@ class Words(Protocol):
     """Takes what a model says as it is read from the wire, since to wake somebody for it costs more than all else."""
 
     def is_ready(self) -> bool:
-        """Whether it takes what is said next. Otherwise that comes in its batch."""
+        """Whether it would take what is said next."""
 
     def say(self, text: str) -> bool:
-        """Only while it is ready; never waits. Whether it was taken. If not, nothing has been made of it: the same text
-        comes in a batch. What it raises is raised where that is waited for."""
+        """Whether it was taken; never waits. If not, nothing has been made of it: the same text comes in a batch. What
+        it raises is raised where that is waited for."""
 
 
 class Listener(Protocol):
     """Who hears what a model says as it is read from the wire: the same as in a batch, and in its place."""
 
     def is_ready(self) -> bool:
-        """Whether it takes what comes next. Otherwise that comes in its batch."""
+        """Whether it would hear what comes next."""
 
-    def hear(self, events: list[Event]) -> None:
-        """Only while it is ready; never waits. If it raises, the turn fails."""
+    def hear(self, text: str) -> bool:
+        """Whether it was heard; never waits. If not, it comes in its batch. If it raises, the turn fails."""
 
 
 class Provider(Tokenizer, Protocol):

@@ -165,17 +165,18 @@ class Said:
     def __init__(self) -> None:
         self.order: list[str] = []
         self.said: list[str] = []
-        self._is_ready = False
+        self._is_ready = True
 
     def is_ready(self) -> bool:
-        self._is_ready = not self._is_ready
         return self._is_ready
 
     def say(self, text: str) -> bool:
         assert self.order, "not before the first batch"
-        self.said.append(text)
-        self.order.append(text)
-        return True
+        is_taken, self._is_ready = self._is_ready, not self._is_ready
+        if is_taken:
+            self.said.append(text)
+            self.order.append(text)
+        return is_taken
 
 
 async def test_words_that_are_taken_are_in_no_batch_and_both_together_are_the_answer(backends: Backends):
@@ -205,6 +206,7 @@ async def test_words_that_come_one_by_one_are_told_as_they_come(http_backends: B
             return True
 
         def say(self, text: str) -> bool:
+            self._is_ready = True
             seen.release()
             return super().say(text)
 

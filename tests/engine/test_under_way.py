@@ -8,6 +8,7 @@ import pytest
 
 from aish.engine.session import flattened
 from aish.engine.transcript import told_by
+from aish.errors import StoreError
 from aish.types.events import StepStarted, TextDelta, TurnFinished, TurnStarted, decode_event
 from support.engines import Bench
 from support.eventually import eventually
@@ -56,3 +57,30 @@ async def test_many_turns_at_once_are_each_recorded_whole():
     for events in turns:
         recorded = await bench.recorded(events)
         assert [decode_event(line) for line in recorded.splitlines()] == events
+
+
+async def test_what_was_heard_while_the_store_failed_is_written_once_it_does_not(monkeypatch):
+    class Ear:
+        def is_ready(self):
+            return True
+
+        def hear(self, text):
+            return True
+
+    def fail(*given):
+        tried.set()
+        raise StoreError("full")
+
+    tried = asyncio.Event()
+    bench = Bench([TextDelta("one "), TextDelta("two "), 30.0])
+    monkeypatch.setattr(bench.store, "append_events", fail)
+    async with bench.engine.turn(bench.request(kept=False, stream=True), listener=Ear()) as batches:
+        first, _ = await anext(batches), await anext(batches)
+        waiting = asyncio.ensure_future(anext(batches))  # while the second word is heard
+        async with asyncio.timeout(10):
+            await tried.wait()
+        monkeypatch.undo()
+        turn = first[0].turn
+        await eventually(lambda: _are(bench, turn, [TurnStarted, StepStarted, TextDelta, TextDelta]))
+        waiting.cancel()
+        await asyncio.wait({waiting}, timeout=10)

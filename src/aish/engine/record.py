@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -105,18 +104,21 @@ class Recorder:
 
     def catch_up(self) -> None:
         """Now, of all turns: somebody wants to read it."""
-        for turn in (*self._due, *self._speaking):
-            self._write_words(turn)
+        turns = (*self._due, *self._speaking)
         self._due.clear()
         self._speaking.clear()
+        for turn in turns:
+            self._write_words(turn)
 
     def _write_words(self, turn: Turn) -> None:
         """Whoever follows it through the store sees what a model has said before it fell silent."""
         if turn.unwritten and not turn.is_finished:
-            with suppress(AishError):  # a store that fails is told of by the next write
+            try:
                 self._begin(turn)
                 self._append(turn.unwritten)
                 turn.unwritten = []
+            except AishError:  # a store that fails is told of by the next write
+                self._speaking.add(turn)
 
     def _begin(self, turn: Turn) -> None:
         """Where nothing of it has been written yet."""

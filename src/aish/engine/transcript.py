@@ -47,6 +47,10 @@ class Transcript(msgspec.Struct, eq=False):
                 self.apply(event)
                 said = self._text
 
+    def say(self, text: str) -> None:
+        """The same as to apply that the model has said it."""
+        self._text.append(text)
+
     def apply(self, event: Event) -> None:
         body = event.body
         if type(body) not in _FOLDED:

@@ -13,8 +13,6 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from aish.engine.asking import Asking
 from aish.engine.assemble import Assembler
 from aish.engine.dispatch import Dispatcher, result_event
@@ -177,7 +175,11 @@ class Turn:
                 assembler = Assembler(
                     self._scribe, self._call_ids, self.offer.canonical, own_ids=self.offer.has_clients
                 )
-                words = None if listener is None else _Straight(listener, self, keep, assembler, self._transcript)
+                words = (
+                    None
+                    if listener is None
+                    else _Straight(listener, self, keep, assembler, self._scribe, self._transcript)
+                )
                 batches = self._asking.ask(assembler, words)
                 try:
                     async for events in batches:
@@ -327,23 +329,43 @@ class Turn:
         return event
 
 
-class _Straight(msgspec.Struct, eq=False):
-    """Words on their way from the wire to whoever listens, past the loop: the same is made of them as of a batch."""
+class _Straight:
+    """Words on their way from the wire to whoever listens, past the loop: the same is made of them as of a batch. The
+    first of a step comes in one, and so does what has to be looked at.
 
-    _listener: Listener
-    _turn: Turn
-    _keep: Keep
-    _assembler: Assembler
-    _transcript: Transcript
+    Written for few calls: it is run for every word of every model, and mostly after a pause, when nothing of it is at
+    hand."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        turn: Turn,
+        keep: Keep,
+        assembler: Assembler,
+        scribe: Scribe,
+        transcript: Transcript,
+    ) -> None:
+        self._is_heard, self._hear = listener.is_ready, listener.hear
+        self._turn = turn
+        self._keep = keep
+        self._assembler = assembler
+        self._event = scribe.event
+        self._fold = transcript.say
 
     def is_ready(self) -> bool:
-        return self._assembler.text_chars < self._assembler.look_at and self._listener.is_ready()
+        return 0 < self._assembler.text_chars < self._assembler.look_at and self._is_heard()
 
     def say(self, text: str) -> bool:
-        events = self._assembler.feed((TextDelta(text),))
-        self._transcript.apply_all(events)
-        self._keep(self._turn, events)
-        self._listener.hear(events)
+        assembler, turn = self._assembler, self._turn
+        if not 0 < assembler.text_chars < assembler.look_at or not self._hear(text):
+            return False
+        assembler.text_chars += len(text)
+        event = self._event(TextDelta(text))
+        self._fold(text)
+        if turn.unwritten:  # then it is known that there is something to write
+            turn.unwritten.append(event)
+        else:
+            self._keep(turn, [event])
         return True
 
 

@@ -131,6 +131,7 @@ class Exchange:
         is_ours = self._link is not None and send == self._link.send
         self._out: Out = self._link if self._link is not None and is_ours else _Messages(send)
         self.send_piece = self._out.send_piece
+        self.is_open = self._out.is_open  # whether the next piece would be sent at once, without anybody waiting for it
         self._waiting: asyncio.Future[None] | None = None
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive
@@ -226,10 +227,6 @@ class Exchange:
             described.append(_JSON)
         self.started, self.status = True, status
         return self._out.send_whole(status, described, body)
-
-    def is_open(self) -> bool:
-        """Whether the next piece would be sent at once, without anybody waiting for it."""
-        return self._out.is_open()
 
     def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> Awaitable[None]:
         return self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)

@@ -77,7 +77,7 @@ class Answer:
     def _take(self, piece: bytes) -> bool:
         """Where it is a word that came alone, and somebody is there to hear it."""
         words = self._words
-        if words is None or not (self._is_between and words.is_ready()):
+        if words is None or not self._is_between:
             return False
         text = self._frame.event_text(piece)
         return bool(text) and words.say(text)

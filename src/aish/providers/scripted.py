@@ -106,7 +106,7 @@ class ScriptedProvider:
 
 
 def _is_said(item: Item, words: Words) -> bool:
-    return isinstance(item, TextDelta) and words.is_ready() and words.say(item.text)
+    return isinstance(item, TextDelta) and words.say(item.text)
 
 
 def from_steps(steps: Sequence[Sequence[Item]]) -> Script:

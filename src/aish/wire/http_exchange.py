@@ -221,19 +221,20 @@ class Exchange(Response):
         self._complete = parser.complete
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            self._hand_over(piece, waiter)
+            try:
+                if self._take is None or not piece or self._complete or not self._take(piece):
+                    self._hand_over(piece, waiter)
+                else:
+                    self._watch.has_heard = True
+            except Exception as exc:  # is no matter of the event loop, which calls us, but of whoever reads
+                self._raised = exc
+                self._hand_over(b"", waiter)
         elif piece:
             self._hold(piece)
         if parser.error is not None:
             self.fail(parser.error)
 
     def _hand_over(self, piece: bytes, waiter: asyncio.Future[bytes]) -> None:
-        try:
-            if self._take is not None and piece and not self._complete and self._take(piece):
-                self._watch.has_heard = True
-                return
-        except Exception as exc:  # is no matter of the event loop, which calls us, but of whoever reads
-            self._raised, piece = exc, b""
         self._waiter = None
         waiter.set_result(piece)
 

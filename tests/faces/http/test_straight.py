@@ -91,17 +91,18 @@ def request(path: str, **fields: object) -> bytes:
 
 
 @pytest.fixture
-def straight(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What went the short way."""
-    sent: list[bytes] = []
-    send_now = Watch.send_now
+    heard: list[str] = []
+    hear = Watch.hear
 
-    def noted(watch: Watch, data: bytes) -> None:
-        sent.append(data)
-        send_now(watch, data)
+    def noted(watch: Watch, text: str) -> bool:
+        is_heard = hear(watch, text)
+        heard.extend([text] * is_heard)
+        return is_heard
 
-    monkeypatch.setattr(Watch, "send_now", noted)
-    return sent
+    monkeypatch.setattr(Watch, "hear", noted)
+    return heard
 
 
 async def told(upstream: Upstream, path: str, **fields: object) -> bytes:
@@ -132,7 +133,7 @@ def alike(reply: bytes) -> list[bytes]:
 
 
 @EACH_API
-async def test_words_that_come_one_by_one_go_the_short_way_and_read_the_same(path: str, straight: list[bytes]):
+async def test_words_that_come_one_by_one_go_the_short_way_and_read_the_same(path: str, straight: list[str]):
     events = [event(word) for word in WORDS]
     reply = await told(Upstream(events), path)
     assert len(straight) == len(WORDS) - LEARNED
@@ -151,7 +152,7 @@ CUTS = st.lists(st.sampled_from(BETWEEN) | st.integers(1, len(WHOLE) - 1), max_s
 @given(st.sampled_from(list(APIS)), CUTS)
 @example("/v1/chat/completions", BETWEEN)
 async def test_however_the_upstream_cuts_its_answer_the_client_reads_the_same(
-    straight: list[bytes], path: str, cuts: list[int]
+    straight: list[str], path: str, cuts: list[int]
 ):
     straight.clear()
     places = sorted({0, *cuts, len(WHOLE)})
@@ -161,7 +162,7 @@ async def test_however_the_upstream_cuts_its_answer_the_client_reads_the_same(
     assert cuts != BETWEEN or straight
 
 
-async def test_what_belongs_to_an_event_that_has_begun_is_not_taken_for_one(straight: list[bytes]):
+async def test_what_belongs_to_an_event_that_has_begun_is_not_taken_for_one(straight: list[str]):
     """An event may have several lines of data, which are one text."""
     pieces = [*(event(word) for word in WORDS), b"data: [\n", event("no event")]
     cut = await told(Upstream(pieces, paced=False), "/v1/chat/completions")
@@ -188,17 +189,19 @@ class Line:
 async def test_words_are_a_sign_of_life_and_do_not_overtake_one():
     line: Any = Line()
     watch = Watch(line, ChatStream("id", "m", 1, (), usage=False, trace=False), heartbeat_s=10)
+    watch.word = str.encode
     now_s = asyncio.get_running_loop().time()
-    watch.send_now(b"word")
+    assert watch.hear("word")
     watch.look(now_s + 11)
     assert line.sent == [b"word"] and watch.is_ready()
     watch.look(now_s + 22)
-    assert line.sent == [b"word", b": ping\n\n"] and not watch.is_ready()
+    assert not watch.is_ready() and not watch.hear("another")
+    assert line.sent == [b"word", b": ping\n\n"]
     line.taken.set_result(None)
-    assert watch.is_ready()
+    assert watch.is_ready() and watch.hear("another")
 
 
-async def test_what_was_said_the_short_way_is_recorded(straight: list[bytes]):
+async def test_what_was_said_the_short_way_is_recorded(straight: list[str]):
     upstream = Upstream([event(word) for word in WORDS])
     async with serving(upstream) as (port, made, _), client(port) as (reader, writer):
         for _ in WORDS:
@@ -212,7 +215,7 @@ async def test_what_was_said_the_short_way_is_recorded(straight: list[bytes]):
     assert "".join(WORDS) in json.dumps(trace, ensure_ascii=False).replace("\\n", "\n")
 
 
-async def test_a_response_that_was_said_the_short_way_is_gone_on_from(straight: list[bytes]):
+async def test_a_response_that_was_said_the_short_way_is_gone_on_from(straight: list[str]):
     upstream = Upstream([event(word) for word in WORDS])
     async with serving(upstream) as (port, made, _), client(port) as (reader, writer):
         writer.write(request("/v1/responses"))
@@ -236,7 +239,7 @@ async def test_a_response_that_was_said_the_short_way_is_gone_on_from(straight: 
 
 
 @EACH_API
-async def test_what_went_the_short_way_leaves_nothing_to_the_collector(path: str, straight: list[bytes]):
+async def test_what_went_the_short_way_leaves_nothing_to_the_collector(path: str, straight: list[str]):
     upstream = Upstream([event(word) for word in WORDS])
     async with serving(upstream) as (port, _, _):
 
@@ -255,7 +258,7 @@ async def test_what_went_the_short_way_leaves_nothing_to_the_collector(path: str
     assert {type(thing).__name__ for thing in found} <= {"Connection", "Served"}  # as in `test_memory`
 
 
-async def test_what_follows_the_end_is_heard_by_nobody(straight: list[bytes]):
+async def test_what_follows_the_end_is_heard_by_nobody(straight: list[str]):
     """The rest of an answer is read, so that the connection can be used again; it is not said."""
 
     async def script(peer: Peer) -> None:
@@ -276,7 +279,7 @@ async def test_what_follows_the_end_is_heard_by_nobody(straight: list[bytes]):
     assert b"after the end" not in reply and b"[DONE]" in reply
 
 
-async def test_a_client_that_does_not_read_is_not_written_to_without_end(straight: list[bytes]):
+async def test_a_client_that_does_not_read_is_not_written_to_without_end(straight: list[str]):
     """Who is behind is waited for: the upstream is read no further than it is written on."""
     count = 4000
     upstream = Upstream([event(f"{number} " + "x" * 1000) for number in range(count)], paced=False)
@@ -290,7 +293,7 @@ async def test_a_client_that_does_not_read_is_not_written_to_without_end(straigh
     assert numbers == list(range(count)) and b"[DONE]" in reply
 
 
-async def test_a_client_that_leaves_stops_the_upstream(straight: list[bytes]):
+async def test_a_client_that_leaves_stops_the_upstream(straight: list[str]):
     async def script(peer: Peer) -> None:
         await begun(peer)
         for word in ("one ", "two ", "three "):
@@ -314,7 +317,7 @@ async def test_a_client_that_leaves_stops_the_upstream(straight: list[bytes]):
 
 
 async def test_silence_after_words_is_filled_and_words_after_that_go_on(
-    straight: list[bytes], monkeypatch: pytest.MonkeyPatch
+    straight: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("aish.wire.sweep.PERIOD_S", 0.02)
     upstream = Upstream([event(word) for word in WORDS])
@@ -329,7 +332,7 @@ async def test_silence_after_words_is_filled_and_words_after_that_go_on(
     assert len(straight) == len(WORDS) - LEARNED
 
 
-async def test_who_asks_with_a_key_to_ask_again_is_answered_the_long_way(straight: list[bytes]):
+async def test_who_asks_with_a_key_to_ask_again_is_answered_the_long_way(straight: list[str]):
     """The reply is kept as it is made, and nothing goes past that."""
     upstream = Upstream([event(word) for word in WORDS], paced=False)
     async with serving(upstream) as (port, _, _), client(port) as (reader, writer):

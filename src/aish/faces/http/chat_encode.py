@@ -119,18 +119,26 @@ class ChatStream:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         if len(events) == 1 and type(body := events[0].body) is TextDelta:  # as a model says it
-            return self._text(body.text)
+            return self.word(body.text)
         words = _words_first(events) if not self._narrative.new_step else []
         pieces = [self._texts(words)] if words else []
         for event in events[len(words) :]:
             body = event.body
             if type(body) is TextDelta:
-                pieces.append(self._text(body.text))
+                pieces.append(self.word(body.text))
             elif type(body) is ArgumentsDelta:
                 pieces.append(self._arguments(event.call, body.text))
             else:
                 pieces += self._other(event)
         return b"".join(pieces)
+
+    def word(self, text: str) -> bytes:
+        narrative = self._narrative
+        if narrative.new_step or not text:
+            text = narrative.text(text)
+        else:  # as nearly always
+            narrative.said = text
+        return self._text_head + _encode(text) + _TEXT_END
 
     def _texts(self, words: list[str]) -> bytes:
         """A chunk each, and nearly all there is: in JSON a line's end is never part of a text."""
@@ -140,9 +148,6 @@ class ChatStream:
 
     def failure(self, problem: Problem) -> bytes:
         return b"data: " + _encode(openai_shape(settled(problem, effects=self.effects))) + b"\n\n" + DONE
-
-    def _text(self, text: str) -> bytes:
-        return self._text_head + _encode(self._narrative.text(text)) + _TEXT_END
 
     def _other(self, event: Event) -> list[bytes]:
         body = event.body
@@ -184,7 +189,7 @@ class ChatStream:
         if finished.reason is TurnEnd.COST:
             return self.failure(Problem(402, finished.detail, type=INVALID, code="cost_limit"))
         words = closing_words(finished)
-        pieces = [self._text(self._narrative.last(words))] if words else []
+        pieces = [self.word(self._narrative.last(words))] if words else []
         pieces.append(self._delta({}, _FINISH_REASONS.get(finished.reason, "stop")))
         if self._usage:
             pieces.append(self._without_choices("usage", usage_object(finished.usage)))

@@ -117,6 +117,11 @@ class MessagesStream:
     def encode(self, events: Sequence[Event]) -> bytes:
         return b"".join([piece for event in events for piece in self._pieces(event)])
 
+    def word(self, text: str) -> bytes:
+        if self._unfinished:  # it waits, too
+            return self.encode([Event("", "", 0, 0, TextDelta(text))])
+        return b"".join([*self._turn_to("text"), self._delta("text_delta", "text", self._narrative.text(text))])
+
     def failure(self, problem: Problem) -> bytes:
         return b"event: error\ndata: " + _encode(anthropic_shape(settled(problem, effects=self.effects))) + b"\n\n"
 

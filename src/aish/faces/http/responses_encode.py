@@ -69,7 +69,12 @@ class ResponseStream(ItemWriter):
         self.failed: Problem | None = None
         self.status = "in_progress"
         self.whole = b""  # the response object, when it has come to its end
-        self._live()
+
+    @property
+    def heartbeat(self) -> bytes:
+        """A sign of life repeats the number of the last event, so that a client may go on from it."""
+        head = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":'
+        return head + self._beat + b',"sequence_number":%d}\n\n' % (self.number - 1)
 
     def opening(self) -> bytes:
         snapshot = msgspec.Raw(with_state(self._head, "in_progress"))
@@ -86,8 +91,10 @@ class ResponseStream(ItemWriter):
                 pieces += self._text(MESSAGE, body.text)
             else:
                 pieces += self._other(event)
-        self._live()
         return b"".join(pieces)
+
+    def word(self, text: str) -> bytes:
+        return b"".join(self._text(MESSAGE, text))
 
     def finish(self) -> bytes:
         """The end that the events told of."""
@@ -293,8 +300,3 @@ class ResponseStream(ItemWriter):
                 pieces.append(self.event(f"response.mcp_list_tools.{kind}", at))
                 pieces.append(self.item_done(at, item))
         return pieces
-
-    def _live(self) -> None:
-        """A sign of life repeats the number of the last event, so that a client may go on from it."""
-        head = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":'
-        self.heartbeat = head + self._beat + b',"sequence_number":%d}\n\n' % (self.number - 1)

@@ -20,7 +20,7 @@ from aish.faces.http.responses_store import Kept, Shelf
 from aish.faces.http.responses_tools import asking
 from aish.faces.http.service import Service
 from aish.faces.http.trace_summary import TraceSummary
-from aish.faces.http.watch import Hearing, Watch
+from aish.faces.http.watch import Watch
 from aish.ports import Listener
 from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
@@ -67,8 +67,9 @@ class Making:
         waits for it."""
         plan = self.plan
         try:
-            listener = Hearing(watch, self._feed) if watch is not None else None
-            turns = self._turn(plan.request, listener) if plan.first is None else self._both(plan.first, listener)
+            if watch is not None:
+                watch.word = self._word
+            turns = self._turn(plan.request, watch) if plan.first is None else self._both(plan.first, watch)
             try:
                 async with aclosing(turns) as batches:
                     async for events in batches:
@@ -170,6 +171,11 @@ class Making:
                 if not isinstance(event.body, TurnStarted):
                     self._transcript.apply(self.plan.setup.as_known(event))
         return self.stream.encode(events)
+
+    def _word(self, text: str) -> bytes:
+        if self.plan.asked.is_kept:
+            self._transcript.say(text)
+        return self.stream.word(text)
 
 
 def _results(events: Sequence[Event]) -> list[Message]:

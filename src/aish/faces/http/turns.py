@@ -13,7 +13,7 @@ from aish.faces.http.metrics import TurnMeter
 from aish.faces.http.problems import Problem, ShutDown, problem_of, settled
 from aish.faces.http.service import Service
 from aish.faces.http.trace_summary import TraceSummary, trace_link
-from aish.faces.http.watch import Encoder, Hearing, Watch
+from aish.faces.http.watch import Encoder, Watch
 from aish.ports import Ask
 from aish.types.events import Event
 from aish.types.requests import TurnRequest
@@ -27,6 +27,9 @@ class Streamer(Encoder, Protocol):
     effects: bool
 
     def encode(self, events: Sequence[Event]) -> bytes: ...
+
+    def word(self, text: str) -> bytes:
+        """The same for a word that the model has said, after others."""
 
     def failure(self, problem: Problem) -> bytes:
         """The error and the end of the stream."""
@@ -50,20 +53,16 @@ async def stream_turn(
     trace: bool = False,
 ) -> None:
     meter, unsent = TurnMeter(service.metrics), b""
-
-    def told(events: Sequence[Event]) -> bytes:
-        meter.see(events)
-        streamer.effects = meter.had_effect
-        return streamer.encode(events)
-
     with Watch(exchange, streamer, heartbeat_s=service.config.heartbeat_s) as watch:
+        watch.word = streamer.word
         try:
             try:
-                hearing = Hearing(watch, told)
-                async with service.engine.turn(request, ask=ask, left=meter.see_left, listener=hearing) as batches:
+                async with service.engine.turn(request, ask=ask, left=meter.see_left, listener=watch) as batches:
                     async for events in batches:
                         is_first = not meter.turn
-                        data = told(events)
+                        meter.see(events)
+                        streamer.effects = meter.had_effect
+                        data = streamer.encode(events)
                         if is_first:
                             name_turn(exchange, meter.turn, trace=trace)
                         if streamer.failed is not None and not exchange.started:

@@ -8,13 +8,12 @@ once is an error with its own status; they do not wait longer, since clients cou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Protocol, TypeVar
 
 from aish.faces.asgi import Exchange
 from aish.faces.http.problems import ShutDown
-from aish.types.events import Event
 from aish.wire.sweep import PERIOD_S, Sweep, sweep_of
 
 # How long the headers wait for the first news: a second, less what the sweep may come late.
@@ -25,7 +24,8 @@ Result = TypeVar("Result")
 
 
 class Encoder(Protocol):
-    heartbeat: bytes
+    @property
+    def heartbeat(self) -> bytes: ...
 
     def opening(self) -> bytes:
         """What begins the stream, before any news."""
@@ -37,6 +37,8 @@ class ClientGone(Exception):
 
 class Watch:
     """`encoder` None: the reply is sent as a whole at the end, and nothing before it."""
+
+    word: Callable[[str], bytes]  # how a word is told, where words are heard
 
     def __init__(self, exchange: Exchange, encoder: Encoder | None, *, heartbeat_s: float = 0.0) -> None:
         self._exchange = exchange
@@ -88,12 +90,18 @@ class Watch:
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
 
     def is_ready(self) -> bool:
-        """Whether the next piece can be sent by `send_now`: nothing stands before it, and nobody is waited for."""
+        """Whether the next piece can be sent at once: nothing stands before it, and nobody is waited for."""
         return (self._sign is None or self._sign.done()) and self._exchange.is_open()
 
-    def send_now(self, data: bytes) -> None:
-        self._has_sent = True
-        self._exchange.send_piece(data)
+    def hear(self, text: str) -> bool:
+        """The client as the engine's listener: what is said is sent to it in the same breath."""
+        sign, exchange = self._sign, self._exchange
+        if (sign is not None and not sign.done()) or not exchange.is_open():
+            return False
+        if data := self.word(text):
+            self._has_sent = True
+            exchange.send_piece(data)
+        return True
 
     async def _send_after(self, sign: asyncio.Future[None], data: bytes) -> None:
         """A client that takes its time has not had the opening yet."""
@@ -141,19 +149,6 @@ class Watch:
         if not self._gone and self._task is not None:
             self._gone = True
             self._task.cancel()
-
-
-class Hearing:
-    """The client as the engine's listener: what is said as it comes is sent to it in the same breath."""
-
-    def __init__(self, watch: Watch, told: Callable[[Sequence[Event]], bytes]) -> None:
-        self.is_ready = watch.is_ready
-        self._send = watch.send_now
-        self._told = told
-
-    def hear(self, events: list[Event]) -> None:
-        if data := self._told(events):
-            self._send(data)
 
 
 async def while_there(exchange: Exchange, work: Awaitable[Result]) -> Result:

@@ -158,7 +158,10 @@ class PlainWords:
         return self.begun and self._words.is_ready()
 
     def say(self, text: str) -> bool:
-        return (self.reading is None or self.reading.passes_text(text)) and self._words.say(text)
+        if self.reading is None:
+            return self.begun and self._words.say(text)
+        # What passes has been read: it must be taken, then.
+        return self.is_ready() and self.reading.passes_text(text) and self._words.say(text)
 
 
 def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:
