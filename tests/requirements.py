@@ -93,6 +93,12 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_refused_call*",
         "engine/test_dispatch.py::test_a_gate_that_fails*",
     ),
+    "§9 MCP: structured results are handed on whole and as promised, or not at all": (
+        "engine/test_structured.py::*",
+        "faces/mcp/test_protocol.py::test_*promise*",
+        "faces/mcp/test_stdio.py::test_structured_results*",
+        "e2e/test_real_mcp_servers.py::test_the_official_sdk_takes_the_structured*",
+    ),
     "§10 secrets are taken out of what is recorded": ("engine/test_record.py::*", "engine/test_pieces.py::*"),
     "§10 untrusted text cannot steer the terminal": ("e2e/test_command_line.py::test_a_reply_with_escape_codes*",),
     "§10 files stay below the workspace": ("tools/test_workspace.py::*",),
