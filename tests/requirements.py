@@ -256,6 +256,9 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "faces/http/test_operations.py::*",
         "e2e/test_command_line.py::test_a_key_for_metrics*",
     ),
+    "§18 signals end the server after what is under way, and its exit code says how": (
+        "faces/http/test_signals.py::*",
+    ),
     "§18 conversations, and their items": ("faces/http/test_conversations.py::*",),
     "§18 approvals are seen everywhere, and the first answer counts": ("faces/http/test_feed.py::test_*approval*",),
     "§21 metrics, OpenTelemetry and logs with all ids": (
