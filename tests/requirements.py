@@ -93,6 +93,12 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_refused_call*",
         "engine/test_dispatch.py::test_a_gate_that_fails*",
     ),
+    "§9 MCP: structured results are handed on whole and as promised, or not at all": (
+        "engine/test_structured.py::*",
+        "faces/mcp/test_protocol.py::test_*promise*",
+        "faces/mcp/test_stdio.py::test_structured_results*",
+        "e2e/test_real_mcp_servers.py::test_the_official_sdk_takes_the_structured*",
+    ),
     "§10 secrets are taken out of what is recorded": ("engine/test_record.py::*", "engine/test_pieces.py::*"),
     "§10 untrusted text cannot steer the terminal": ("e2e/test_command_line.py::test_a_reply_with_escape_codes*",),
     "§10 files stay below the workspace": ("tools/test_workspace.py::*",),
@@ -249,6 +255,9 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§18 keys, limits, approvals, sessions, reload": (
         "faces/http/test_operations.py::*",
         "e2e/test_command_line.py::test_a_key_for_metrics*",
+    ),
+    "§18 signals end the server after what is under way, and its exit code says how": (
+        "faces/http/test_signals.py::*",
     ),
     "§18 conversations, and their items": ("faces/http/test_conversations.py::*",),
     "§18 approvals are seen everywhere, and the first answer counts": ("faces/http/test_feed.py::test_*approval*",),

@@ -172,17 +172,42 @@ async def test_a_server_of_the_official_sdk_tells_of_its_new_tools_in_the_statel
         assert "tool0" in [tool.name for tool in await session.refresh_tools()]
 
 
-@pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
+BOTH_ERAS = pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
+
+
+def seen_by_sdk(home: Path, mode: str, tools: str, *calls: tuple[str, dict[str, Any]]) -> Any:
+    """What the official SDK sees of our own server."""
+    serve = (sys.executable, "-m", "aish", "mcp", "serve", "--tools", tools)
+    words = [sdk_python(), SDK_CLIENT, mode, json.dumps(calls), *serve]
+    done = subprocess.run(words, capture_output=True, timeout=60, check=False, cwd=home)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@BOTH_ERAS
 def test_the_official_sdk_lists_and_calls_our_own_server(
     commands: dict[str, Any], private_home: Path, mode: str, version: str
 ):
-    serve = (sys.executable, "-m", "aish", "mcp", "serve", "--tools", "runtime.*")
-    done = subprocess.run(
-        [sdk_python(), SDK_CLIENT, mode, *serve], capture_output=True, timeout=60, check=False, cwd=private_home
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout) == {
+    assert seen_by_sdk(private_home, mode, "runtime.*", ("runtime__add", {"a": 2, "b": 3})) == {
         "version": version,
-        "tools": ["runtime__add", "runtime__echo", "runtime__time"],
-        "text": "5",
+        "tools": dict.fromkeys(["runtime__add", "runtime__echo", "runtime__time"]),
+        "results": [{"texts": ["5"], "structured": None, "is_error": False}],
     }
+
+
+@BOTH_ERAS
+def test_the_official_sdk_takes_the_structured_results_of_servers_behind_us(
+    commands: dict[str, Any], private_home: Path, mode: str, version: str
+):
+    Command(private_home).write_config(
+        f'[mcp]\nauto_approve = ["notes__*"]\n[mcp.servers.notes]\ncommand = "{sys.executable}"\n'
+        f'args = ["{SUPPORT / "mcp_structured.py"}"]\n'
+    )
+    calls = ("notes__count", {"n": 2}), ("notes__forget", {}), ("notes__lie", {}), ("notes__free", {})
+    seen = seen_by_sdk(private_home, mode, "notes.*", *calls)
+    assert seen["version"] == version
+    assert seen["tools"]["notes__count"]["required"] == ["numbers"] and seen["tools"]["notes__free"] is None
+    assert [result["structured"] for result in seen["results"]] == [
+        {"numbers": [{"n": 0}, {"n": 1}]}, None, None, {"anything": [1, 2]},
+    ]  # fmt: skip
+    assert [result["is_error"] for result in seen["results"]] == [False, True, True, False]

@@ -50,8 +50,9 @@ class Command:
         )
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """For a process that a test ends itself; leave it with `ended`."""
+    def start(self, *words: str, own_group: bool = False) -> subprocess.Popen[bytes]:
+        """For a process that a test ends itself; leave it with `ended`. `own_group`: so that it can be sent a signal
+        as a terminal does."""
         return subprocess.Popen(
             [sys.executable, "-m", "aish", *words],
             stdin=subprocess.DEVNULL,
@@ -59,6 +60,7 @@ class Command:
             stderr=subprocess.PIPE,
             env=self.environment(),
             cwd=self.home,
+            start_new_session=own_group,
         )
 
     def write_config(self, text: str) -> None:

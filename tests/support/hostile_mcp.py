@@ -509,6 +509,7 @@ def mode_content(server: Server) -> None:
         },
     )
     on_call(server, "structured", {"content": [], "structuredContent": {"answer": 42}})
+    on_call(server, "listed", {"content": [], "structuredContent": [1, 2]})
     on_call(server, "rpc_error", lambda message: fail(message["id"], -32050, "quota\x1b[31m exceeded"))
     on_call(server, "not_a_result", "text instead of an object")
 

@@ -1,22 +1,31 @@
-"""The official SDK's client: `python sdk_client.py MODE COMMAND…` connects, lists, adds 2 and 3, says what it saw."""
+"""The official SDK's client: `python sdk_client.py MODE CALLS COMMAND…` connects, lists, calls, and says what it saw.
+
+CALLS is JSON, a list of names and arguments. The SDK itself holds structured results against what was promised.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+from typing import Any
 
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 
-async def main(mode: str, command: str, *arguments: str) -> None:
+async def main(mode: str, calls: str, command: str, *arguments: str) -> None:
     parameters = StdioServerParameters(command=command, args=list(arguments))
     async with Client(stdio_client(parameters), mode=mode) as client:
-        tools = [tool.name for tool in (await client.list_tools()).tools]
-        result = await client.call_tool("runtime__add", {"a": 2, "b": 3})
-        seen = {"version": client.protocol_version, "tools": tools, "text": result.content[0].text}
-        sys.stdout.write(json.dumps(seen) + "\n")
+        tools = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+        results = [seen(await client.call_tool(name, given)) for name, given in json.loads(calls)]
+        told = {"version": client.protocol_version, "tools": tools, "results": results}
+        sys.stdout.write(json.dumps(told) + "\n")
+
+
+def seen(result: Any) -> dict[str, Any]:
+    texts = [block.text for block in result.content]
+    return {"texts": texts, "structured": result.structured_content, "is_error": result.is_error}
 
 
 if __name__ == "__main__":

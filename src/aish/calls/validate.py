@@ -45,6 +45,11 @@ def is_valid(schema: JsonSchema, value: Any) -> bool:
     return validator is None or validator.is_valid(value)
 
 
+def is_checkable(schema: JsonSchema) -> bool:
+    """Whether anything can be held against it at all."""
+    return _validator(_encoded(schema)) is not None
+
+
 _PLAIN = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
 _PLAIN_MEMBER = frozenset({"type", "title", "description", "default", "examples"})
 _PLAIN_TYPES: dict[Any, tuple[type, ...]] = {

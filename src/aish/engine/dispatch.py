@@ -28,7 +28,7 @@ from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, 
 from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
 from aish.types.requests import ToolChoice
-from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, Repair, RepairKind, ResultStatus, ToolSpec
+from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
 
 # Failures of the way to a tool rather than of the tool: the user is told as well as the model.
 _SHOWN_TO_USER = frozenset({
@@ -127,6 +127,11 @@ class Dispatcher:
         if call.id in self._begun:
             return aish_says(ResultStatus.CANCELLED, "cancelled while it ran; it may or may not have had its effect.")
         return aish_says(ResultStatus.CANCELLED, "cancelled before it ran.")
+
+    def find_structured(self, call: ToolCall) -> JsonObject | None:
+        """What a call that has run gave for programs, secrets and all."""
+        outcome = self._outcomes.get(call.id)
+        return outcome.structured if outcome else None
 
     async def _serve(self, calls: Sequence[ToolCall]) -> None:
         for group in _groups([self._prepare(call) for call in calls]):

@@ -16,7 +16,7 @@ import msgspec
 from aish.errors import ToolError
 from aish.ports import CallContext, Clock, Previewing, Toolset, Witnessing
 from aish.types.messages import ImagePart, Part, TextPart, text_of
-from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
+from aish.types.tools import Arguments, JsonObject, ResultStatus, ToolOutput, ToolSpec
 
 # Time a tool has to end once cancelled, before it is left behind.
 CANCEL_GRACE_S = 5.0
@@ -28,10 +28,13 @@ _LEFT_OUT = re.compile(r"\n\[aish\] … (\d{1,18}) bytes left out …\n")
 
 
 class Outcome(msgspec.Struct, frozen=True):
+    """`structured` is as the tool gave it; `engine/structured.py` makes it fit to be handed on."""
+
     status: ResultStatus
     parts: tuple[Part, ...]
     duration_ms: float = 0.0
     truncated_chars: int = 0
+    structured: JsonObject | None = None
 
     @property
     def text(self) -> str:
@@ -149,7 +152,8 @@ def _outcome_of(spec: ToolSpec, task: asyncio.Task[ToolOutput]) -> Outcome:
     if error is not None:
         return aish_says(ResultStatus.FAILED, f"{spec.name} failed: {type(error).__name__}: {error}")
     output = task.result()
-    return Outcome(ResultStatus.TOOL_ERROR if output.is_error else ResultStatus.OK, output.parts)
+    status = ResultStatus.TOOL_ERROR if output.is_error else ResultStatus.OK
+    return Outcome(status, output.parts, structured=output.structured)
 
 
 async def _end(task: asyncio.Task[ToolOutput]) -> None:

@@ -35,6 +35,7 @@ from aish.engine.record import Recorder
 from aish.engine.recovery import produced_before
 from aish.engine.runs import RunKeeper
 from aish.engine.scribe import Scribe
+from aish.engine.structured import with_structured
 from aish.engine.summary import Summaries
 from aish.engine.turn import Turn
 from aish.errors import AishError, SessionBusy
@@ -253,7 +254,8 @@ class Turns:
             async for events in batches:
                 for event in events:
                     if isinstance(event.body, ToolResult):
-                        return event.body
+                        given, spec = dispatcher.find_structured(call), offer.find(call.name)
+                        return with_structured(event.body, given, spec, self._redacted_json)
                     if isinstance(event.body, Status):
                         on_status(event.body.text)
         raise AssertionError("dispatch gives every call a result")

@@ -15,7 +15,7 @@ import msgspec
 
 from aish.types.decisions import Decision, Question
 from aish.types.messages import Message, Part
-from aish.types.tools import Effect, Repair, ResultStatus
+from aish.types.tools import Effect, Repair, ResultStatus, Structured
 from aish.types.usage import Category, Usage
 
 
@@ -96,7 +96,8 @@ class DecisionMade(msgspec.Struct, frozen=True, tag="decision_made"):
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     """The call's one result. After more than a read, durable before the next step: this is the outcome.
 
-    `repairs` is what was mended in the call's name and arguments before it was let run.
+    `repairs` is what was mended in the call's name and arguments before it was let run. `structured` is for programs
+    that call a tool without a model, where the tool gives or promises it; no turn has it.
     """
 
     name: str
@@ -106,6 +107,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     duration_ms: float = 0.0
     truncated_chars: int = 0
     repairs: tuple[Repair, ...] | msgspec.UnsetType = msgspec.UNSET
+    structured: Structured | msgspec.UnsetType = msgspec.UNSET
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):

@@ -11,6 +11,7 @@ from aish.types.messages import Part
 
 JsonSchema = dict[str, Any]
 Arguments = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 class Effect(StrEnum):
@@ -26,7 +27,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     """A tool as the engine knows it. `name` is the wire name, `source__tool`.
 
     `paths` are the arguments that name files, at any depth; none means that it is not known which do. `beyond`: it may
-    touch other files than those it is told.
+    touch other files than those it is told. `output_schema` is what it promises of its structured results.
     """
 
     name: str
@@ -39,13 +40,23 @@ class ToolSpec(msgspec.Struct, frozen=True):
     strict: bool | None = None  # the asker's own word, handed on to the backend
     paths: tuple[str, ...] = ()
     beyond: bool = False
+    output_schema: JsonSchema | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool gives back. `is_error` is the tool's own word and advisory: the text reaches the model either way."""
+    """What a tool gives back. `is_error` is the tool's own word and advisory: the text reaches the model either way.
+    `structured` is the same once more, or more exactly, for programs; models are told the parts."""
 
     parts: tuple[Part, ...]
     is_error: bool = False
+    structured: JsonObject | None = None
+
+
+class Structured(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A structured result that may be handed on: whole, without secrets, as its tool promises. Or why there is none."""
+
+    value: JsonObject | None = None
+    lacking: str = ""
 
 
 class ResultStatus(StrEnum):

@@ -423,6 +423,21 @@ async def test_our_own_client_calls_our_own_server(app: McpHttp, waiting: Waitin
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
+async def test_our_own_client_is_given_structured_results(protocol: Any):
+    async def count(arguments: Arguments, context: CallContext) -> ToolOutput:
+        return ToolOutput(said("one").parts, structured={"n": 1} if arguments else None)
+
+    promise = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    app = mcp_app(Bench(tools=Tools().add("a__count", count, output_schema=promise)).engine)
+    async with listening(app) as url, connected(url, protocol) as session:
+        assert [tool.output_schema for tool in session.tools] == [promise]
+        output = await session.call_tool("a__count", {"to": 1})
+        assert (output.structured, output.is_error) == ({"n": 1}, False)
+        output = await session.call_tool("a__count", {})
+        assert (output.structured, output.is_error) == (None, True)
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
 async def test_giving_up_in_our_own_client_stops_the_tool(app: McpHttp, waiting: Waiting, protocol: Any):
     async with listening(app) as url, connected(url, protocol) as session:
         call = asyncio.ensure_future(session.call_tool("a__wait", {}))

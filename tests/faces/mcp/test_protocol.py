@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aish.engine.structured import MAX_CHARS
 from aish.errors import ToolError
 from aish.faces.mcp.protocol import ToolServer
 from aish.faces.mcp.requests import Request, read_messages, read_request
@@ -125,6 +126,62 @@ async def test_a_call_gives_text_and_images():
         ],
         "isError": False,
     }
+
+
+NUMBERED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+BROKEN = {"type": "object", "properties": {"n": {"type": "nonsense"}}}
+
+
+def giving(structured: dict[str, Any] | None, *, is_error: bool = False) -> Any:
+    async def body(arguments: Arguments, context: CallContext) -> ToolOutput:
+        return ToolOutput(said("words").parts, is_error, structured)
+
+    return body
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+async def test_what_a_tool_promises_of_its_results_is_listed_and_kept(stateless: Any):
+    desk = Desk(Tools().add("a__b", giving({"n": 5}), output_schema=NUMBERED))
+    [tool] = (await desk.result("tools/list", stateless=stateless))["tools"]
+    assert tool["outputSchema"] == NUMBERED
+    result = await desk.result("tools/call", {"name": "a__b"}, stateless=stateless)
+    assert result["structuredContent"] == {"n": 5}
+    assert (result["isError"], result["content"]) == (False, [{"type": "text", "text": "words"}])
+
+
+async def test_a_tool_that_promises_nothing_is_listed_without_a_schema_of_results(desk: Desk):
+    assert all("outputSchema" not in tool for tool in (await desk.result("tools/list"))["tools"])
+    assert (await desk.result("tools/call", {"name": "notes__read"})).keys() == {"content", "isError"}
+
+
+async def test_a_promise_that_nothing_can_be_held_against_is_not_made():
+    desk = Desk(Tools().add("a__b", giving({"n": "x"}), output_schema=BROKEN))
+    assert "outputSchema" not in (await desk.result("tools/list"))["tools"][0]
+    assert (await desk.result("tools/call", {"name": "a__b"}))["structuredContent"] == {"n": "x"}
+
+
+async def test_what_was_not_promised_is_handed_on_too():
+    result = await Desk(Tools().add("a__b", giving({"n": "x"}))).result("tools/call", {"name": "a__b"})
+    assert (result["structuredContent"], result["isError"]) == ({"n": "x"}, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"), [(None, "gave none"), ({"n": "x"}, "not of type"), ({"n": 1, "x": "y" * MAX_CHARS}, "characters")]
+)
+@pytest.mark.parametrize("stateless", [False, True])
+async def test_a_result_without_what_was_promised_is_an_error_that_says_so(given: Any, why: str, stateless: Any):
+    desk = Desk(Tools().add("a__b", giving(given), output_schema=NUMBERED))
+    result = await desk.result("tools/call", {"name": "a__b"}, stateless=stateless)
+    assert result["isError"] is True and "structuredContent" not in result
+    note, words = (block["text"] for block in result["content"])
+    assert note.startswith("[aish] the tool has run, ") and why in note
+    assert words == "words"
+
+
+async def test_an_error_of_the_tool_comes_without_what_it_promised():
+    desk = Desk(Tools().add("a__b", giving({"reason": "mood"}, is_error=True), output_schema=NUMBERED))
+    result = await desk.result("tools/call", {"name": "a__b"})
+    assert result == {"content": [{"type": "text", "text": "words"}], "isError": True}
 
 
 async def _fails(arguments: Arguments, context: CallContext) -> ToolOutput:

@@ -29,6 +29,7 @@ from support.eventually import eventually
 from support.processes import is_running
 
 DEADLINE_S = 20.0
+SECRET = "tok-51c0ffee-9a7d"
 STATELESS = {"_meta": {META_VERSION: "2026-07-28", META_CAPABILITIES: {}}}
 
 
@@ -297,6 +298,31 @@ async def test_servers_behind_us_are_offered_once_the_user_approves_them(private
         output = await session.call_tool("notes__echo", {"text": "through two servers"})
         assert text_of(output.parts) == "through two servers"
     assert not any(isinstance(event, ListChanged) for event in events)
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
+async def test_structured_results_of_servers_behind_us_are_handed_on(private_home: Path, protocol: Any):
+    server = Path(__file__).parents[2] / "support" / "mcp_structured.py"
+    Command(private_home).write_config(
+        f'[mcp]\nauto_approve = ["notes__*"]\n[mcp.servers.notes]\ncommand = "{sys.executable}"\nargs = ["{server}"]\n'
+        f'env = {{ NOTES_TOKEN = "{SECRET}" }}\n'
+    )
+    async with open_session(spec(private_home, "--tools", "notes.*", protocol=protocol)) as session:
+        promised = {tool.name for tool in session.tools if tool.output_schema is not None}
+        assert promised == {f"notes__{name}" for name in ("count", "show", "forget", "lie", "refuse")}
+
+        async def call(name: str, **arguments: Any) -> ToolOutput:
+            return await session.call_tool(f"notes__{name}", arguments)
+
+        assert (await call("count", n=2)).structured == {"numbers": [{"n": 0}, {"n": 1}]}
+        assert (await call("show", value="HOME")).structured == {"value": str(private_home)}
+        assert (await call("show", value="NOTES_TOKEN")).structured == {"value": "[redacted]"}
+        assert (await call("free")).structured == {"anything": [1, 2]}
+        for broken in (await call("forget"), await call("lie")):
+            assert (broken.is_error, broken.structured) == (True, None)
+            assert text_of(broken.parts).startswith("[aish] the tool has run, but without the structured result")
+        refused = await call("refuse")
+        assert (refused.is_error, text_of(refused.parts), refused.structured) == (True, "refused", None)
 
 
 def start(home: Path, *words: str) -> subprocess.Popen[bytes]:

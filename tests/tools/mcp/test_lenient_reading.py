@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from aish.tools.mcp.content import CallResult, read_parts, tool_output
 from aish.tools.mcp.errors import FaultKind
 from aish.tools.mcp.headers import BadAnnotation, header_params, header_value, mirrored
+from aish.tools.mcp.listing import read_tool
 from aish.tools.mcp.schema import MAX_SCHEMA_BYTES, normalise, subschemas
 from aish.tools.mcp.text import Discretion, clean
 from aish.tools.mcp.types import ListChanged, McpTool, ServerLog
@@ -88,6 +89,37 @@ async def test_schemas_that_could_harm_are_simplified_with_a_warning(hostile: Ho
     assert not any("fine" in text for text in hostile.warnings)
 
 
+@pytest.mark.parametrize(
+    ("promised", "kept"),
+    [
+        ({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, True),
+        ({"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}, True),
+        ({"properties": {}}, False),
+        ({"type": "array", "items": {}}, False),
+        ([], False),
+        (None, False),
+        ("object", False),
+    ],
+)
+def test_a_schema_of_results_is_taken_where_it_describes_an_object(promised: object, kept: object) -> None:
+    _, tool, note = read_tool({"name": "a", "inputSchema": {}, "outputSchema": promised}, stateless=False)
+    assert (tool.output_schema, note) == (promised if kept else None, "")
+
+
+@pytest.mark.parametrize(
+    "promised",
+    [
+        {"type": "object", "description": "x", "default": "x" * MAX_SCHEMA_BYTES},
+        {"type": "object", "properties": {"a": {"$ref": "https://far.example/schema.json"}}},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}},
+    ],
+)
+def test_a_schema_of_results_that_would_have_to_be_changed_is_left_out_with_a_word(promised: object) -> None:
+    _, tool, note = read_tool({"name": "a", "inputSchema": {}, "outputSchema": promised}, stateless=False)
+    assert tool.output_schema is None
+    assert note.startswith("what it says of its results is left out: its schema ")
+
+
 async def test_ten_thousand_tools_are_cut_off_with_a_warning(hostile: Hostile) -> None:
     async with hostile.open("ten_thousand", max_tools=500) as session:
         assert len(session.tools) == 500
@@ -145,6 +177,15 @@ async def test_every_kind_of_content_becomes_text_an_image_or_a_placeholder(host
 async def test_structured_content_stands_in_for_missing_content(hostile: Hostile) -> None:
     async with hostile.open("content") as session:
         assert text_of((await session.call_tool("structured", {})).parts) == '{"answer":42}'
+        assert text_of((await session.call_tool("listed", {})).parts) == "[1,2]"
+
+
+async def test_structured_content_is_kept_beside_the_parts_where_it_is_an_object(hostile: Hostile) -> None:
+    async with hostile.open("content") as session:
+        assert (await session.call_tool("structured", {})).structured == {"answer": 42}
+        assert (await session.call_tool("mixed", {})).structured == {"unused": True}
+        assert (await session.call_tool("listed", {})).structured is None
+        assert (await session.call_tool("echo", {"text": "x"})).structured is None
 
 
 async def test_an_error_of_the_tool_is_a_result_and_an_error_of_the_protocol_is_raised(hostile: Hostile) -> None:

@@ -5,11 +5,12 @@ Life: `lifespan` opens the engine and closes it again; everything else is one ca
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -172,7 +173,8 @@ class App:
             if self._reloads:
                 await stack.enter_async_context(Reloading(self._service))
             await send({"type": "lifespan.startup.complete"})
-            await receive()
+            with suppress(asyncio.CancelledError):  # by a server in a hurry; what was opened is closed all the same
+                await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
 

@@ -1,8 +1,10 @@
 """`aish serve`: the application under uvicorn, until a signal ends it.
 
-SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order.
-SIGHUP: the configuration is read anew; requests under way keep the old one. With several workers a supervisor passes
-signals on.
+SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order. A
+second one ends it at once. SIGHUP: the configuration is read anew; requests under way keep the old one. With several
+workers a supervisor passes signals on.
+
+Exit codes: 0 after SIGTERM, which asks for just this; 130 after SIGINT; 143 where a second SIGTERM cut it short.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from aish.faces.http.logs import log_to
 from aish.faces.http.metrics import MANY_WORKERS, forget_process
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
+from aish.faces.signals import INTERRUPTED, TERMINATED
 from aish.safety.secret_formats import looks_secret
 
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
         server.run()
     except SystemExit as exc:  # uvicorn's word for what it has logged
         raise _not_started(arguments, runtime) from exc
-    return 0 if server.started else 1
+    return _code(server.told) if server.started else 1
 
 
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
@@ -95,7 +98,14 @@ def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[
         workers.run()
     if any(one.exitcode == STARTUP_FAILURE for one in workers.processes):
         raise _not_started(arguments, runtime)
-    return 0
+    return _code(workers.told)
+
+
+def _code(told: Sequence[int]) -> int:
+    """By the signals that ended it."""
+    if signal.SIGINT in told:
+        return INTERRUPTED
+    return TERMINATED if len(told) > 1 else 0
 
 
 def _not_started(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
@@ -140,6 +150,14 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self.told: list[int] = []
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """uvicorn's own would raise the signal again at the end, which then looks like being killed. And it would
+        not be hurried by a second SIGTERM."""
+        self.told.append(sig)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -154,17 +172,22 @@ class _Server(uvicorn.Server):
 
 class _Workers(Multiprocess):
     """uvicorn's own would end the workers on SIGHUP, and what they are answering with them. On SIGTERM it would tell
-    them half a second late, and keep the place open where they take no more."""
+    them half a second late, and keep the place open where they take no more. A second signal it would not hear."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
-        if os.name != "nt":  # where it would end them at once
-            signal.signal(signal.SIGTERM, self._end)
+        self.told: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         """A handler: it may not wake the loop, which may be about to wait."""
         self.signal_queue.append(number)
-        self._pass_on(signal.SIGTERM)
+        self.told.append(number)
+        if len(self.told) > 1:
+            self._pass_on(signal.SIGINT)  # the one that a worker which is ending hears
+        elif number == signal.SIGTERM:  # a terminal's SIGINT has reached the workers by itself
+            self._pass_on(signal.SIGTERM)
 
     def terminate_all(self) -> None:
         for place in self.sockets:
@@ -182,6 +205,8 @@ class _Workers(Multiprocess):
         self._pass_on(signal.SIGHUP)
 
     def _pass_on(self, number: signal.Signals) -> None:
+        if os.name == "nt":  # where it would end them at once
+            return
         for worker in self.processes:
             if worker.pid is not None and worker.process.is_alive():
                 with suppress(ProcessLookupError):

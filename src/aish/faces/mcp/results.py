@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
+import msgspec
+
 from aish import __version__
+from aish.engine.structured import find_promise
 from aish.faces.mcp.revisions import META_SERVER
 from aish.types.events import ToolResult
 from aish.types.messages import ImagePart, Part, TextPart
@@ -52,12 +55,21 @@ def _listed(spec: ToolSpec) -> Result:
         "destructiveHint": spec.effect is Effect.EXEC,
         "openWorldHint": spec.effect is Effect.NETWORK,
     }
-    return {"name": spec.name, "description": spec.description, "inputSchema": schema, "annotations": hints}
+    listed: Result = {"name": spec.name, "description": spec.description, "inputSchema": schema, "annotations": hints}
+    if (promise := find_promise(spec)) is not None:
+        listed["outputSchema"] = promise
+    return listed
 
 
 def call_result(result: ToolResult) -> Result:
     content = [_content(part) for part in result.parts]
-    return {"content": content, "isError": result.status is not ResultStatus.OK}
+    if result.structured is msgspec.UNSET:
+        return {"content": content, "isError": result.status is not ResultStatus.OK}
+    if result.structured.value is None:
+        # To leave out what is promised is allowed to errors only.
+        note = f"[aish] the tool has run, but without the structured result it promises: {result.structured.lacking}."
+        return {"content": [{"type": "text", "text": note}, *content], "isError": True}
+    return {"content": content, "structuredContent": result.structured.value, "isError": False}
 
 
 def _content(part: Part) -> Result:

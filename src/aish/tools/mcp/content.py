@@ -36,10 +36,11 @@ def tool_output(result: CallResult) -> ToolOutput:
         return ToolOutput(
             (TextPart("the tool asks for input from a person, which aish does not give to servers"),), True
         )
-    parts = read_parts(result.content)
-    if not parts and result.structuredContent is not None:
-        parts = (TextPart(msgspec.json.encode(result.structuredContent).decode()),)
-    return ToolOutput(parts, result.isError is True)
+    parts, given = read_parts(result.content), result.structuredContent
+    if not parts and given is not None:
+        parts = (TextPart(msgspec.json.encode(given).decode()),)
+    # 2026-07-28 allows for any value. The revisions before it, which our clients may speak, know objects only.
+    return ToolOutput(parts, result.isError is True, given if isinstance(given, dict) else None)
 
 
 def resource_output(result: ResourceResult) -> ToolOutput:

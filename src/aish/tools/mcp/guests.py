@@ -212,7 +212,8 @@ class _Guest:
         finally:
             self._calls -= 1
             self.used_s = asyncio.get_running_loop().time()
-        return msgspec.structs.replace(output, parts=tuple(map(self._discreet, output.parts)))
+        # Only models call it, and they are told the parts.
+        return ToolOutput(tuple(map(self._discreet, output.parts)), output.is_error)
 
     async def aclose(self) -> None:
         await self.server.aclose()

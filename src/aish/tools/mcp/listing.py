@@ -15,6 +15,7 @@ from aish.tools.mcp.headers import BadAnnotation, HeaderParams, header_params
 from aish.tools.mcp.schema import normalise
 from aish.tools.mcp.text import clean
 from aish.tools.mcp.types import McpPrompt, McpResource, McpTool, PromptArgument
+from aish.types.tools import JsonSchema
 
 MAX_PAGES = 200
 _MAX_NAMED_FAULTS = 20  # warnings about single items; the rest are counted
@@ -112,6 +113,7 @@ def read_tool(fields: dict[str, Any], *, stateless: bool) -> tuple[str, McpTool,
     if "inputSchema" not in fields or fields["inputSchema"] is None:
         raise BadItem(f"the tool {clean(name, 80)} has no inputSchema")
     schema, note = normalise(fields["inputSchema"])
+    output_schema, output_note = _output_schema(fields.get("outputSchema"))
     hints = fields.get("annotations")
     hints = hints if isinstance(hints, dict) else {}
     tool = McpTool(
@@ -122,9 +124,18 @@ def read_tool(fields: dict[str, Any], *, stateless: bool) -> tuple[str, McpTool,
         read_only=hints.get("readOnlyHint") is True,
         destructive=hints.get("destructiveHint") is not False,
         open_world=hints.get("openWorldHint") is not False,
+        output_schema=output_schema,
         header_params=_header_params(name, fields["inputSchema"]) if stateless else (),
     )
-    return name, tool, note
+    return name, tool, "; ".join(filter(None, (note, output_note)))
+
+
+def _output_schema(raw: Any) -> tuple[JsonSchema | None, str]:
+    """Taken as it is or not at all: it is a promise to others, and one that was changed would be our own."""
+    if not isinstance(raw, dict) or raw.get("type") != "object":
+        return None, ""
+    schema, note = normalise(raw)
+    return (None, f"what it says of its results is left out: {note}") if note else (schema, "")
 
 
 def _header_params(name: str, schema: Any) -> HeaderParams:

@@ -221,6 +221,7 @@ class McpServer:
             effect=_effect(tool, self.exposure),
             source=self.spec.name,
             timeout_s=self.spec.call_timeout_s + _MARGIN_S,
+            output_schema=tool.output_schema,
         )
 
 

@@ -71,6 +71,7 @@ class McpTool(msgspec.Struct, frozen=True):
     read_only: bool = False
     destructive: bool = True
     open_world: bool = True
+    output_schema: JsonSchema | None = None
     header_params: tuple[tuple[tuple[str, ...], str], ...] = ()  # arguments that 2026-07-28 mirrors into headers
 
 
