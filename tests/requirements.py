@@ -55,6 +55,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "contracts/test_provider_contract.py::*",
         "providers/test_embedded.py::*",
         "providers/test_ollama.py::*",
+        "providers/test_openai_sampling.py::*",
         "providers/test_pool.py::*",
         "providers/test_pool_check.py::*",
         "providers/test_discover.py::*",
@@ -238,6 +239,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "faces/http/test_responses*.py::*",
         "faces/http/test_messages.py::*",
         "faces/http/test_embeddings.py::*",
+        "faces/http/test_sampling.py::*",
     ),
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (

@@ -108,7 +108,7 @@ class OpenAIProvider:
                 return
             except ProviderRejected as exc:
                 has_schema = request.sampling.json_schema is not None
-                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema)
+                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema, sent=body)
                 if simpler is None:
                     raise
                 dialect = simpler
