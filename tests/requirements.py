@@ -138,6 +138,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§20 edits need the hash of what was read, and nothing outside the workspace is read or written": (
         "tools/ide/test_reading_and_editing.py::*",
+        "tools/ide/test_large_files.py::*",
         "tools/ide/test_edits.py::*",
         "tools/ide/test_path_attacks.py::*",
         "tools/test_workspace.py::*",
