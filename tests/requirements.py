@@ -55,6 +55,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "contracts/test_provider_contract.py::*",
         "providers/test_embedded.py::*",
         "providers/test_ollama.py::*",
+        "providers/test_openai_sampling.py::*",
         "providers/test_pool.py::*",
         "providers/test_pool_check.py::*",
         "providers/test_discover.py::*",
@@ -143,6 +144,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§20 edits need the hash of what was read, and nothing outside the workspace is read or written": (
         "tools/ide/test_reading_and_editing.py::*",
+        "tools/ide/test_large_files.py::*",
         "tools/ide/test_edits.py::*",
         "tools/ide/test_path_attacks.py::*",
         "tools/test_workspace.py::*",
@@ -244,6 +246,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "faces/http/test_responses*.py::*",
         "faces/http/test_messages.py::*",
         "faces/http/test_embeddings.py::*",
+        "faces/http/test_sampling.py::*",
     ),
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (

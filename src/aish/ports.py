@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
@@ -100,7 +100,8 @@ class Provider(Tokenizer, Protocol):
         """The request as it will be sent, as far as is known now: tools are written into the messages where the
         backend takes none. Pure, and for counting: what is read back depends on the request as it was."""
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded: ...
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        """Texts, or the ids of their tokens. A plain ProviderError from one that takes no ids."""
 
     async def aclose(self) -> None:
         """End every connection and process. Idempotent."""

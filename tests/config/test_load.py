@@ -12,6 +12,7 @@ from aish.config.secret import Secret
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 from aish.types.limits import Limits
+from aish.types.requests import Knobs, Sampling
 
 
 def test_with_no_files_at_all_the_defaults_hold(world) -> None:
@@ -26,6 +27,13 @@ def test_with_no_files_at_all_the_defaults_hold(world) -> None:
     assert loaded.notices == ()
     assert loaded.files == (ConfigFile("user", world.user_file, "absent"),)
     assert loaded.origins == {}
+
+
+def test_a_preset_turns_the_knobs_that_it_names_and_no_others(world) -> None:
+    world.user("[presets.p]\ntop_k = 40\nmin_p = 0.05\nrepeat_penalty = 1.1\n[presets.q]\nseed = 1")
+    presets = world.load().config.presets
+    assert presets["p"].sampling() == Sampling(knobs=Knobs(top_k=40, min_p=0.05, repeat_penalty=1.1))
+    assert presets["q"].sampling() == Sampling(seed=1)
 
 
 def test_each_layer_wins_over_the_one_before(world) -> None:

@@ -57,6 +57,8 @@ FILE = "~/.config/aish/config.toml"
         ),
         ("[discovery]\ntimeout_s = 0", ":2: discovery.timeout_s: expected a number above 0, found the number 0"),
         ("[presets.p]\ntop_p = 2", ":2: presets.p.top_p: expected a number from 0 to 1, found the number 2"),
+        ("[presets.p]\ntop_k = -2",
+         ":2: presets.p.top_k: expected a whole number from -1 to 2147483647, found the number -2"),
         ("[presets.p]\nseed = 1\nmax_tokens = 0",
          ":3: presets.p.max_tokens: expected a whole number of at least 1, found the number 0"),
         ("[providers.p]", ":1: providers.p: it needs a url, or urls"),

@@ -8,7 +8,7 @@ from aish.errors import ModelNotFound, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
 from aish.types.models import ModelInfo, Preset
-from aish.types.requests import Sampling
+from aish.types.requests import Knobs, Sampling
 from support.engines import Bench
 
 
@@ -149,6 +149,13 @@ async def test_the_requests_sampling_wins_over_the_presets():
     await bench.run(model="p", sampling=Sampling(temperature=0.0))
     sampling = bench.scripted.requests[0].sampling
     assert (sampling.temperature, sampling.seed) == (0.0, 7)
+
+
+async def test_the_requests_knobs_win_over_the_presets_one_by_one():
+    presets = {"p": Preset("scripted:model", sampling=Sampling(seed=7, knobs=Knobs(top_k=40, min_p=0.1)))}
+    bench = Bench([TextDelta("x")], presets=presets)
+    await bench.run(model="p", sampling=Sampling(knobs=Knobs(top_k=0, typical_p=0.9)))
+    assert bench.scripted.requests[0].sampling == Sampling(seed=7, knobs=Knobs(top_k=0, min_p=0.1, typical_p=0.9))
 
 
 class Counted(ScriptedProvider):

@@ -121,6 +121,10 @@ async def test_describe_count_and_embed_ask_the_real_model(model_cache: ModelCac
             await bench.provider.embed("smollm2", ["a cat", "a cat", "stock market crash of 1929"])
         ).vectors
         assert near == pytest.approx(same, abs=1e-3) and near != pytest.approx(far, abs=1e-3)
+        ids = (await bench.provider.embed("smollm2", [[28120, 905], [28120, 905], [7, 8, 9]])).vectors
+        assert ids[0] == pytest.approx(ids[1], abs=1e-3) and ids[0] != pytest.approx(ids[2], abs=1e-3)
+        with pytest.raises(ProviderRejected):
+            await bench.provider.embed("smollm2", [[2**31 - 1]])
         assert [model.name for model in await bench.provider.list_models()].count("embedded:smollm2") == 1
     finally:
         await bench.provider.aclose()

@@ -12,7 +12,7 @@ from aish.types.chunks import CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta, TurnEnd, UsageReported
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.models import Constraint
-from aish.types.requests import Sampling, StepRequest
+from aish.types.requests import Knobs, Sampling, StepRequest
 from aish.types.usage import Usage
 from aish.wire.http import HttpClient
 from support.backends import ANSWER, CALL, THOUGHT, Ollama, answer, body_of, chunked, json_answer, running
@@ -198,6 +198,17 @@ async def test_the_request_holds_images_schema_and_sampling(http):
     assert sent["messages"][3] == {"role": "user", "content": "[images of t]", "images": ["QUJD"]}
     options = {"temperature": 0.5, "top_p": 0.9, "num_predict": 7, "seed": 1, "stop": ["END"]}
     assert (sent["format"], sent["options"], sent["stream"]) == ({"type": "object"}, options, True)
+
+
+async def test_knobs_are_options_by_the_names_that_ollama_has_and_others_stay_away(http):
+    knobs = Knobs(top_k=40, min_p=0.1, repeat_penalty=1.1, mirostat=2, dry_multiplier=0.8, chat_template_kwargs={})
+    sampling = Sampling(frequency_penalty=0.5, presence_penalty=0.25, knobs=knobs)
+    async with running(Ollama()) as server:
+        await say(provider_at(server.url, http), user("hi"), sampling=sampling)
+    sent = body_of(server.requests[-1])
+    penalties = {"frequency_penalty": 0.5, "presence_penalty": 0.25}
+    assert sent["options"] == {"top_k": 40, "min_p": 0.1, "repeat_penalty": 1.1, "mirostat": 2, **penalties}
+    assert not {"dry_multiplier", "chat_template_kwargs", "top_k"} & sent.keys()
 
 
 async def test_several_calls_in_one_line_and_over_lines_are_numbered_on(http):

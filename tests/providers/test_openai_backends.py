@@ -226,6 +226,13 @@ async def test_what_embeddings_took_is_as_the_backend_says(said, read, http):
     assert embedded.usage == read
 
 
+async def test_token_ids_are_embedded_as_they_are(http):
+    async with running(Vllm()) as server:
+        embedded = await provider_at(server.url, http).embed(Vllm.model, [[1, 2, 3], [4]])
+    assert body_of(server.requests[-1])["input"] == [[1, 2, 3], [4]]
+    assert [vector[0] for vector in embedded.vectors] == [3, 1]
+
+
 async def test_a_backend_without_embeddings_says_so(http):
     async with running(Mnn()) as server:
         with pytest.raises(ProviderRejected, match="up answered 404"):

@@ -164,7 +164,7 @@ async def test_embeddings_under_way_make_an_endpoint_busy():
     going = asyncio.Event()
 
     class Embedding(Member):
-        async def embed(self, model, texts):
+        async def embed(self, model, inputs):
             going.set()
             await asyncio.sleep(60)
 

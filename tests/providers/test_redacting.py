@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from aish.errors import ProviderError
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
@@ -36,6 +39,12 @@ async def test_a_secret_does_not_leave_and_is_there_again_in_the_streamed_reply(
     assert "<secret-" in str(inner.requests)
     text = "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
     assert text == f"my password is {SECRET}, ok?"
+
+
+async def test_token_ids_do_not_leave_since_no_secret_is_found_in_them():
+    with pytest.raises(ProviderError, match="redact") as caught:
+        await RedactingProvider(ScriptedProvider("cloud", {}), Redactor([SECRET])).embed("m", [[1, 2]])
+    assert "check_embedding_ctx_length=False" in caught.value.hint
 
 
 async def test_nothing_goes_past_it_to_whoever_takes_words_as_they_come():

@@ -18,14 +18,15 @@ from aish.config.schema_shell import ShellConfig
 from aish.config.schema_tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
 from aish.config.schema_work import NorrisConfig, PlannerConfig
 from aish.config.secret import Secret
-from aish.config.section import Count, NotNegative, Section, Share, Url, UrlOrUnset, Variable
+from aish.config.section import Count, NotNegative, Section, Share, TopK, Url, UrlOrUnset, Variable
 from aish.errors import ConfigError
 from aish.types.limits import Limits
-from aish.types.requests import Sampling, ToolMode
+from aish.types.requests import Knobs, Sampling, ToolMode
 
 ProviderKind = Literal["openai", "ollama", "embedded", "scripted"]
 
 _DEFAULT_LIMITS = Limits()
+_NO_KNOBS = Knobs()
 
 
 class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +102,15 @@ class PresetConfig(Section, frozen=True, forbid_unknown_fields=True):
     system: Annotated[str, Meta(description="More system text for this preset.")] = ""
     temperature: Annotated[NotNegative | None, Meta(description="Randomness; unset leaves the backend's own.")] = None
     top_p: Annotated[Share | None, Meta(description="Nucleus sampling; unset leaves the backend's own.")] = None
+    top_k: Annotated[
+        TopK | None, Meta(description="Only this many of the likeliest tokens; all: 0 for llama.cpp, -1 for vLLM.")
+    ] = None
+    min_p: Annotated[
+        Share | None, Meta(description="Only tokens that have at least this share of the likeliest one's chance.")
+    ] = None
+    repeat_penalty: Annotated[
+        NotNegative | None, Meta(description="Above 1, tokens that were said become less likely; also for vLLM.")
+    ] = None
     max_tokens: Annotated[Count | None, Meta(description="The longest answer, in tokens.")] = None
     seed: Annotated[int | None, Meta(description="Makes answers repeatable where the backend can.")] = None
     stop: Annotated[tuple[str, ...], Meta(description="Texts at which the answer ends.")] = ()
@@ -111,12 +121,14 @@ class PresetConfig(Section, frozen=True, forbid_unknown_fields=True):
     context_size: Annotated[Count | None, Meta(description="As in `[providers]`, for this model only.")] = None
 
     def sampling(self) -> Sampling:
+        knobs = Knobs(top_k=self.top_k, min_p=self.min_p, repeat_penalty=self.repeat_penalty)
         return Sampling(
             temperature=self.temperature,
             top_p=self.top_p,
             max_tokens=self.max_tokens,
             stop=self.stop,
             seed=self.seed,
+            knobs=None if knobs == _NO_KNOBS else knobs,
         )
 
 

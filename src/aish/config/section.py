@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=1)]
+TopK = Annotated[int, Meta(ge=-1, le=2**31 - 1)]  # -1: vLLM's word for all of them
 NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 # A title says in words what the pattern wants.

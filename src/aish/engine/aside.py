@@ -4,7 +4,6 @@ other."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import msgspec
 
@@ -12,7 +11,7 @@ from aish.engine.cost import Admitted, Ledger
 from aish.engine.route import Route
 from aish.engine.tokens import BYTES_PER_TOKEN, byte_length
 from aish.types.chunks import UsageChunk
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Ids, Inputs
 from aish.types.events import TextDelta
 from aish.types.ids import new_id
 from aish.types.messages import SystemMessage, user
@@ -98,13 +97,13 @@ class Aside:
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
         return Said(answer.strip(), self._ledger.settle(call, usage or guess))
 
-    async def embed(self, route: Route, texts: Sequence[str]) -> Embedded:
+    async def embed(self, route: Route, inputs: Inputs) -> Embedded:
         """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
-        guess = Usage(sum(-(-byte_length(text) // BYTES_PER_TOKEN) for text in texts), estimated=True)
+        guess = Usage(sum(map(_tokens_in, inputs)), estimated=True)
         asked = Admitted(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
         call = await self._ledger.admit(asked, answer_tokens=0, deadline_s=_EMBEDDING_S)
         try:
-            embedded = await route.provider.embed(route.info.id, texts)
+            embedded = await route.provider.embed(route.info.id, inputs)
         except BaseException as exc:
             self._not_answered(call, exc, guess)
             raise
@@ -116,3 +115,7 @@ class Aside:
             self._ledger.settle(call, asked)
         else:
             self._ledger.drop(call)
+
+
+def _tokens_in(given: str | Ids) -> int:
+    return -(-byte_length(given) // BYTES_PER_TOKEN) if isinstance(given, str) else len(given)

@@ -369,6 +369,9 @@ class Asking:
 def merged(preset: Sampling, request: Sampling) -> Sampling:
     """The request's word counts, then the preset's."""
     given = {name: getattr(request, name) for name in Sampling.__struct_fields__}
+    if preset.knobs is not None and request.knobs is not None:
+        said = {name: value for name, value in msgspec.structs.asdict(request.knobs).items() if value is not None}
+        given["knobs"] = msgspec.structs.replace(preset.knobs, **said)
     return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_UNSAID, n)})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from aish.types.messages import (
     UserMessage,
     marked_text,
 )
-from aish.types.requests import Sampling, StepRequest, ToolChoice, Tuning
+from aish.types.requests import Knobs, Sampling, StepRequest, ToolChoice, Tuning
 from aish.types.tools import ToolSpec
 
 Json = dict[str, Any]
@@ -31,6 +31,7 @@ Json = dict[str, Any]
 _WORTH_KEEPING = 12
 _MOST_KEPT_BYTES = 4 * 1024 * 1024
 _ENTRY_BYTES = 400  # what keeping a message takes besides its text
+_MOST_LEARNED = 256  # models of one backend that something is known of
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -40,9 +41,12 @@ class Dialect(msgspec.Struct, frozen=True):
     max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
     thoughts: bool = True  # what the model thought before its calls
     schema_form: int = 0  # in which of the known forms the schema of an answer goes
+    untaken: Mapping[str, frozenset[str]] = {}  # fields of sampling that a model does not know
 
-    def without_what(self, refusal: str, *, has_schema: bool = False) -> Dialect | None:
-        """The dialect for another try, or None if the refusal is about something else."""
+    def without_what(self, refusal: str, *, has_schema: bool = False, sent: Json | None = None) -> Dialect | None:
+        """The dialect for another try, or None if the refusal is about something else than what was sent."""
+        if sent is not None and (unknown := _unknown_in(refusal, sent)):
+            return self._without(unknown, str(sent["model"]))
         may_change = has_schema and self.schema_form + 1 < len(_SCHEMA_FORMS)
         if may_change and _ABOUT_SCHEMA_FORM.search(refusal):
             return msgspec.structs.replace(self, schema_form=self.schema_form + 1)
@@ -53,6 +57,28 @@ class Dialect(msgspec.Struct, frozen=True):
         if self.thoughts and "reasoning_content" in refusal and "missing" not in refusal.lower():
             return msgspec.structs.replace(self, thoughts=False)
         return None
+
+    def _without(self, fields: frozenset[str], model: str) -> Dialect:
+        known = dict(list(self.untaken.items())[1 - _MOST_LEARNED :])
+        return msgspec.structs.replace(self, untaken={**known, model: fields | self.untaken.get(model, frozenset())})
+
+
+# Said of a field that is not known, and not of one whose value is wrong: that is for the asker to hear.
+_ABOUT_UNKNOWN = re.compile(
+    r"un(known|recogni[sz]ed|supported|expected)|not (yet )?supported|does ?n[o']t (support|accept|take)|not permitted"
+    r"|additional propert|cannot find field|not a valid (field|parameter|argument)",
+    re.I,
+)
+# Some name all that they do know behind this.
+_WHAT_IS_KNOWN = re.compile(r"expected one of|permitted (fields|parameters)|valid (fields|parameters) are", re.I)
+
+
+def _unknown_in(refusal: str, sent: Json) -> frozenset[str]:
+    """Which of the fields that a backend can be asked without it says it does not know."""
+    if not _ABOUT_UNKNOWN.search(refusal):
+        return frozenset()
+    named = re.findall(r"\w+", _WHAT_IS_KNOWN.split(refusal)[0])
+    return frozenset(name for name in named if name in _CAN_GO and name in sent)
 
 
 def _as_response_format(schema: Json, *, strict: bool) -> Json:
@@ -150,6 +176,8 @@ def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> 
             body.update(_SCHEMA_FORMS[dialect.schema_form](request.sampling.json_schema))
         if not dialect.max_tokens and "max_tokens" in body:
             body["max_completion_tokens"] = body.pop("max_tokens")
+        for name in dialect.untaken.get(request.model, ()):
+            body.pop(name, None)
     if request.tuning is not None:
         body.update(_encode_tuning(request.tuning))
     if request.stream:
@@ -244,4 +272,14 @@ def _encode_sampling(sampling: Sampling) -> Json:
         "logit_bias": sampling.logit_bias,
         "response_format": {"type": "json_object"} if sampling.json_object else None,
     }
+    if sampling.knobs is not None:
+        body.update(_encode_knobs(sampling.knobs))
     return {key: value for key, value in body.items() if value is not None}
+
+
+def _encode_knobs(knobs: Knobs) -> Json:
+    """As they are, and the penalty by both of its names: a backend passes over the one that is not its own."""
+    return {**msgspec.structs.asdict(knobs), "repetition_penalty": knobs.repeat_penalty}
+
+
+_CAN_GO = frozenset({*Knobs.__struct_fields__, "repetition_penalty", "logit_bias"})

@@ -26,7 +26,7 @@ from aish.providers.cache_folder import check_is_gguf, is_file, path_of
 from aish.providers.embedded_engine import EmbeddedSettings, Engine, MakeInner
 from aish.providers.tool_adapter import CHAT, PICKING
 from aish.types.chunks import Batch
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
 from aish.types.models import Capabilities, ModelInfo, means_file
 from aish.types.requests import Sampling, StepRequest
@@ -111,9 +111,9 @@ class EmbeddedProvider:
         except ProviderError:
             return None
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
         async with self._inner_for(model) as inner:
-            return await inner.embed(model, texts)
+            return await inner.embed(model, inputs)
 
     def stream(
         self, request: StepRequest, words: Words | None = None

@@ -29,6 +29,9 @@ _SHOWN_CHARS = 300
 _MAX_ERROR_BYTES = 64 * 1024
 _ERROR_BODY_S = 1.0  # the status has already said the essential thing
 
+# For those that cannot embed by ids. LangChain sends ids unless told so, and those of OpenAI's models at that.
+SEND_TEXT = "send texts as `input`; in LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
+
 _NO_SUCH_MODEL = re.compile(
     r"model.{0,200}(not found|does ?n[o']t exist)|(no|unknown|invalid) model|not a valid model", re.I | re.S
 )

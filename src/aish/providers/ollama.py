@@ -16,7 +16,7 @@ from aish.providers.answer_body import AnswerBody
 from aish.providers.chat_chunks import tokens_used
 from aish.providers.chat_wire import Json
 from aish.providers.endpoint import LOOKUP, Backend, Endpoint
-from aish.providers.faults import error_text, stream_error
+from aish.providers.faults import SEND_TEXT, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.providers.ollama_wire import (
     Line,
@@ -31,7 +31,7 @@ from aish.providers.ollama_wire import (
     trained_window,
 )
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import Status
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
@@ -95,8 +95,10 @@ class OllamaProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return None
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
-        body = {"model": model, "input": list(texts)}
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        if (texts := texts_of(inputs)) is None:
+            raise ProviderError(f"{self._name} is Ollama, which embeds texts and no token ids", hint=SEND_TEXT)
+        body = {"model": model, "input": texts}
         answer = await self._backend.post(f"{self._endpoint.root}/api/embed", body, model=model)
         vectors = answer.get("embeddings") if isinstance(answer, dict) else None
         checked = facts.embeddings(self._name, vectors, count=len(texts))

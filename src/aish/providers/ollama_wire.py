@@ -54,6 +54,8 @@ class Line(msgspec.Struct):
 _WINDOW_DIGITS = 12  # with room to spare; int() refuses thousands of them
 
 decode_line = msgspec.json.Decoder(Line).decode
+# Those that it has, by the names it has for them.
+_KNOBS = ("top_k", "min_p", "typical_p", "repeat_penalty", "repeat_last_n", "mirostat", "mirostat_tau", "mirostat_eta")
 _ENDS = {"stop": StepEnd.STOP, "length": StepEnd.LENGTH, "load": StepEnd.STOP}
 
 
@@ -67,7 +69,11 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
         "num_predict": sampling.max_tokens,
         "seed": sampling.seed,
         "stop": list(sampling.stop) or None,
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
     }
+    if sampling.knobs is not None:
+        options.update((name, getattr(sampling.knobs, name)) for name in _KNOBS)
     body: Json = {
         "model": request.model,
         "messages": [_encode_message(message) for message in with_images_apart(request.messages)],

@@ -26,7 +26,7 @@ from aish.providers.chat_wire import Dialect, Encoded, encode_request
 from aish.providers.counting import Counting
 from aish.providers.endpoint import Backend, Endpoint
 from aish.types.chunks import Batch
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
 from aish.wire.http import HttpClient
@@ -77,10 +77,10 @@ class OpenAIProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._counting.prompt(request)
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
-        body = {"model": model, "input": list(texts), "encoding_format": "float"}
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        body = {"model": model, "input": list(inputs), "encoding_format": "float"}
         answer = await self._backend.post(f"{self._endpoint.api}/embeddings", body, model=model)
-        vectors = facts.embeddings(self._name, facts.embedding_rows(answer), count=len(texts))
+        vectors = facts.embeddings(self._name, facts.embedding_rows(answer), count=len(inputs))
         usage = read_usage(answer.get("usage"))
         return Embedded(vectors, usage if usage.prompt_tokens else None)
 
@@ -108,7 +108,7 @@ class OpenAIProvider:
                 return
             except ProviderRejected as exc:
                 has_schema = request.sampling.json_schema is not None
-                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema)
+                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema, sent=body)
                 if simpler is None:
                     raise
                 dialect = simpler

@@ -30,7 +30,7 @@ from aish.errors import (
 from aish.ports import Provider, Words
 from aish.providers.pool_check import ANSWER_S, SILENCE_S, watched
 from aish.types.chunks import Batch
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
 
@@ -127,8 +127,8 @@ class PoolProvider:
             return await member.provider.count_prompt(request)
         return None
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
-        return await self._first_to(lambda provider: provider.embed(model, texts))
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        return await self._first_to(lambda provider: provider.embed(model, inputs))
 
     async def aclose(self) -> None:
         for member in self._members:

@@ -10,10 +10,12 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
+from aish.errors import ProviderError
 from aish.ports import Provider, Words
+from aish.providers.faults import SEND_TEXT
 from aish.safety.redact import Redactor, Restorer, Vault
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.models import ModelInfo
@@ -52,7 +54,10 @@ class RedactingProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._inner.count_prompt(_sent(request, Vault(self._redactor, request.session)))
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        """Secrets cannot be found in token ids, so those do not leave."""
+        if (texts := texts_of(inputs)) is None:
+            raise ProviderError(f"{self.name} is set to `redact`, and secrets are not found in ids", hint=SEND_TEXT)
         return await self._inner.embed(model, [self._redactor.text(text) for text in texts])
 
     async def aclose(self) -> None:

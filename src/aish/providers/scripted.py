@@ -22,7 +22,7 @@ import msgspec
 from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
 from aish.ports import Words
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
 from aish.types.models import Capabilities, ModelInfo
@@ -75,7 +75,7 @@ class ScriptedProvider:
         calls = [call for m in request.messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
         return words + len(request.tools) + sum(1 + len(call.arguments.split()) for call in calls)
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
         raise ProviderError(f"{self._name} has no embeddings")
 
     async def aclose(self) -> None:

@@ -64,14 +64,23 @@ class Workspace:
 
     def read(self, name: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """Raises ToolError for anything but a regular file of that size at most, below the root."""
-        with self._opened(self._relative(name), _READ, name) as fd:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise _refusal(f"{name} is not a regular file")
-            if status.st_size > max_bytes:
-                text = f"{name} has {status.st_size} bytes, more than the {max_bytes} that can be read at once"
+        with self.reading(name) as fd:
+            size = os.fstat(fd).st_size
+            if size > max_bytes:
+                text = f"{name} has {size} bytes, more than the {max_bytes} that can be read at once"
                 raise TooLong(text, status=ResultStatus.NOT_ALLOWED)
             return _read_all(fd, max_bytes, name)
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[int]:
+        """A regular file below the root, open for whoever reads it piece by piece; ToolError for anything else."""
+        with self._opened(self._relative(name), _READ, name) as fd:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise _refusal(f"{name} is not a regular file")
+            try:
+                yield fd
+            except OSError as exc:
+                raise _translated(exc, name) from exc
 
     def write(self, name: str, content: bytes) -> None:
         """Whole or not at all. Keeps the mode of the file it replaces; makes no folders."""
@@ -104,9 +113,8 @@ class Workspace:
 
     def check_readable(self, name: str) -> None:
         """Raises ToolError for what is not a regular file below the root."""
-        with self._opened(self._relative(name), _READ, name) as fd:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise _refusal(f"{name} is not a regular file")
+        with self.reading(name):
+            pass
 
     @contextlib.contextmanager
     def folder_of(self, name: str) -> Iterator[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,6 +14,34 @@ from aish.types.tools import ToolSpec
 from aish.types.usage import Category
 
 ToolMode = Literal["auto", "native", "constrained", "prompted"]
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]  # what backends in C keep such a number in
+
+
+class Knobs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What local backends let an asker turn besides what OpenAI has, in llama.cpp's names: each knows some of it.
+    `repeat_penalty` is `repetition_penalty` elsewhere; `min_tokens` is vLLM's."""
+
+    top_k: _Int32 | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: _Int32 | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    mirostat: _Int32 | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: _Int32 | None = None
+    dry_penalty_last_n: _Int32 | None = None
+    dry_sequence_breakers: tuple[str, ...] | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    min_tokens: _Int32 | None = None
+    ignore_eos: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,6 +58,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
+    knobs: Knobs | None = None  # nearly always; so they cost nobody anything who has none
 
 
 class ToolChoice(msgspec.Struct, frozen=True):

@@ -8,18 +8,24 @@ import pytest
 
 from aish.engine.cost import Caps, Prices
 from aish.faces.http.keys import create_key
+from aish.providers.endpoint import Endpoint
+from aish.providers.ollama import OllamaProvider
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.embeddings import Embedded
 from aish.types.usage import Price, Usage
+from aish.wire.http import HttpClient
+from support.backends import Ollama, running
 from support.engines import Bench
 from support.http_face import face
 
 
 class Embedder(ScriptedProvider):
     used = None
+    embedded = None
 
-    async def embed(self, model, texts):
-        return Embedded([[float(len(text)), 0.5] for text in texts], self.used)
+    async def embed(self, model, inputs):
+        self.embedded = inputs
+        return Embedded([[float(len(given)), 0.5] for given in inputs], self.used)
 
 
 def bench(used=None, **settings):
@@ -43,12 +49,52 @@ async def test_floats_and_base64_hold_the_same_numbers():
 
 
 @pytest.mark.parametrize(
-    ("given", "field"), [([], "input"), ([[1, 2]], "input[0]"), (["a", ""], "input[1]"), (["a"] * 3000, "input")]
+    ("given", "field"),
+    [
+        ([], "input"),
+        (["a", ""], "input[1]"),
+        (["a", None], "input[1]"),
+        (["a"] * 3000, "input"),
+        ([[1]] * 3000, "input"),
+        ([1] * 150_000, "input"),
+        ([[1], [1] * 150_000], "input[1]"),
+        ([[1], []], "input[1]"),
+        ([1, -1], "input[1]"),
+        ([[1], [2, -1]], "input[1][1]"),
+        ([[2**31]], "input[0][0]"),
+        ([[True]], "input[0][0]"),
+        ([[1.5]], "input[0][0]"),
+        ([["a"]], "input[0][0]"),
+        (["a", [1]], "input"),
+        ([1, [1]], "input"),
+        (7, "input"),
+    ],
 )
-async def test_what_is_no_text_is_refused(given, field):
+async def test_what_is_neither_text_nor_token_ids_is_refused_by_its_place(given, field):
     async with face(bench()) as http:
         reply = await ask(http, input=given)
     assert (reply.status, reply.json["error"]["param"]) == (400, field)
+
+
+@pytest.mark.parametrize(("given", "asked"), [([5, 6, 7], [[5, 6, 7]]), ([[5], [0, 2**31 - 1]], [[5], [0, 2**31 - 1]])])
+async def test_token_ids_are_one_input_or_several_and_each_is_a_token(given, asked):
+    provider = Embedder("scripted", {"model": from_steps([[]])})
+    async with face(Bench(provider=provider)) as http:
+        reply = await ask(http, input=given)
+    assert provider.embedded == asked
+    assert [row["embedding"][0] for row in reply.json["data"]] == [len(ids) for ids in asked]
+    assert reply.json["usage"]["prompt_tokens"] == sum(map(len, asked))
+
+
+async def test_a_backend_that_embeds_no_ids_is_a_400_that_says_what_to_do():
+    async with running(Ollama()) as server, HttpClient() as client:
+        provider = OllamaProvider("local", Endpoint(url=server.url), client)
+        async with face(Bench(provider=provider)) as http:
+            body = {"model": f"local:{Ollama.model}", "input": [[1, 2]]}
+            reply = await http.ask("POST", "/v1/embeddings", body)
+    assert reply.status == 400
+    assert "check_embedding_ctx_length=False" in reply.json["error"]["message"]
+    assert not any(request.path == "/api/embed" for request in server.requests)
 
 
 @pytest.mark.parametrize(("wanted", "status"), [(2, 200), (None, 200), (1, 400), (0, 400)])
@@ -109,7 +155,7 @@ class Slow(ScriptedProvider):
         super().__init__("scripted", {"model": from_steps([[]])})
         self.asked, self.broken_off = asyncio.Event(), asyncio.Event()
 
-    async def embed(self, model, texts):
+    async def embed(self, model, inputs):
         await self._never()
 
     async def count_tokens(self, model, text):

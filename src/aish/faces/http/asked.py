@@ -24,7 +24,7 @@ from aish.types.globs import Globs, globs_of
 from aish.types.limits import Limits
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage
 from aish.types.plans import Planning
-from aish.types.requests import Sampling, ToolChoice, TurnRequest
+from aish.types.requests import Knobs, Sampling, ToolChoice, TurnRequest
 from aish.types.tools import Effect, ToolSpec, wire_name
 
 CLIENT = "client"
@@ -39,9 +39,10 @@ _AUTO = ToolChoice()
 RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
 
 
-class Extensions(msgspec.Struct, frozen=True):
-    """Fields of ours that every API takes in its body."""
+class Extensions(Knobs, frozen=True):
+    """Fields that every API takes in its body beyond its own: ours, and the knobs of local backends."""
 
+    repetition_penalty: float | None = None
     session_id: str | None = None
     use_server_history: bool | None = None
     max_steps: int | None = None
@@ -49,6 +50,20 @@ class Extensions(msgspec.Struct, frozen=True):
     trace: bool | None = None
     planner: Any = None
     tool_mode: Literal["auto", "native", "constrained", "prompted"] | None = None
+
+
+# The first fields of a body, where nothing is said of them. All requests are compared with that, by two calls of C:
+# to look at each field would be the dearest thing in reading one that has none.
+KNOBS = len(Knobs.__struct_fields__) + 1
+NO_KNOBS = (None,) * KNOBS
+
+
+def read_knobs(given: Extensions) -> Knobs:
+    """The two names of one knob are one here; who sends both means the first."""
+    said = {name: getattr(given, name) for name in Knobs.__struct_fields__}
+    if said["repeat_penalty"] is None:
+        said["repeat_penalty"] = given.repetition_penalty
+    return Knobs(**said)
 
 
 class Function(msgspec.Struct, frozen=True):

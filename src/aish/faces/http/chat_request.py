@@ -6,8 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
-from aish.faces.http.asked import MAX_NAME_CHARS, Extensions, Function, McpTool, check_globs
+from aish.faces.http.asked import (
+    KNOBS,
+    MAX_NAME_CHARS,
+    NO_KNOBS,
+    Extensions,
+    Function,
+    McpTool,
+    check_globs,
+    read_knobs,
+)
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.documents import read_file
 from aish.faces.http.guests import read_credentials
@@ -126,6 +136,7 @@ def read_sampling(chat: ChatBody) -> Sampling:
         frequency_penalty=chat.frequency_penalty,
         presence_penalty=chat.presence_penalty,
         logit_bias=chat.logit_bias,
+        knobs=read_knobs(chat) if astuple(chat)[:KNOBS] != NO_KNOBS else None,
     )
 
 

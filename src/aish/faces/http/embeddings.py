@@ -6,7 +6,7 @@ import array
 import base64
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Literal, cast
 
 import msgspec
 
@@ -18,13 +18,19 @@ from aish.faces.http.problems import bad_field
 from aish.faces.http.routes import Route
 from aish.faces.http.service import Service
 from aish.faces.http.watch import while_there
+from aish.types.embeddings import Inputs
 from aish.types.usage import NOTHING_USED
 
-_MOST_TEXTS = 2048
+_MOST_INPUTS = 2048  # OpenAI's bound
+_MOST_IDS = 128 * 1024  # in one input: more than any model that embeds can read
+
+# Backends in C keep an id in 32 bits.
+_Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Ids = Annotated[list[_Id], msgspec.Meta(min_length=1, max_length=_MOST_IDS)]
 
 
 class EmbeddingsBody(msgspec.Struct, frozen=True):
-    input: str | list[Any]
+    input: str | list[str | _Id | _Ids]
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
@@ -49,7 +55,7 @@ class Embeddings:
 
     def routes(self) -> list[Route]:
         return [
-            Route("POST", "/v1/embeddings", self.create, "Vectors for texts", body=EmbeddingsBody),
+            Route("POST", "/v1/embeddings", self.create, "Vectors for texts, or for token ids", body=EmbeddingsBody),
             Route("POST", "/tokenize", self.tokenize, "How many tokens a text is", body=TokenizeBody),
         ]
 
@@ -57,9 +63,9 @@ class Embeddings:
         service = self._service
         given = decode_body(await exchange.body(service.config.max_body_bytes), _embeddings_decoder)
         service.check_model(caller, given.model)
-        texts = _texts(given.input)
+        inputs = _inputs(given.input)
         route = await service.engine.router.resolve(given.model)
-        embedded = await while_there(exchange, service.engine.aside.embed(route, texts))
+        embedded = await while_there(exchange, service.engine.aside.embed(route, inputs))
         vectors, spent = embedded.vectors, embedded.usage or NOTHING_USED
         service.metrics.count_spent(service.metrics.of_model(route.name), spent)
         await service.keys.spend(caller, spent)
@@ -81,21 +87,24 @@ class Embeddings:
         await exchange.reply(200, msgspec.json.encode(answer))
 
 
-def _texts(given: str | list[Any]) -> list[str]:
+def _inputs(given: str | list[str | int | list[int]]) -> Inputs:
+    """A text, texts, the ids of one, or the ids of several."""
     if isinstance(given, str):
         given = [given]
     if not given:
         raise bad_field("input", "must not be empty")
-    if len(given) > _MOST_TEXTS:
-        raise bad_field("input", f"{len(given)} texts are too many, {_MOST_TEXTS} at most")
-    for place, text in enumerate(given):
-        if not isinstance(text, str):
-            raise bad_field(
-                f"input[{place}]", "must be text; tokens are not taken (in LangChain: check_embedding_ctx_length=False)"
-            )
-        if not text:
-            raise bad_field(f"input[{place}]", "must not be empty")
-    return given
+    kinds = set(map(type, given))
+    if len(kinds) > 1:
+        raise bad_field("input", "must be texts, token ids or lists of token ids, and not some of each")
+    if kinds == {int}:
+        if len(given) > _MOST_IDS:
+            raise bad_field("input", f"{len(given)} token ids are too many, {_MOST_IDS} at most")
+        return [[id for id in given if isinstance(id, int)]]
+    if len(given) > _MOST_INPUTS:
+        raise bad_field("input", f"{len(given)} inputs are too many, {_MOST_INPUTS} at most")
+    if "" in given:
+        raise bad_field(f"input[{given.index('')}]", "must not be empty")
+    return cast("Inputs", given)
 
 
 def _check_dimensions(given: EmbeddingsBody, vectors: Sequence[Sequence[float]]) -> None:

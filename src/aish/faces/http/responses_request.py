@@ -6,8 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
-from aish.faces.http.asked import MAX_NAME_CHARS, Extensions, Function, McpTool, tool_choice
+from aish.faces.http.asked import (
+    KNOBS,
+    MAX_NAME_CHARS,
+    NO_KNOBS,
+    Extensions,
+    Function,
+    McpTool,
+    read_knobs,
+    tool_choice,
+)
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.chat_request import read_function, read_mcp
 from aish.faces.http.problems import bad_field
@@ -116,6 +126,7 @@ def read_sampling(asked: ResponseBody) -> Sampling:
         json_schema=schema,
         json_object=json_object,
         reasoning_effort=effort or "",
+        knobs=read_knobs(asked) if astuple(asked)[:KNOBS] != NO_KNOBS else None,
     )
 
 

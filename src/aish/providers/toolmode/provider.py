@@ -34,7 +34,7 @@ from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
 from aish.types.chunks import Batch, Chunk, UsageChunk
-from aish.types.embeddings import Embedded
+from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
 from aish.types.messages import ToolMessage
 from aish.types.models import ModelInfo
@@ -87,8 +87,8 @@ class ToolModeProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._inner.count_prompt(self.prepared(request))
 
-    async def embed(self, model: str, texts: Sequence[str]) -> Embedded:
-        return await self._inner.embed(model, texts)
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        return await self._inner.embed(model, inputs)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 from aish.errors import ToolError
 from aish.tools.ide.answer import Answer, Status
 from aish.tools.ide.contents import Contents
-from aish.tools.ide.rendering import Page, by_file, envelope, joined, numbered
+from aish.tools.ide.large import Part, read_part
+from aish.tools.ide.rendering import Page, beginning, by_file, envelope, joined, numbered
 from aish.tools.ide.searching.search import Query, search
 from aish.tools.ide.source import MAX_SOURCE_BYTES, Source, decode, is_binary
-from aish.tools.workspace import Workspace
+from aish.tools.workspace import TooLong, Workspace
 from aish.types.tools import Arguments, ResultStatus
 
 _SEARCH_SHOWN = 100
@@ -16,7 +20,10 @@ _SEARCH_SHOWN = 100
 
 async def read_file(space: Workspace, contents: Contents, arguments: Arguments) -> str:
     path = space.relative(str(arguments["path"]))
-    data = await contents.read(path, max_bytes=MAX_SOURCE_BYTES)
+    try:
+        data = await contents.read(path, max_bytes=MAX_SOURCE_BYTES)
+    except TooLong as exc:
+        return await _read_large(space, path, arguments, exc)
     source, answer = _readable(path, data)
     if not source.lines or is_binary(data):
         return envelope(answer, "total=0", revision=source.revision)
@@ -30,10 +37,50 @@ async def read_file(space: Workspace, contents: Contents, arguments: Arguments) 
     return joined(envelope(answer, f"lines={start}-{last} total={count} {more}", revision=source.revision), shown)
 
 
+async def _read_large(space: Workspace, path: str, arguments: Arguments, refused: TooLong) -> str:
+    """Some of its lines. They come without a revision, since there is no editing such a file."""
+    start, end = int(arguments.get("start_line", 1)), arguments.get("end_line")
+    if "start_line" not in arguments and end is None:
+        text = f"{refused.message}; give start_line and end_line to read some of its lines"
+        raise ToolError(text, status=refused.status)
+    if end is not None and int(end) < start:
+        raise ToolError(f"there are no lines {start} to {end}", status=ResultStatus.BAD_ARGUMENTS)
+    stop = threading.Event()
+    try:
+        part = await asyncio.to_thread(read_part, space, path, start, end, stop)
+    finally:
+        stop.set()
+    return _shown(path, part, end)
+
+
+def _shown(path: str, part: Part, end: int | None) -> str:
+    if part.is_binary:
+        return envelope(Answer(None, "aish", Status.UNSUPPORTED, _binary_note(part.size)), "total=0")
+    source = Source(path, b"", part.text)
+    there = part.start + len(source.lines) - 1
+    wanted = min(end or part.total, part.total) if part.counted else end
+    if part.is_cut:
+        shown, last = beginning(part.start, part.text), part.start
+    else:
+        shown, last = numbered(source, part.start, min(there, wanted or there), first=part.start)
+    more = f"truncated=true next_line={last + 1}" if wanted is None or last < wanted else "truncated=false"
+    total = f"total={part.total}" if part.counted else f"total={part.total}+"
+    note = f"some lines of {part.size} bytes, which are too many to be edited here: there is no revision"
+    if not part.counted:
+        note += f"; it has more than {part.total} lines, the rest was not counted"
+    if not part.is_utf8:
+        note += "; it is not UTF-8, and shown with replacement marks"
+    answer = Answer(None, "aish", Status.FRESH if part.is_utf8 else Status.PARTIAL, note)
+    return joined(envelope(answer, f"lines={part.start}-{last} {total} {more}"), shown)
+
+
+def _binary_note(size: int) -> str:
+    return f"a binary file of {size} bytes, which is not shown"
+
+
 def _readable(path: str, data: bytes) -> tuple[Source, Answer[None]]:
     if is_binary(data):
-        note = f"a binary file of {len(data)} bytes, which is not shown"
-        return Source(path, data, ""), Answer(None, "aish", Status.UNSUPPORTED, note)
+        return Source(path, data, ""), Answer(None, "aish", Status.UNSUPPORTED, _binary_note(len(data)))
     try:
         source = decode(path, data)
     except ToolError as exc:

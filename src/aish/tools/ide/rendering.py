@@ -97,12 +97,12 @@ def problem_summary(answer: Answer[tuple[Problem, ...]]) -> str:
     }[answer.status]
 
 
-def numbered(source: Source, start: int, end: int) -> tuple[str, int]:
-    """Lines with their numbers, as many as fit; and the last that is there."""
+def numbered(source: Source, start: int, end: int, *, first: int = 1) -> tuple[str, int]:
+    """Lines with their numbers, as many as fit; and the last that is there. The source's own begin with `first`."""
     lines: list[str] = []
     used, last = 0, start - 1
     for number in range(start, min(end, start + MAX_READ_LINES - 1) + 1):
-        line = source.line(number)
+        line = source.line(number - first + 1)
         shown = f"{number}\t{line if len(line) <= LINE_CHARS else _cut(line)}"
         used += len(shown) + 1
         if used > MAX_READ_CHARS and lines:
@@ -114,6 +114,11 @@ def numbered(source: Source, start: int, end: int) -> tuple[str, int]:
 
 def _cut(line: str) -> str:
     return f"{line[:LINE_CHARS]}… ({len(line)} characters)"
+
+
+def beginning(number: int, line: str) -> str:
+    """Of a line of which nobody has read the end."""
+    return f"{number}\t{line[:LINE_CHARS]}… (more than {len(line)} characters)"
 
 
 def body(source: Source, line: int, end_line: int) -> str:

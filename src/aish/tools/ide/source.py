@@ -17,7 +17,7 @@ from aish.tools.workspace import Workspace
 REVISION_CHARS = 16
 # Larger files are for search, not for servers and models.
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _SNIFFED_BYTES = 8192
 
 
@@ -59,7 +59,7 @@ class Source:
     def encoded(self, text: str) -> bytes:
         """Another text as this file would hold it."""
         data = text.encode()
-        return _BOM + data if self.data.startswith(_BOM) else data
+        return BOM + data if self.data.startswith(BOM) else data
 
 
 def split_lines(text: str) -> list[str]:
@@ -80,6 +80,6 @@ def decode(path: str, data: bytes) -> Source:
     if is_binary(data):
         raise ToolError(f"{path} is a binary file of {len(data)} bytes")
     try:
-        return Source(path, data, data.removeprefix(_BOM).decode("utf-8"))
+        return Source(path, data, data.removeprefix(BOM).decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise ToolError(f"{path} is not UTF-8 (byte {exc.start}); it can only be read, with replacement marks") from exc
