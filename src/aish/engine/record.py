@@ -236,11 +236,11 @@ def _words(events: Sequence[Event]) -> str | None:
                     words.append(part.text)
         else:
             return None
-    for pieces in (said, thought):
-        words += pieces
-        if len(pieces) > 1:
-            words.append("".join(pieces))
-    return "\n".join(words)
+    if thought:
+        words += (*thought, "".join(thought))
+    if len(said) > 1:
+        words.append("".join(said))
+    return "\n".join(words + said)
 
 
 def _any_durable(events: Sequence[Event]) -> bool:

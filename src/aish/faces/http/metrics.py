@@ -111,8 +111,9 @@ class Metrics:
             if (failed or status) >= 500:
                 point.errors += 1
 
-    def count_spent(self, model: ModelMeters | None, usage: Usage) -> None:
+    def count_spent(self, model: ModelMeters | None, usage: Usage, *, turns: int = 0) -> None:
         point = self.series.now()
+        point.turns += turns
         point.tokens_in += usage.prompt_tokens
         point.tokens_out += usage.completion_tokens
         if usage.cost:
@@ -283,8 +284,7 @@ class TurnMeter(msgspec.Struct, eq=False):
 
     def _finished(self, body: TurnFinished, at_ms: int) -> None:
         self.usage = usage = body.usage
-        self._metrics.series.now().turns += 1
-        self._metrics.count_spent(self._model, usage)
+        self._metrics.count_spent(self._model, usage, turns=1)
         model = self._model
         if model is None:
             return

@@ -216,7 +216,7 @@ class Served:
         names = dict(pairs)
         if self.expects and self.more_body:  # it may leave the body out now, or send it: what follows cannot be told
             self.keep_alive = False
-        if _CLOSE in pairs:
+        if b"connection" in names and _CLOSE in pairs:
             self.keep_alive = False
             pairs = [pair for pair in pairs if pair != _CLOSE]
         framed = self._is_head or status in _NO_BODY
