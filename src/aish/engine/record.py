@@ -217,10 +217,10 @@ def _words(events: Sequence[Event]) -> str | None:
     for event in events:
         body = event.body
         kind = type(body)
-        if kind in _WITHOUT_WORDS:
-            continue
         if kind is TextDelta:
             said.append(body.text)  # type: ignore[union-attr]
+        elif kind in _WITHOUT_WORDS:
+            continue
         elif kind is ReasoningDelta:
             thought.append(body.text)  # type: ignore[union-attr]
         elif kind is TurnFinished:

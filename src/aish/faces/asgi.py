@@ -43,7 +43,10 @@ class Out(Protocol):
     def send_whole(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None]: ...
 
     def is_open(self) -> bool:
-        """See `Exchange.is_open`."""
+        """Whether the next piece would be sent at once, without anybody waiting for it."""
+
+    def send_now(self, data: bytes) -> None:
+        """A piece, and only where that is so."""
 
 
 class Link(Out, Protocol):
@@ -82,6 +85,9 @@ class _Messages:
 
     def is_open(self) -> bool:
         return False
+
+    def send_now(self, data: bytes) -> None:
+        raise RuntimeError("whoever takes messages has to be waited for")
 
 
 class HttpRefusal(Exception):
@@ -131,7 +137,7 @@ class Exchange:
         is_ours = self._link is not None and send == self._link.send
         self._out: Out = self._link if self._link is not None and is_ours else _Messages(send)
         self.send_piece = self._out.send_piece
-        self.is_open = self._out.is_open  # whether the next piece would be sent at once, without anybody waiting for it
+        self.is_open, self.send_now = self._out.is_open, self._out.send_now
         self._waiting: asyncio.Future[None] | None = None
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive

@@ -232,7 +232,7 @@ class Link:
     on_gone = None
     is_gone = False
     more_body = False
-    send = send_piece = is_open = None
+    send = send_piece = send_now = is_open = None
 
 
 async def test_a_request_that_ends_late_leaves_its_connection_to_the_next():

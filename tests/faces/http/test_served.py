@@ -593,6 +593,27 @@ async def test_a_reply_is_open_between_its_head_and_its_end_while_the_client_kee
     assert [name for name, is_open in seen.items() if is_open] == ["between", "between again"]
 
 
+@pytest.mark.parametrize(
+    ("version", "headers", "framed"),
+    [
+        (b"1.1", [], b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"),
+        (b"1.1", [(b"content-length", b"6")], b"onetwo"),
+        (b"1.0", [], b"onetwo"),
+    ],
+    ids=["in chunks", "of a known length", "until the end"],
+)
+async def test_what_is_sent_now_is_framed_as_every_piece_is(version, headers, framed):
+    async def app(scope, receive, send):
+        served = scope[CONNECTION]
+        served.send_head(200, [*headers, (b"connection", b"close")], at_once=True)
+        served.send_piece(b"one")
+        served.send_now(b"two")
+        served.send_piece(b"", last=True)
+
+    reply = await exchanged(app, GET.replace(b"HTTP/1.1", b"HTTP/" + version))
+    assert reply.partition(b"\r\n\r\n")[2] == framed
+
+
 async def test_a_reply_is_not_open_once_its_client_has_gone():
     seen, gone = [], asyncio.Event()
 

@@ -206,6 +206,12 @@ class Served:
     def is_open(self) -> bool:
         return self.started and not (self._line.is_full or self._head or self.complete or self.is_gone)
 
+    def send_now(self, data: bytes) -> None:
+        if self._chunked:
+            self._line.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self._piece(data, more=True)
+
     async def _later(self, send: Callable[[], Awaitable[None]]) -> None:
         """When the client has taken some of what waits."""
         await self._line.drain()

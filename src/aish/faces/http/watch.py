@@ -100,7 +100,7 @@ class Watch:
             return False
         if data := self.word(text):
             self._has_sent = True
-            exchange.send_piece(data)
+            exchange.send_now(data)
         return True
 
     async def _send_after(self, sign: asyncio.Future[None], data: bytes) -> None:
