@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from aish.engine import tokens
@@ -161,3 +162,9 @@ async def test_a_tokenizer_that_was_too_slow_is_left_alone_for_a_while(monkeypat
     async with asyncio.timeout(5):
         await counter.prepare([user("two")])
         assert await counter.tools(TOOLS) > 0
+
+
+async def test_of_a_tool_only_what_a_model_is_told_is_counted():
+    counter = TokenCounter(Silent(), "model")
+    promised = msgspec.structs.replace(TOOLS[0], output_schema={"type": "object", "description": "x" * 100_000})
+    assert await counter.tools([promised]) == await counter.tools(TOOLS[:1])

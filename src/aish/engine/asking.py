@@ -23,7 +23,7 @@ from aish.engine.route import Route, Router
 from aish.engine.scribe import Scribe
 from aish.engine.strict import has_late_system, is_rejected_shape, is_rejected_system
 from aish.engine.summary import Summaries
-from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens
+from aish.engine.tokens import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens, told_of
 from aish.engine.transcript import Transcript
 from aish.engine.window import DEFAULT_ROOM, budget_for
 from aish.errors import (
@@ -355,7 +355,7 @@ class Asking:
     def _guess(self, call: Admitted) -> Usage:
         """Where the backend says nothing of what it used."""
         sent: Sequence[Message] = self._sent.messages if self._sent else ()
-        size = sum(most_tokens(message) for message in sent) + len(msgspec.json.encode(self._tools))
+        size = sum(most_tokens(message) for message in sent) + len(told_of(self._tools))
         prompt = call.estimate or size // BYTES_PER_TOKEN
         said = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
         return Usage(prompt, said, estimated=True)

@@ -16,7 +16,7 @@ from aish.engine.route import Route, Router
 from aish.engine.settle import settle
 from aish.engine.strict import render_strict, with_early_system
 from aish.engine.thoughts import with_fresh_thoughts, without_thoughts
-from aish.engine.tokens import TokenCounter, byte_length, most_tokens
+from aish.engine.tokens import TokenCounter, byte_length, most_tokens, told_of
 from aish.engine.unseen import without_images
 from aish.engine.window import cut_largest
 from aish.errors import ContextOverflow
@@ -102,7 +102,7 @@ class Composer(msgspec.Struct, eq=False):
     def _surely_fits(self, current: Sequence[Message], budget: int) -> bool:
         most = byte_length(self.system.text) + sum(most_tokens(message) + _FRAME_BYTES for message in current)
         if self._tools:
-            most += len(msgspec.json.encode(self._tools))
+            most += len(told_of(self._tools))
         for turn in reversed(self._past):
             most += turn.most_tokens + _FRAME_BYTES * len(turn.messages)
             if most > budget:

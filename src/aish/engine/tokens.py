@@ -99,7 +99,7 @@ class TokenCounter:
         """What a backend that takes tools itself makes of them."""
         if not tools:
             return 0
-        encoded = msgspec.json.encode(tools)
+        encoded = told_of(tools)
         key = hash(encoded)
         if key not in self._tools and asyncio.get_running_loop().time() < self._resting_until_s:
             return self._guess(len(encoded))
@@ -234,6 +234,19 @@ def most_tokens(message: Message) -> int:
         else sum(isinstance(part, ImagePart) for part in message.parts)
     )
     return sum(byte_length(text) for text in texts_of(message)) + images * IMAGE_TOKENS
+
+
+def told_of(tools: Sequence[ToolSpec]) -> bytes:
+    """What a backend is sent of them, about: whose they are, and what they promise of their results, is not."""
+    return msgspec.json.encode(
+        [
+            {
+                "type": "function",
+                "function": {"name": each.name, "description": each.description, "parameters": each.schema},
+            }
+            for each in tools
+        ]
+    )
 
 
 def _key(text: str) -> Key:

@@ -1,4 +1,4 @@
-"""Signals end the server, and its exit code says how: 0 as it was told to, 130 by Ctrl-C, 143 where it was hurried."""
+"""Signals end the server, and its exit code says how: 0 as it was told to, 130 by Ctrl-C."""
 
 import http.client
 import json
@@ -92,20 +92,29 @@ async def test_ctrl_c_at_a_terminal_reaches_every_worker_and_hurries_none(tmp_pa
 
 
 @WORKERS
-@pytest.mark.parametrize(
-    ("first", "second", "code"),
-    [
-        (signal.SIGTERM, signal.SIGTERM, 143),
-        (signal.SIGTERM, signal.SIGINT, 130),
-        (signal.SIGINT, signal.SIGINT, 130),
-    ],
-)
-async def test_a_second_signal_ends_it_at_once(tmp_path, workers, first, second, code):
+async def test_a_second_sigterm_hurries_nobody(tmp_path, workers):
+    """`timeout` sends it to a process and then to its group; so do others."""
+    gate = Gate()
+    async with answering(tmp_path, workers, gate) as (server, port, reply):
+        server.send_signal(signal.SIGTERM)
+        os.killpg(server.pid, signal.SIGTERM)
+        await eventually(lambda: refuses(port), timeout_s=30)
+        server.send_signal(signal.SIGTERM)
+        gate.open()
+        assert b"[DONE]" in reply.read()
+        server.communicate(timeout=60)
+        assert server.returncode == 0
+
+
+@WORKERS
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+async def test_ctrl_c_after_that_does_not_wait_and_what_is_broken_off_says_so(tmp_path, workers, first):
     gate = Gate()
     async with answering(tmp_path, workers, gate) as (server, port, reply):
         server.send_signal(first)
         await eventually(lambda: refuses(port), timeout_s=30)
         assert server.poll() is None
-        ran = ended(server, second)
-        assert (ran.code, "Traceback" in ran.err) == (code, False)
-        assert b"done" not in rest_of(reply)  # it has not waited
+        ran = ended(server, signal.SIGINT)
+        assert (ran.code, "Traceback" in ran.err) == (130, False)
+        said = rest_of(reply)
+        assert b"done" not in said and b'"error"' in said and said.endswith(b"[DONE]\n\n")

@@ -1,10 +1,11 @@
 """`aish serve`: the application under uvicorn, until a signal ends it.
 
 SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order. A
-second one ends it at once. SIGHUP: the configuration is read anew; requests under way keep the old one. With several
-workers a supervisor passes signals on.
+SIGINT after either does not wait for them; a second SIGTERM hurries nobody, since whoever sends one may send it twice
+(to a process and to its group, say). SIGHUP: the configuration is read anew; requests under way keep the old one. With
+several workers a supervisor passes signals on.
 
-Exit codes: 0 after SIGTERM, which asks for just this; 130 after SIGINT; 143 where a second SIGTERM cut it short.
+Exit codes: 0 after SIGTERM, which asks for just this; 130 after SIGINT.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from types import FrameType
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from aish.engine.session import Engine
 from aish.errors import UsageError
@@ -34,7 +36,7 @@ from aish.faces.http.logs import log_to
 from aish.faces.http.metrics import MANY_WORKERS, forget_process
 from aish.faces.http.service import Service
 from aish.faces.runtime import Runtime
-from aish.faces.signals import INTERRUPTED, TERMINATED
+from aish.faces.signals import INTERRUPTED
 from aish.safety.secret_formats import looks_secret
 
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
@@ -103,9 +105,7 @@ def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[
 
 def _code(told: Sequence[int]) -> int:
     """By the signals that ended it."""
-    if signal.SIGINT in told:
-        return INTERRUPTED
-    return TERMINATED if len(told) > 1 else 0
+    return INTERRUPTED if signal.SIGINT in told else 0
 
 
 def _not_started(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
@@ -146,18 +146,25 @@ def _drain_s(runtime: Runtime) -> int:
     return max(1, round(runtime.config.serve.drain_s))
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+class _Ending(uvicorn.Server):
+    """uvicorn's own would raise the signals again at its end: it would look killed, and, hurried, would be, before what
+    was broken off could say so."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._service = service
         self.told: list[int] = []
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """uvicorn's own would raise the signal again at the end, which then looks like being killed. And it would
-        not be hurried by a second SIGTERM."""
         self.told.append(sig)
-        self.force_exit = self.should_exit
+        if sig == signal.SIGINT:
+            self.force_exit = self.should_exit
         self.should_exit = True
+
+
+class _Server(_Ending):
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -168,6 +175,14 @@ class _Server(uvicorn.Server):
         self._service.draining = True
         self.config.timeout_graceful_shutdown = _drain_s(self._service.runtime)  # it may have been read anew
         await super().shutdown(sockets)
+
+
+class _Worker(Process):
+    @property
+    def server(self) -> uvicorn.Server:
+        if self._server is None:
+            self._server = _Ending(self.config)
+        return self._server
 
 
 class _Workers(Multiprocess):
@@ -184,10 +199,18 @@ class _Workers(Multiprocess):
         """A handler: it may not wake the loop, which may be about to wait."""
         self.signal_queue.append(number)
         self.told.append(number)
-        if len(self.told) > 1:
-            self._pass_on(signal.SIGINT)  # the one that a worker which is ending hears
-        elif number == signal.SIGTERM:  # a terminal's SIGINT has reached the workers by itself
+        if len(self.told) == 1:
             self._pass_on(signal.SIGTERM)
+        elif number == signal.SIGINT:
+            self._pass_on(signal.SIGINT)
+
+    def init_processes(self) -> None:
+        self.processes = [self._started() for _ in range(self.processes_num)]
+
+    def _started(self) -> Process:
+        worker = _Worker(self.config, self.sockets)
+        worker.start()
+        return worker
 
     def terminate_all(self) -> None:
         for place in self.sockets:
@@ -195,11 +218,17 @@ class _Workers(Multiprocess):
         super().terminate_all()
 
     def keep_subprocess_alive(self) -> None:
-        before = [*self.processes]
-        super().keep_subprocess_alive()
-        for worker in before:
-            if worker not in self.processes and worker.pid is not None:
-                forget_process(worker.pid)  # it was killed, and could not do so itself
+        for place, worker in enumerate(self.processes):
+            if self.should_exit.is_set() or worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
+                continue
+            worker.kill()  # it may only hang
+            worker.join()
+            if worker.pid is not None:
+                forget_process(worker.pid)  # it could not do so itself
+            if worker.exitcode == STARTUP_FAILURE:  # and would fail in the same way again
+                self.should_exit.set()
+            elif not self.should_exit.is_set():
+                self.processes[place] = self._started()
 
     def handle_hup(self) -> None:
         self._pass_on(signal.SIGHUP)
