@@ -1,13 +1,14 @@
 """What a tool gives for programs is handed on whole, without secrets and as promised, or not at all."""
 
 import json
+import weakref
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.structured import MAX_CHARS, with_structured
+from aish.engine.structured import MAX_BYTES, with_structured
 from aish.safety.redact import MARK, Redactor
 from aish.types.events import ToolResult, encode_event
 from aish.types.messages import TextPart
@@ -45,11 +46,25 @@ async def test_a_tool_that_has_nothing_to_do_with_it_is_told_of_as_ever():
     assert b"structured" not in msgspec.json.encode(result)
 
 
-async def test_a_turn_does_not_record_it():
-    tools = Tools().add("a__b", gives({"n": 5}), output_schema=NUMBERED)
-    events = await Bench([call("a__b")], [], tools=tools).run()
-    assert any(isinstance(event.body, ToolResult) for event in events)
+async def test_a_turn_does_not_record_it_nor_hold_it():
+    class Large(dict):
+        """That it is let go of can be seen."""
+
+    async def body(arguments, context):
+        given = Large(n=5)
+        held.append(weakref.ref(given))
+        return ToolOutput(said("words").parts, structured=given)
+
+    async def look(arguments, context):
+        gone.append(held[0]() is None)
+        return said("looked")
+
+    held, gone = [], []
+    tools = Tools().add("a__b", body, output_schema=NUMBERED).add("a__look", look)
+    events = await Bench([call("a__b")], [call("a__look")], [], tools=tools).run()
+    assert sum(isinstance(event.body, ToolResult) for event in events) == 2
     assert not any(b"structured" in encode_event(event) for event in events)
+    assert gone == [True]
 
 
 async def test_an_error_is_its_text_alone():
@@ -63,7 +78,7 @@ async def test_an_error_is_its_text_alone():
         (None, "the tool gave none"),
         ({}, '"n" is a required property'),
         ({"n": "five"}, '"five" is not of type "integer"'),
-        ({"n": 5, "text": "x" * MAX_CHARS}, f"it has {MAX_CHARS + 17} characters, and {MAX_CHARS} are handed on"),
+        ({"n": 5, "text": "x" * MAX_BYTES}, f"it has {MAX_BYTES + 17} bytes, and {MAX_BYTES} are handed on"),
     ],
 )
 async def test_what_was_promised_and_is_lacking_is_said(structured, lacking):
@@ -80,7 +95,7 @@ async def test_what_is_nested_without_end_is_not_held_against_a_schema():
 
 
 async def test_what_is_too_long_and_was_not_promised_is_left_out():
-    assert (await called({"text": "x" * MAX_CHARS})).structured is msgspec.UNSET
+    assert (await called({"text": "x" * MAX_BYTES})).structured is msgspec.UNSET
 
 
 async def test_it_is_whole_where_the_words_are_cut():
@@ -99,6 +114,18 @@ async def test_a_schema_that_is_broken_is_no_promise():
 async def test_secrets_are_taken_out_of_it():
     result = await called({"a": [f"it is {SECRET}."], SECRET: {"key": "ghp_" + "a" * 36}}, secrets=[SECRET])
     assert result.structured == Structured({"a": [f"it is {MARK}."], MARK: {"key": MARK}})
+
+
+async def test_names_that_are_the_same_without_their_secrets_would_be_one_so_it_is_lacking():
+    given = {"all": [{SECRET: {"host": "a"}, f"{SECRET}-2": {"host": "b"}}]}
+    result = await called(given, promise={"type": "object"}, secrets=[f"{SECRET}-2", SECRET])
+    assert result.structured == Structured(lacking="several of its names are secrets")
+
+
+async def test_a_secret_in_a_promise_is_not_said_where_the_promise_is_broken():
+    chosen = {"type": "object", "properties": {"key": {"enum": [SECRET]}}}
+    result = await called({"key": "x"}, promise=chosen, secrets=[SECRET])
+    assert SECRET not in result.structured.lacking and MARK in result.structured.lacking
 
 
 async def test_what_no_longer_fits_without_its_secret_is_lacking():

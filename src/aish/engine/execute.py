@@ -78,9 +78,21 @@ class Lanes:
 
 
 class Executor:
+    """`for_programs`: what tools give besides what models are told is wanted, too. It may be large, and a turn would
+    hold all of it to its end."""
+
     def __init__(
-        self, *, tools: Toolset, lanes: Lanes, clock: Clock, session: str, turn: str, redact: Callable[[str], str]
+        self,
+        *,
+        tools: Toolset,
+        lanes: Lanes,
+        clock: Clock,
+        session: str,
+        turn: str,
+        redact: Callable[[str], str],
+        for_programs: bool = False,
     ) -> None:
+        self._for_programs = for_programs
         self._tools = tools
         self._lanes = lanes
         self._clock = clock
@@ -97,7 +109,8 @@ class Executor:
         outcome = await self._guarded(spec, arguments, context, timeout_s)
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)
         parts = tuple(self._clean(part) for part in outcome.parts)
-        return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms)
+        structured = outcome.structured if self._for_programs else None
+        return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms, structured=structured)
 
     async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> str:
         """What the call would change, or why it would fail; "" where that cannot be told. Never raises."""

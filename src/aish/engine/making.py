@@ -173,6 +173,7 @@ class TurnMaker:
             session=scribe.session,
             turn=scribe.turn,
             redact=self._redact,
+            for_programs=request is None,
         )
         return Dispatcher(
             offer=offer,

@@ -60,7 +60,10 @@ class Recorder:
 
     def take(self, turn: Turn, events: list[Event]) -> bool:
         """Makes them fit to be shown, and says whether they have to be written before they are: an intent, an outcome
-        and the end. What else happens is written by the moment; of a turn that nobody watches, at its end."""
+        and the end. What else happens is written by the moment; of a turn that nobody watches, at its end.
+
+        So a watched turn with something unwritten is one whose moment will end, and more may be put to it without being
+        given here: words are (`turn._Straight`)."""
         is_due = self.write_through
         if len(events) != 1 or type(events[0].body) is not TextDelta:
             is_due = self._look_at(events) or is_due

@@ -15,7 +15,7 @@ from aish.types.events import ToolResult
 from aish.types.tools import JsonObject, JsonSchema, ResultStatus, Structured, ToolSpec
 
 # Half of what a message may have, since results say the same in words or pictures beside it. No model of ours reads it.
-MAX_CHARS = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 
 def find_promise(spec: ToolSpec) -> JsonSchema | None:
@@ -43,13 +43,30 @@ def _fit(given: JsonObject | None, promise: JsonSchema | None, redact: Callable[
         return Structured(lacking="the tool gave none")
     try:
         line = msgspec.json.encode(given)
-        if (size := len(line.decode())) > MAX_CHARS:
-            return Structured(lacking=f"it has {size} characters, and {MAX_CHARS} are handed on")
+        if len(line) > MAX_BYTES:
+            return Structured(lacking=f"it has {len(line)} bytes, and {MAX_BYTES} are handed on")
         # The bytes, and not each text in it: a secret may also be a number, a name, or parted among several texts.
         value = given if (redacted := redact(line)) is line else msgspec.json.decode(redacted, type=JsonObject)
+        if value is not given and _members(value) != _members(given):
+            return Structured(lacking="several of its names are secrets")
         errors = schema_errors(promise, value) if promise is not None else []
     except msgspec.DecodeError:
         return Structured(lacking="it has a secret in it that cannot be taken out")
     except (ValueError, RecursionError):
         return Structured(lacking="it is nested too deeply")
-    return Structured(lacking=f"it does not fit its schema: {'; '.join(errors)}") if errors else Structured(value)
+    if errors:
+        return Structured(lacking=f"it does not fit its schema: {redact('; '.join(errors).encode()).decode()}")
+    return Structured(value)
+
+
+def _members(value: object) -> int:
+    """Of all objects in it: names that have become the same are one."""
+    count, left = 0, [value]
+    while left:
+        match left.pop():
+            case dict() as found:
+                count += len(found)
+                left += found.values()
+            case list() as found:
+                left += found
+    return count

@@ -108,16 +108,18 @@ def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
 
 
 def together(items: Iterable[Append | Joined], insert: InsertAll) -> Iterator[Joined]:
-    """Appends that follow each other are inserted as one."""
+    """Appends that follow each other are inserted as one, as long as they are small: they are copied for it."""
     appends: list[Append] = []
+    size = 0
     for item in items:
+        if appends and (size > ROW_BYTES or not isinstance(item, Append)):
+            yield Inserts(insert, appends)
+            appends, size = [], 0
         if isinstance(item, Append):
             appends.append(item)
-            continue
-        if appends:
-            yield Inserts(insert, appends)
-            appends = []
-        yield item
+            size += item.size
+        else:
+            yield item
     if appends:
         yield Inserts(insert, appends)
 

@@ -103,6 +103,19 @@ async def test_a_client_shakes_hands_and_calls(app: McpHttp):
     assert called.json["result"]["content"] == [{"type": "text", "text": "done"}]
 
 
+@pytest.mark.parametrize(
+    ("named", "knows"),
+    [({}, False), ({"mcp_protocol_version": "2025-03-26"}, False), ({"mcp_protocol_version": "2025-06-18"}, True)],
+    ids=["no revision", "2025-03-26", "2025-06-18"],
+)
+async def test_revisions_without_structured_results_are_told_the_words(named: dict[str, str], knows: Any):
+    app = mcp_app(Bench(tools=Tools().add("a__b", output_schema={"type": "object", "required": ["n"]})).engine)
+    (listed,) = (await post(app, "tools/list", **named)).json["result"]["tools"]
+    result = (await post(app, "tools/call", {"name": "a__b"}, **named)).json["result"]
+    assert ("outputSchema" in listed, result["isError"]) == (knows, knows)
+    assert result["content"][-1]["text"] == "done"
+
+
 async def test_errors_are_200_in_the_handshake_era(app: McpHttp):
     assert (await post(app, "nothing")).status == 200
     assert (await post(app, "tools/call", {"name": "gone"})).json["error"]["code"] == -32602

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.structured import MAX_CHARS
+from aish.engine.structured import MAX_BYTES
 from aish.errors import ToolError
 from aish.faces.mcp.protocol import ToolServer
 from aish.faces.mcp.requests import Request, read_messages, read_request
@@ -166,7 +166,7 @@ async def test_what_was_not_promised_is_handed_on_too():
 
 
 @pytest.mark.parametrize(
-    ("given", "why"), [(None, "gave none"), ({"n": "x"}, "not of type"), ({"n": 1, "x": "y" * MAX_CHARS}, "characters")]
+    ("given", "why"), [(None, "gave none"), ({"n": "x"}, "not of type"), ({"n": 1, "x": "y" * MAX_BYTES}, "bytes")]
 )
 @pytest.mark.parametrize("stateless", [False, True])
 async def test_a_result_without_what_was_promised_is_an_error_that_says_so(given: Any, why: str, stateless: Any):

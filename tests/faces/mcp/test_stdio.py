@@ -130,6 +130,20 @@ async def test_both_eras_are_served_on_one_line():
         assert (await client.ask("server/discover"))["error"]["code"] == -32602
 
 
+@pytest.mark.parametrize(("version", "knows"), [("2024-11-05", False), ("2025-03-26", False), ("2025-06-18", True)])
+async def test_revisions_without_structured_results_are_told_the_words(version: str, knows: Any):
+    async def forgetful(arguments: Arguments, context: CallContext) -> ToolOutput:
+        return said("words")
+
+    tools = Tools().add("a__b", forgetful, output_schema={"type": "object", "required": ["n"]})
+    async with serving(tools) as client:
+        await client.ask("initialize", {"protocolVersion": version})
+        (listed,) = (await client.ask("tools/list"))["result"]["tools"]
+        result = (await client.ask("tools/call", {"name": "a__b"}))["result"]
+    assert ("outputSchema" in listed, result["isError"]) == (knows, knows)
+    assert result["content"][-1]["text"] == "words"
+
+
 async def test_calls_run_side_by_side_and_a_ping_overtakes_them():
     gate = Gate()
     async with serving(Tools().add("a__wait", gate)) as client:

@@ -164,7 +164,8 @@ async def test_a_total_that_was_not_counted_is_marked(tools, log, monkeypatch):
     monkeypatch.setattr("aish.tools.ide.reading.read_part", lambda *given: read_part(*given, few))
     result = await tools("read_file", path="app.log", start_line=9_999)
     assert (field(result, "total"), field(result, "truncated")) == ("10000+", "true")
-    assert "more than 10000 lines" in result and field(result, "next_line") == "10001"
+    assert "more than 10000 lines" in result and "next_line" not in result  # which could not be read
+    assert int(field(await tools("read_file", path="app.log", start_line=9_000), "next_line")) < 10_000
 
 
 @given(

@@ -27,6 +27,7 @@ from aish.faces.mcp.revisions import (
     NO_SESSION,
     STATELESS,
     UNSUPPORTED_VERSION,
+    WORDS_ONLY,
     check_envelope,
     speaks_stateless,
     unsupported,
@@ -175,7 +176,8 @@ class McpHttp:
         def stateless(method: str, params: dict[str, Any]) -> bool:
             return speaks_stateless(method, params) or (version is not None and version not in HANDSHAKE)
 
-        request = read_request(message, stateless=stateless)
+        # Revisions that know structured results say which they are with every request.
+        request = read_request(message, stateless=stateless, structured=version not in (None, *WORDS_ONLY))
         if not request.stateless:
             return request
         if version is not None and version not in (*HANDSHAKE, *STATELESS) and META_VERSION not in request.meta:
@@ -203,7 +205,7 @@ class McpHttp:
             if message.id is None or message.is_answer:
                 continue
             try:
-                request = read_request(message, stateless=lambda method, params: False)
+                request = read_request(message, stateless=lambda method, params: False, structured=False)
                 answers.append(await self._server.answer(request, lambda note: None))
             except RpcError as exc:
                 answers.append(failure(message.id if isinstance(message.id, str | int) else None, exc))

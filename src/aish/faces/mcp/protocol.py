@@ -99,7 +99,8 @@ class ToolServer:
                 return {}
             case "tools/list":
                 await self._settled()
-                page = tool_page(self.specs(), request.params.get("cursor"), self._page_tools)
+                cursor = request.params.get("cursor")
+                page = tool_page(self.specs(), cursor, self._page_tools, structured=request.structured)
                 return cacheable(page) if request.stateless else page
             case "tools/call":
                 return await self._call(request, report)
@@ -124,7 +125,7 @@ class ToolServer:
         # A tool that ran may itself have said that something is not allowed: that is its result.
         if result.effect is None and result.status in (ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED):
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:_SHOWN_CHARS]}")
-        return call_result(result)
+        return call_result(result, structured=request.structured)
 
 
 def _call_params(params: dict[str, Any]) -> tuple[str, str]:

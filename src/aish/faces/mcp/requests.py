@@ -25,6 +25,7 @@ class Request(msgspec.Struct, frozen=True):
     method: str
     params: dict[str, Any]
     stateless: bool = False
+    structured: bool = True  # its revision knows structured results
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -56,12 +57,15 @@ def _unreadable(body: bytes) -> RpcError:
     return RpcError(INVALID_REQUEST, "Invalid Request")
 
 
-def read_request(message: Message, *, stateless: Callable[[str, dict[str, Any]], bool]) -> Request:
-    """RpcError where it is none."""
+def read_request(
+    message: Message, *, stateless: Callable[[str, dict[str, Any]], bool], structured: bool = True
+) -> Request:
+    """RpcError where it is none. `structured`: unless it is stateless, where all do."""
     if not isinstance(message.id, str | int) or isinstance(message.id, bool) or not isinstance(message.method, str):
         raise RpcError(INVALID_REQUEST, "Invalid Request")
     params = read_params(message)
-    return Request(message.id, message.method, params, stateless(message.method, params))
+    is_stateless = stateless(message.method, params)
+    return Request(message.id, message.method, params, is_stateless, structured or is_stateless)
 
 
 def read_params(message: Message) -> dict[str, Any]:

@@ -33,11 +33,11 @@ def cacheable(result: Result) -> Result:
     return {**result, "ttlMs": _LIST_TTL_MS, "cacheScope": "private"}
 
 
-def tool_page(specs: Sequence[ToolSpec], cursor: object, page_tools: int) -> Result:
+def tool_page(specs: Sequence[ToolSpec], cursor: object, page_tools: int, *, structured: bool) -> Result:
     """A cursor is the name of the last tool seen, so a list that grows meanwhile loses and repeats nothing."""
     start = 0 if cursor is None else _after(specs, cursor)
     page = specs[start : start + page_tools]
-    result: Result = {"tools": [_listed(spec) for spec in page]}
+    result: Result = {"tools": [_listed(spec, structured=structured) for spec in page]}
     return {**result, "nextCursor": page[-1].name} if start + page_tools < len(specs) else result
 
 
@@ -48,7 +48,7 @@ def _after(specs: Sequence[ToolSpec], cursor: object) -> int:
     raise RpcError(INVALID_PARAMS, "Invalid cursor: begin the list again without one")
 
 
-def _listed(spec: ToolSpec) -> Result:
+def _listed(spec: ToolSpec, *, structured: bool) -> Result:
     schema = spec.schema if spec.schema.get("type") == "object" else {**spec.schema, "type": "object"}
     hints = {
         "readOnlyHint": spec.effect is Effect.READ,
@@ -56,14 +56,14 @@ def _listed(spec: ToolSpec) -> Result:
         "openWorldHint": spec.effect is Effect.NETWORK,
     }
     listed: Result = {"name": spec.name, "description": spec.description, "inputSchema": schema, "annotations": hints}
-    if (promise := find_promise(spec)) is not None:
+    if structured and (promise := find_promise(spec)) is not None:
         listed["outputSchema"] = promise
     return listed
 
 
-def call_result(result: ToolResult) -> Result:
+def call_result(result: ToolResult, *, structured: bool) -> Result:
     content = [_content(part) for part in result.parts]
-    if result.structured is msgspec.UNSET:
+    if not structured or result.structured is msgspec.UNSET:
         return {"content": content, "isError": result.status is not ResultStatus.OK}
     if result.structured.value is None:
         # To leave out what is promised is allowed to errors only.

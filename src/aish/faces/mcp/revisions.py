@@ -13,6 +13,8 @@ from aish.wire.jsonrpc_message import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
+# Those that know nothing of structured results: neither promises of them nor that one may be broken.
+WORDS_ONLY = HANDSHAKE[:2]
 
 # Of the codes from -32000 to -32019 each implementation makes its own use.
 BUSY = -32000

@@ -15,7 +15,7 @@ from functools import partial
 from aish.faces.mcp.lane import BlockingLane
 from aish.faces.mcp.protocol import Answer, ToolServer, failure
 from aish.faces.mcp.requests import Request, cancelled_request, read_messages, read_request
-from aish.faces.mcp.revisions import BUSY, check_envelope, speaks_stateless
+from aish.faces.mcp.revisions import BUSY, WORDS_ONLY, check_envelope, negotiate, speaks_stateless
 from aish.types.tools import ToolSpec
 from aish.wire.framing import NewlineFraming, Oversize
 from aish.wire.jsonrpc_message import INVALID_REQUEST, PARSE_ERROR, Message, RpcError, encode_notification
@@ -38,6 +38,7 @@ class StdioServer:
         self._framing = NewlineFraming()
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue(_MAX_WAITING)
         self._running: dict[str | int, asyncio.Task[None]] = {}
+        self._structured = True  # results, as far as the client knows
         self._held_bytes = 0
         self._batches: set[asyncio.Task[None]] = set()
         self._listed: Sequence[ToolSpec] | None = None  # as the client knows it; None: it has not asked
@@ -102,9 +103,11 @@ class StdioServer:
         return None
 
     def _admit(self, message: Message) -> Request:
-        request = read_request(message, stateless=speaks_stateless)
+        request = read_request(message, stateless=speaks_stateless, structured=self._structured)
         if request.stateless:
             check_envelope(request)
+        elif request.method == "initialize":
+            self._structured = negotiate(request.params.get("protocolVersion")) not in WORDS_ONLY
         if request.id in self._running:
             raise RpcError(INVALID_REQUEST, "Invalid Request: a request with this id is still being answered")
         if len(self._running) + len(self._batches) >= MAX_REQUESTS or self._held_bytes > _MAX_HELD_BYTES:

@@ -63,7 +63,9 @@ def _shown(path: str, part: Part, end: int | None) -> str:
         shown, last = beginning(part.start, part.text), part.start
     else:
         shown, last = numbered(source, part.start, min(there, wanted or there), first=part.start)
-    more = f"truncated=true next_line={last + 1}" if wanted is None or last < wanted else "truncated=false"
+    more = "truncated=true" if wanted is None or last < wanted else "truncated=false"
+    if more == "truncated=true" and (part.counted or last < part.total):  # what was not looked through cannot be read
+        more += f" next_line={last + 1}"
     total = f"total={part.total}" if part.counted else f"total={part.total}+"
     note = f"some lines of {part.size} bytes, which are too many to be edited here: there is no revision"
     if not part.counted:

@@ -131,7 +131,7 @@ def read_tool(fields: dict[str, Any], *, stateless: bool) -> tuple[str, McpTool,
 
 
 def _output_schema(raw: Any) -> tuple[JsonSchema | None, str]:
-    """Taken as it is or not at all: it is a promise to others, and one that was changed would be our own."""
+    """Without nonsense, which promises nothing; not at all where it had to be replaced: that would be our own word."""
     if not isinstance(raw, dict) or raw.get("type") != "object":
         return None, ""
     schema, note = normalise(raw)
