@@ -86,7 +86,10 @@ async def test_one_that_could_not_be_kept_is_not_said_to_be_completed(monkeypatc
         told, error = await here.refused()
         events = await here.stream()
     assert (told, error["code"]) == (status, "store_failed")
-    assert not {"response.completed", "response.failed"} & {event["type"] for event in events}
+    kinds = [event["type"] for event in events]
+    assert "response.completed" not in kinds and kinds[-1] == "response.failed"
+    assert kinds.count("response.output_item.added") == kinds.count("response.output_item.done")
+    assert [event["sequence_number"] for event in events] == [*range(len(events))]
 
 
 async def test_a_chain_has_the_whole_history_but_not_the_instructions_of_before():

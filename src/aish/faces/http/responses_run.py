@@ -91,9 +91,9 @@ class Making:
             await self.keep()
         except AishError as exc:  # what could not be kept has no end that it could go on from
             forget_way(exc)
-            self.stream.fail(problem_of(exc))
-            assert self.stream.failed is not None
-            raise self.stream.failed from None
+            self.last = self.stream.fail_instead(problem_of(exc))
+            if self.stream.failed is not None and not self._has_begun():
+                raise self.stream.failed from None
         yield self.last
 
     async def keep(self) -> None:
