@@ -16,15 +16,22 @@ from aish.providers.endpoint import Endpoint
 from aish.providers.openai import OpenAIProvider
 from aish.types.chunks import StepFinished
 from aish.types.messages import user
-from aish.types.requests import Knobs, Sampling, StepRequest
+from aish.types.requests import Knobs, Sampling, StepRequest, Tuning
 from aish.wire.http import HttpClient
 from support.backends import LlamaCpp, Vllm, body_of, json_answer, running
-from support.raw_server import Request
+from support.raw_server import Peer, Request
 
 MODEL = Vllm.model
 FIELDS = {*Knobs.__struct_fields__, "repetition_penalty", "logit_bias"}
 TOP_K = Sampling(temperature=0.5, knobs=Knobs(top_k=40))
 TURNED = Sampling(knobs=Knobs(top_k=40, min_p=0.1, repeat_penalty=1.1), logit_bias={"7": 1.0})
+ALL_SENT = {"model": "m", "messages": [], **dict.fromkeys(FIELDS, 1)}
+
+
+def untaken(refusal: str) -> set[str]:
+    """Of all the fields, those that are left out after it."""
+    learned = Dialect().without_what(f"up answered 400: {refusal}", sent=ALL_SENT)
+    return set() if learned is None else set(learned.untaken.get("m", ()))
 
 
 @pytest.fixture
@@ -158,7 +165,152 @@ def test_what_is_learned_of_models_has_an_end(monkeypatch):
     assert list(dialect.untaken) == ["m6", "m7", "m8"]
 
 
-@given(st.text())
-def test_a_refusal_never_takes_a_field_that_was_not_sent(text):
-    dialect = Dialect().without_what(f"unknown field {text}", sent={"model": "m", "messages": [], "top_k": 1})
-    assert dialect is None or not dialect.untaken or dialect.untaken == {"m": frozenset({"top_k"})}
+@pytest.mark.parametrize(
+    ("refusal", "fields"),
+    [
+        ("Unrecognized request argument supplied: top_k", {"top_k"}),
+        ("Unsupported parameter: 'logit_bias' is not supported with this model.", {"logit_bias"}),
+        ("body -> top_k: Extra inputs are not permitted", {"top_k"}),
+        ("1 validation error for ChatRequest body -> top_k extra fields not permitted (type=value_error)", {"top_k"}),
+        ("1 validation error for ChatRequest top_k Extra inputs are not permitted [type=extra_forbidden", {"top_k"}),
+        ('["body","top_k"]: Extra inputs are not permitted', {"top_k"}),
+        ('Extra inputs are not permitted (loc: ["body","top_k"])', {"top_k"}),
+        ("[{'loc': ('body', 'top_k'), 'msg': 'Extra inputs are not permitted', 'input': 40}]", {"top_k"}),
+        ('{"msg":"Extra inputs are not permitted","loc":["body","top_k"]}', {"top_k"}),
+        ("unknown field `min_p`, expected one of `model`, `messages`", {"min_p"}),
+        ("min_p: unknown field `min_p`, expected one of `model`, `top_k` at line 1 column 52", {"min_p"}),
+        ("Additional properties are not allowed ('min_p', 'top_k' were unexpected)", {"min_p", "top_k"}),
+        ("Unrecognized key(s) in object: 'min_p', 'top_k'", {"min_p", "top_k"}),
+        ('json: unknown field "typical_p"', {"typical_p"}),
+        ("'repetition_penalty' : property 'repetition_penalty' is unsupported", {"repetition_penalty"}),
+        ("top_k is not supported", {"top_k"}),
+        ("The parameters `top_k` and `min_p` are not supported by this backend.", {"min_p", "top_k"}),
+        ("min_p: not a valid parameter", {"min_p"}),
+    ],
+)
+def test_what_is_said_to_be_unknown_is_left_out_and_nothing_else(refusal, fields):
+    assert untaken(refusal) == fields
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "body.mirostat: unexpected value; permitted: 0, 1, 2",
+        "mirostat: unknown variant `3`, expected one of `0`, `1`, `2`",
+        "Unsupported value: 'min_p' does not support 2.0 with this model. Only the default (1) value is supported.",
+        "The value of min_p is not supported.",
+        "Unsupported parameter value: 'min_p'",
+        "unexpected input: min_p must be at most 1",
+        "Invalid 'logit_bias': unknown token id 999999",
+        "chat_template_kwargs: unknown key `enable_thinkng`",
+        "Unknown parameter: 'chat_template_kwargs.enable_thinkng'.",
+        "unknown field chat_template_kwargs.enable_thinkng",
+        "body.messages.0.top_k: Extra inputs are not permitted",
+        "body -> messages -> 0 -> top_k extra fields not permitted",
+        "[{'loc': ('body', 'messages', 0, 'top_k'), 'msg': 'Extra inputs are not permitted'}]",
+        '[{"loc":["body","x"],"msg":"Extra inputs are not permitted"},{"loc":["body","top_k"],"msg":"no integer"}]',
+        "logit_bias is not supported together with response_format json_schema",
+        "Unsupported parameter: 'logit_bias' is not supported with response_format.",
+        "Unsupported parameters: top_k, min_p when streaming",
+        "unknown field `foo`, expected `top_k` or `min_p`",
+        "Unknown field `foo`, `top_k` and `min_p` are allowed",
+        "Unknown argument foo. Supported arguments: model, messages, top_k",
+        "Unknown parameter foo, did you mean top_k?",
+        "unexpected token in messages[0].content: 'what is top_k?'",
+    ],
+)
+def test_a_refusal_of_something_else_than_the_field_leaves_it_in(refusal):
+    assert Dialect().without_what(f"up answered 400: {refusal}", sent=ALL_SENT) is None
+
+
+def test_a_field_of_ours_that_is_refused_beside_a_list_of_known_ones_goes_alone():
+    refusal = "Unrecognized field: stream_options. Allowed: model, messages, top_k"
+    assert Dialect().without_what(refusal, sent=ALL_SENT) == Dialect(stream_options=False)
+
+
+def test_a_field_that_does_not_go_with_a_schema_leads_to_another_form_of_the_schema():
+    refusal = "logit_bias is not supported together with response_format json_schema"
+    assert Dialect().without_what(refusal, has_schema=True, sent=ALL_SENT) == Dialect(schema_form=1)
+
+
+def test_a_list_of_what_is_known_leaves_the_form_of_the_schema_as_it_is():
+    refusal = "unknown field `top_k`, expected one of `model`, `response_format`"
+    learned = Dialect().without_what(refusal, has_schema=True, sent=ALL_SENT)
+    assert learned == Dialect(untaken={"m": frozenset({"top_k"})})
+
+
+_known = st.sampled_from(sorted(FIELDS))
+
+
+@given(named=st.lists(_known, min_size=1, unique=True), sent=st.sets(_known))
+def test_a_refusal_never_takes_a_field_that_was_not_sent(named, sent):
+    body = {"model": "m", "messages": [], **dict.fromkeys(sent, 1)}
+    learned = Dialect().without_what(f"unknown fields: {', '.join(named)}", sent=body)
+    assert (learned.untaken["m"] if learned else set()) == sent & set(named)
+
+
+async def test_a_request_that_began_before_something_was_learned_does_not_undo_it(http):
+    plain_asked, learned = asyncio.Event(), asyncio.Event()
+
+    class Slow(Cloud):
+        async def serve(self, peer: Peer) -> None:
+            while True:
+                request = await peer.request()
+                if "temperature" not in body_of(request):
+                    plain_asked.set()
+                    await learned.wait()
+                await peer.send(*self.respond(request))
+
+    async with asyncio.timeout(20), running(Slow()) as server, asyncio.TaskGroup() as tasks:
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        plain = tasks.create_task(say(provider, Sampling()))
+        await plain_asked.wait()
+        await say(provider, TOP_K)
+        learned.set()
+        await plain
+        await say(provider, TOP_K)
+    assert sorted("top_k" in body_of(request) for request in server.requests) == [False, False, False, True]
+
+
+async def test_what_requests_learn_at_the_same_time_is_all_kept(http):
+    both_asked = asyncio.Event()
+
+    class Slow(Cloud):
+        waiting = 0
+
+        async def serve(self, peer: Peer) -> None:
+            while True:
+                request = await peer.request()
+                if FIELDS & body_of(request).keys():
+                    self.waiting += 1
+                    both_asked.set() if self.waiting == 2 else await both_asked.wait()
+                await peer.send(*self.respond(request))
+
+    async with asyncio.timeout(20), running(Slow()) as server:
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        await asyncio.gather(say(provider, TOP_K), say(provider, Sampling(knobs=Knobs(min_p=0.1))))
+        await say(provider, Sampling(knobs=Knobs(top_k=40, min_p=0.1)))
+    assert len(server.requests) == 5
+    assert sum(bool(FIELDS & body_of(request).keys()) for request in server.requests) == 2
+
+
+def test_what_is_learned_of_one_thing_is_kept_beside_what_is_learned_of_another():
+    one = Dialect(stream_options=False, schema_form=2, untaken={"a": frozenset({"top_k"})})
+    other = Dialect(max_tokens=False, thoughts=False, untaken={"a": frozenset({"min_p"})})
+    fields = {"a": frozenset({"top_k", "min_p"})}
+    both = Dialect(stream_options=False, max_tokens=False, thoughts=False, schema_form=2, untaken=fields)
+    assert one.taught(other, "a") == other.taught(one, "a") == both
+
+
+def test_a_field_that_is_not_taken_is_left_out_of_the_tuning_too():
+    dialect = Dialect(untaken={"m": frozenset({"logit_bias"})})
+    tuning = Tuning(scale=1.0, slot=0, bias={"7": 1.0})
+    for sampling in (Sampling(), TURNED):
+        body = encode_request(StepRequest("m", (), sampling=sampling, tuning=tuning), dialect, Encoded())
+        assert "logit_bias" not in body and body["id_slot"] == 0
+
+
+def test_a_refusal_that_teaches_nothing_new_is_no_reason_to_ask_again():
+    refusal, sent = "unknown field top_k", {"model": "m", "top_k": 1}
+    learned = Dialect().without_what(refusal, sent=sent)
+    assert learned is not None and learned.without_what(refusal, sent=sent) is None

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from aish.errors import ProviderError
+from aish.errors import ProviderError, ProviderRejected
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redact import Redactor
 from aish.types.events import TextDelta
 from aish.types.messages import ToolMessage, UserMessage, user
-from aish.types.requests import StepRequest
+from aish.types.requests import Knobs, Sampling, StepRequest
 from support.engines import Bench, Tools, call, said
 
 SECRET = "hunter22-very"
@@ -62,6 +62,36 @@ async def test_nothing_goes_past_it_to_whoever_takes_words_as_they_come():
         chunks = [chunk async for batch in batches for chunk in batch]
     text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
     assert text == f"my password is {SECRET}, ok?" and SECRET not in str(inner.requests)
+
+
+async def sent_with(sampling: Sampling) -> StepRequest:
+    inner = ScriptedProvider("cloud", {"m": echoing})
+    provider = RedactingProvider(inner, Redactor([SECRET]))
+    async with provider.stream(StepRequest("m", (user(SECRET),), sampling=sampling)) as batches:
+        _ = [batch async for batch in batches]
+    return inner.requests[0]
+
+
+async def test_a_secret_where_to_stop_leaves_as_the_placeholder_that_the_messages_have():
+    sent = await sent_with(Sampling(stop=("END", f"{SECRET}!")))
+    assert sent.sampling.stop == ("END", f"{sent.messages[0].text}!")
+    assert SECRET not in str(sent)
+
+
+async def test_no_secret_leaves_in_what_a_chat_template_is_told():
+    told = {"user": f"me:{SECRET}", "keys": [{"a": SECRET, SECRET: 1}], "enable_thinking": False, "n": 1.5}
+    sent = await sent_with(Sampling(knobs=Knobs(top_k=3, dry_sequence_breakers=("\n",), chat_template_kwargs=told)))
+    hidden = sent.messages[0].text
+    kwargs = {"user": f"me:{hidden}", "keys": [{"a": hidden, hidden: 1}], "enable_thinking": False, "n": 1.5}
+    assert sent.sampling.knobs == Knobs(top_k=3, dry_sequence_breakers=("\n",), chat_template_kwargs=kwargs)
+
+
+async def test_what_is_too_deep_to_be_searched_for_secrets_does_not_leave():
+    told = {"a": SECRET}
+    for _ in range(5000):
+        told = {"a": told}
+    with pytest.raises(ProviderRejected, match="too deeply"):
+        await sent_with(Sampling(knobs=Knobs(chat_template_kwargs=told)))
 
 
 async def test_a_tool_gets_the_real_value_where_the_model_wrote_the_placeholder():

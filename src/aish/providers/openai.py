@@ -91,7 +91,7 @@ class OpenAIProvider:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
-        dialect = self._dialect
+        dialect = known = self._dialect
         begun = False
         while True:
             body, left_s = encode_request(request, dialect, self._encoded), due_s - monotonic()
@@ -102,8 +102,9 @@ class OpenAIProvider:
                     answer = Answer(self._name, request.model, response, idle_s, words)
                     while not answer.is_over:
                         batch = await answer.next_batch()
-                        if not begun:
-                            begun, self._dialect = True, dialect
+                        if not begun and dialect is not known:
+                            self._dialect = self._dialect.taught(dialect, request.model)
+                        begun = True
                         yield batch
                 return
             except ProviderRejected as exc:

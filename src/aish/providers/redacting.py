@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import msgspec
 
-from aish.errors import ProviderError
+from aish.errors import ProviderError, ProviderRejected
 from aish.ports import Provider, Words
 from aish.providers.faults import SEND_TEXT
 from aish.safety.redact import Redactor, Restorer, Vault
@@ -19,7 +20,7 @@ from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.models import ModelInfo
-from aish.types.requests import StepRequest
+from aish.types.requests import Knobs, Sampling, StepRequest
 
 
 class RedactingProvider:
@@ -104,7 +105,32 @@ class _Reply:
 
 
 def _sent(request: StepRequest, vault: Vault) -> StepRequest:
-    return msgspec.structs.replace(request, messages=tuple(_scrubbed(message, vault) for message in request.messages))
+    messages = tuple(_scrubbed(message, vault) for message in request.messages)
+    return msgspec.structs.replace(request, messages=messages, sampling=_scrubbed_sampling(request.sampling, vault))
+
+
+def _scrubbed_sampling(sampling: Sampling, vault: Vault) -> Sampling:
+    """A placeholder where to stop is what the model would say there, since it was told of no other."""
+    stop = tuple(vault.scrub(text) for text in sampling.stop)
+    knobs = None if sampling.knobs is None else _scrubbed_knobs(sampling.knobs, vault)
+    return msgspec.structs.replace(sampling, stop=stop, knobs=knobs)
+
+
+def _scrubbed_knobs(knobs: Knobs, vault: Vault) -> Knobs:
+    try:
+        return Knobs(**_scrubbed_json(msgspec.structs.asdict(knobs), vault))
+    except RecursionError as exc:
+        raise ProviderRejected("`chat_template_kwargs` is nested too deeply to look for secrets in it") from exc
+
+
+def _scrubbed_json(value: Any, vault: Vault) -> Any:
+    if isinstance(value, str):
+        return vault.scrub(value)
+    if isinstance(value, dict):
+        return {vault.scrub(key): _scrubbed_json(item, vault) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_scrubbed_json(item, vault) for item in value])
+    return value
 
 
 def _scrubbed(message: Message, vault: Vault) -> Message:
