@@ -45,17 +45,22 @@ class Dialect(msgspec.Struct, frozen=True):
 
     def without_what(self, refusal: str, *, has_schema: bool = False, sent: Json | None = None) -> Dialect | None:
         """The dialect for another try, or None if the refusal is about something else than what was sent."""
-        at_fault = _WHAT_IS_KNOWN.split(refusal)[0]
+        from aish.providers.refused_fields import at_fault, unknown_in
+
+        fault = at_fault(refusal)
         may_change = has_schema and self.schema_form + 1 < len(_SCHEMA_FORMS)
-        if may_change and _ABOUT_SCHEMA_FORM.search(at_fault):
+        if may_change and _ABOUT_SCHEMA_FORM.search(fault):
             return msgspec.structs.replace(self, schema_form=self.schema_form + 1)
-        if self.stream_options and "stream_options" in at_fault:
+        if self.stream_options and "stream_options" in fault:
             return msgspec.structs.replace(self, stream_options=False)
         if self.max_tokens and "max_completion_tokens" in refusal:  # it is what is asked for, so it may be in a list
             return msgspec.structs.replace(self, max_tokens=False)
-        if self.thoughts and "reasoning_content" in at_fault and "missing" not in refusal.lower():
+        if self.thoughts and "reasoning_content" in fault and "missing" not in refusal.lower():
             return msgspec.structs.replace(self, thoughts=False)
-        return None if sent is None else self._without(_unknown_in(at_fault, sent), str(sent["model"]))
+        if sent is None:
+            return None
+        unknown = frozenset(name for name in unknown_in(fault) if name in _CAN_GO and name in sent)
+        return self._without(unknown, str(sent["model"]))
 
     def taught(self, learned: Dialect, model: str) -> Dialect:
         """With what a request to the model has learned, while others may have taught it something else."""
@@ -75,54 +80,6 @@ class Dialect(msgspec.Struct, frozen=True):
             return None
         others = dict(list(self.untaken.items())[1 - _MOST_LEARNED :])
         return msgspec.structs.replace(self, untaken={**others, model: fields | known})
-
-
-# Some name all that they do know behind this.
-_WHAT_IS_KNOWN = re.compile(
-    r"\bexpected one of\b|(?<!not )(?<!not a )\b(?:allowed|permitted|supported|valid|known)"
-    r"(?: (?:field|param(?:eter)?|argument|propertie|key|name)s?)?(?: are\b|:)",
-    re.I,
-)
-
-# How it is said that a field is not known. Names count only right beside that: elsewhere stands what a value is to be,
-# what else there is, or what was asked. That a value is wrong, or does not go with another, is for the asker to hear.
-_KIND = r"(?:field|param(?:eter)?|argument|propert(?:y|ie))s?"
-_NOT_KNOWN = r"un(?:known|recogni[sz]ed|supported|expected)"
-_AND = r"(?:, ?(?:and |or )?| and | or )"
-_BARE = r"(?:body(?:\.| -> ))?\w++(?![.\[]\w)"
-_QUOTED = rf"[`'\"]{_BARE}[`'\"]"
-_NAMES = rf"(?P<names>(?>{_QUOTED}(?:{_AND}{_QUOTED})*+|{_BARE}(?:{_AND}{_BARE})*+))"
-_NOT_IN_A_PATH = r"(?<![\w.`'\"])(?<!-> )"
-_HERE = r" (?:by|for|with|on|in) (?:(?:this|the) )?(?:\w+ )?(?:model|backend|server|api|endpoint|engine|provider)\b"
-_GIVEN = r" (?:supplied|provided|passed|given|found|in (?:the )?(?:request|object|body))"
-_EXTRA = rf"(?:extra|additional) (?:inputs?|{_KIND}) (?:is |are )?(?:not (?:permitted|allowed)|forbidden)"
-_SAID_OF_UNKNOWN = tuple(
-    re.compile(pattern, re.I)
-    for pattern in (
-        # Unknown parameter: 'top_k'.
-        rf"\b(?:{_NOT_KNOWN}|not a valid|does(?: not|n't) (?:support|accept|take))(?: the)?"
-        rf"(?: (?:request|keyword|extra))? (?:{_KIND}|inputs?|names?|options?|keys?(?:\(s\))?)(?:{_GIVEN})*(?: ?: ?| )"
-        rf"[\[(]?{_NAMES}(?=\s*$|[^\w\s=]| \(| at line\b|{_GIVEN}\b|{_HERE})",
-        # top_k is not supported with this model.
-        rf"{_NOT_IN_A_PATH}(?<!of )(?<!for )(?<!value )(?<!value: ){_NAMES}(?: {_KIND})?(?: ?:)?"
-        rf"(?: (?:is|are|was|were))? (?:(?:an? )?{_NOT_KNOWN}"
-        rf"|not (?:yet |currently )?(?:supported|permitted|allowed|accepted|known|recogni[sz]ed)"
-        rf"|not an? (?:valid|known|recogni[sz]ed|supported)(?= {_KIND}))(?: {_KIND})?"
-        rf"(?=\s*$|[`'\")\]}}]|[.!](?:\W|$)|{_HERE})",
-        # body.top_k: Extra inputs are not permitted
-        rf"{_NOT_IN_A_PATH}{_NAMES}[\s,:'\"]{{0,4}}(?:msg\W{{1,5}})?{_EXTRA}",
-        # Extra inputs are not permitted: body.top_k
-        rf"{_EXTRA}(?:[\s,:('\"]{{1,5}}loc\W{{1,5}}|: ?| \(| (?=body)){_NAMES}(?! ->)",
-    )
-)
-_LOC = re.compile(r"""[\[(]['"]body['"], ?['"](\w+)['"][\])]""")  # as Python or JSON writes it
-
-
-def _unknown_in(at_fault: str, sent: Json) -> frozenset[str]:
-    """Which of the fields that a backend can be asked without it says it does not know."""
-    text = _LOC.sub(r"body.\1", at_fault)
-    said = (match["names"] for pattern in _SAID_OF_UNKNOWN for match in pattern.finditer(text))
-    return frozenset(name for names in said for name in re.findall(r"\w+", names) if name in _CAN_GO and name in sent)
 
 
 def _as_response_format(schema: Json, *, strict: bool) -> Json:
