@@ -107,13 +107,13 @@ def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
     yield from _inserts(kinds)
 
 
-def together(items: Iterable[Append | Joined], insert: InsertAll) -> Iterator[Joined]:
+def together(items: Iterable[Append | Joined], insert: InsertAll) -> Iterator[Append | Joined]:
     """Appends that follow each other are inserted as one, as long as they are small: they are copied for it."""
     appends: list[Append] = []
     size = 0
     for item in items:
         if appends and (size > ROW_BYTES or not isinstance(item, Append)):
-            yield Inserts(insert, appends)
+            yield _as_one(appends, insert)
             appends, size = [], 0
         if isinstance(item, Append):
             appends.append(item)
@@ -121,7 +121,11 @@ def together(items: Iterable[Append | Joined], insert: InsertAll) -> Iterator[Jo
         else:
             yield item
     if appends:
-        yield Inserts(insert, appends)
+        yield _as_one(appends, insert)
+
+
+def _as_one(appends: list[Append], insert: InsertAll) -> Append | Inserts:
+    return Inserts(insert, appends) if len(appends) > 1 else appends[0]
 
 
 def _inserts(kinds: dict[InsertAll, list[Any]]) -> Iterator[Inserts]:

@@ -35,6 +35,9 @@ class Rows:
         self._statements = {size: f"{begin}{', '.join([row] * size)}{end}" for size in _SIZES}
 
     def insert(self, db: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
+        if len(rows) == 1:
+            db.execute(self._statements[1], rows[0])
+            return
         most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // self._columns  # 999 in all before SQLite 3.32
         sizes = [size for size in _SIZES if size <= most]
         done = 0

@@ -168,7 +168,7 @@ class Writer:
             if operation.future is not None:
                 _settle(operation.future, result, error)
 
-    def _transact(self, items: Sequence[Joined]) -> list[Outcome]:
+    def _transact(self, items: Sequence[Append | Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
             return [(self._last, None, self._lost)]  # a file that never opened need not open to be closed
         connection = self._connected()
@@ -201,7 +201,10 @@ class Writer:
             self._synchronous = synchronous
         _retried(lambda: connection.execute("BEGIN IMMEDIATE"))
 
-    def _apply(self, connection: sqlite3.Connection, item: Joined) -> Outcome | None:
+    def _apply(self, connection: sqlite3.Connection, item: Append | Joined) -> Outcome | None:
+        if isinstance(item, Append):
+            self._apply_append(connection, item)
+            return None
         if isinstance(item, Inserts):
             self._apply_inserts(connection, item)
             return None
@@ -221,6 +224,15 @@ class Writer:
             return item, None, error
         connection.execute("RELEASE operation")
         return item, result, None
+
+    def _apply_append(self, connection: sqlite3.Connection, append: Append) -> None:
+        """One that comes alone is one statement, and needs no savepoint."""
+        try:
+            insert_events(connection, [append])
+        except Exception as exc:  # nobody waits for an append: the next flush tells
+            if breaks_the_group(exc):
+                raise
+            self._lost = translate(exc, self._path)
 
     def _apply_inserts(self, connection: sqlite3.Connection, inserts: Inserts) -> None:
         """All together. If one of them is no good, each by itself, so that only that one is lost."""
