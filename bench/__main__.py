@@ -164,11 +164,13 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _merged(results: Json, file: Path) -> Json:
-    """Parts measured now beside those measured before, in their order."""
-    try:
-        before = json.loads(file.read_text())["parts"]
-    except (OSError, ValueError, KeyError):
-        before = {}
+    """Parts measured now beside those measured before, in their order. In a new checkout those are the page's own."""
+    before: Json = {}
+    for known in (file,) if results["quick"] else (file, page.CHARTS / "results.json"):
+        try:
+            before = {**json.loads(known.read_text())["parts"], **before}
+        except (OSError, ValueError, KeyError):
+            continue
     parts = {**before, **results["parts"]}
     return {**results, "parts": {name: parts[name] for name in PARTS if name in parts}}
 
