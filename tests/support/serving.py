@@ -169,6 +169,15 @@ def request(port: int, method: str, path: str, body: Any = None, **headers: str)
         connection.close()
 
 
+def refuses(port: int) -> bool:
+    """Whether nobody takes connections there."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

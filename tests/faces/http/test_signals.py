@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 from contextlib import asynccontextmanager, closing
 
 import pytest
@@ -13,7 +12,7 @@ from support.command import Command, ended
 from support.eventually import eventually
 from support.recorded_replies import Gate, Hold, Reply, Text
 from support.recording_upstream import recording_upstream
-from support.serving import free_port, request
+from support.serving import free_port, refuses, request
 
 ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "x"}], "stream": True}
 WORKERS = pytest.mark.parametrize("workers", ["1", "2"])
@@ -25,14 +24,6 @@ def is_ready(port):
         return request(port, "GET", "/readyz")[0] == 200
     except OSError:
         return False
-
-
-def refuses(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return True
-    return False
 
 
 def rest_of(reply):

@@ -20,7 +20,7 @@ from support.command import Command, ended
 from support.eventually import eventually
 from support.recorded_replies import Gate, Hold, Reply, Text
 from support.recording_upstream import recording_upstream, text
-from support.serving import free_port, request
+from support.serving import free_port, refuses, request
 
 ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "x"}], "stream": True}
 
@@ -227,14 +227,6 @@ async def test_the_names_and_the_log_of_a_server_are_read_anew_too(tmp_path):
 def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path, workers):
     done = Command(tmp_path).run("serve", "--workers", workers)
     assert done.code == 2 and "--workers must be between 1 and 64" in done.err
-
-
-def refuses(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return True
-    return False
 
 
 async def test_while_workers_end_nobody_waits_at_their_place(tmp_path):

@@ -14,13 +14,6 @@ from support.ide_tools import field, ide_with
 
 
 @pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def applier(root, tmp_path):
     space = Workspace(root)
     yield Journaled(space, tmp_path / "state")

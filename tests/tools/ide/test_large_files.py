@@ -14,23 +14,10 @@ from aish.errors import ToolError
 from aish.tools.ide.large import Bounds, read_part
 from aish.tools.ide.source import MAX_SOURCE_BYTES, split_lines
 from aish.tools.workspace import Workspace
-from support.ide_tools import field, ide_with
+from support.ide_tools import field
 
 LINES = 100_000
 WIDTH = 60
-
-
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-async def tools(root):
-    async with ide_with(root, diagnostics_wait_s=0.5) as made:
-        yield made
 
 
 @pytest.fixture

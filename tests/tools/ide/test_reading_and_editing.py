@@ -8,20 +8,7 @@ import os
 import pytest
 
 from aish.errors import ToolError
-from support.ide_tools import field, ide_with
-
-
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "root"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-async def tools(root):
-    async with ide_with(root, diagnostics_wait_s=0.5) as made:
-        yield made
+from support.ide_tools import field
 
 
 async def edit(tools, path, *edits, revision=None):

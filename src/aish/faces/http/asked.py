@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from aish.errors import UsageError
 from aish.faces.asgi import Exchange
@@ -54,16 +55,19 @@ class Extensions(Knobs, frozen=True):
 
 # The first fields of a body, where nothing is said of them. All requests are compared with that, by two calls of C:
 # to look at each field would be the dearest thing in reading one that has none.
-KNOBS = len(Knobs.__struct_fields__) + 1
-NO_KNOBS = (None,) * KNOBS
+_NO_KNOBS = (None,) * (len(Knobs.__struct_fields__) + 1)
 
 
-def read_knobs(given: Extensions) -> Knobs:
-    """The two names of one knob are one here; who sends both means the first."""
-    said = {name: getattr(given, name) for name in Knobs.__struct_fields__}
-    if said["repeat_penalty"] is None:
-        said["repeat_penalty"] = given.repetition_penalty
-    return Knobs(**said)
+def find_knobs(given: Extensions) -> Knobs | None:
+    """None where none is turned. The two names of one knob are one here; who sends both means the first."""
+    values = astuple(given)[: len(_NO_KNOBS)]
+    if values == _NO_KNOBS:
+        return None
+    *said, repetition_penalty = values
+    knobs = Knobs(*said)
+    if knobs.repeat_penalty is None:
+        knobs = msgspec.structs.replace(knobs, repeat_penalty=repetition_penalty)
+    return knobs
 
 
 class Function(msgspec.Struct, frozen=True):

@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from aish.faces.http.asked import (
-    KNOBS,
     MAX_NAME_CHARS,
-    NO_KNOBS,
     Extensions,
     Function,
     McpTool,
     check_globs,
-    read_knobs,
+    find_knobs,
 )
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.documents import read_file
@@ -136,7 +133,7 @@ def read_sampling(chat: ChatBody) -> Sampling:
         frequency_penalty=chat.frequency_penalty,
         presence_penalty=chat.presence_penalty,
         logit_bias=chat.logit_bias,
-        knobs=read_knobs(chat) if astuple(chat)[:KNOBS] != NO_KNOBS else None,
+        knobs=find_knobs(chat),
     )
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
-from aish.faces.http.asked import KNOBS, NO_KNOBS, Extensions, Function, McpTool, read_knobs
+from aish.faces.http.asked import Extensions, Function, McpTool, find_knobs
 from aish.faces.http.bodies import decode_body
 from aish.faces.http.documents import read_document, read_search_result
 from aish.faces.http.guests import read_credentials
@@ -96,7 +95,7 @@ def read_sampling(given: MessagesBody) -> Sampling:
         stop=tuple(given.stop_sequences or ()),
         json_schema=schema,
         reasoning_effort=effort,
-        knobs=read_knobs(given) if astuple(given)[:KNOBS] != NO_KNOBS else None,
+        knobs=find_knobs(given),
     )
 
 

@@ -6,16 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from aish.faces.http.asked import (
-    KNOBS,
     MAX_NAME_CHARS,
-    NO_KNOBS,
     Extensions,
     Function,
     McpTool,
-    read_knobs,
+    find_knobs,
     tool_choice,
 )
 from aish.faces.http.bodies import decode_body
@@ -126,7 +123,7 @@ def read_sampling(asked: ResponseBody) -> Sampling:
         json_schema=schema,
         json_object=json_object,
         reasoning_effort=effort or "",
-        knobs=read_knobs(asked) if astuple(asked)[:KNOBS] != NO_KNOBS else None,
+        knobs=find_knobs(asked),
     )
 
 
