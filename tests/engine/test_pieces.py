@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from aish.engine import record
 from aish.engine.session import flattened
 from aish.errors import ProviderUnavailable
 from aish.safety.redact import MARK, Redactor
@@ -156,6 +159,68 @@ async def test_a_turn_that_is_left_in_the_middle_of_a_secret_leaves_all_that_was
     assert [event.seq for event in written] == list(range(1, len(written) + 1))
     assert isinstance(written[-1].body, TurnFinished)
     assert together(written, TextDelta) == f"it is {MARK}"
+
+
+WRITTEN = pytest.mark.parametrize(
+    "settings", [{}, {"write_through": True}], ids=["by the moment", "before it is shown"]
+)
+
+
+def slowly(pieces: Sequence[str], kind: type = TextDelta) -> list[Any]:
+    """Each is a moment of its own."""
+    return [item for piece in pieces for item in (kind(piece), 0.02)]
+
+
+@WRITTEN
+@SECRET
+@pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
+async def test_a_secret_that_takes_its_time_is_not_written(secret, kind, settings, monkeypatch):
+    monkeypatch.setattr(record, "_MOMENT_S", 0.002)
+    said = f"it is {secret} as you know"
+    bench = Bench([*slowly(cut(said, 7), kind), TextDelta("done")], redactor=REDACTOR, settings=settings)
+    shown, written = await recorded(bench, stream=True)
+    assert together(shown, kind).startswith(said)
+    assert together(written, kind) == REDACTOR.text(together(shown, kind)) != together(shown, kind)
+
+
+@WRITTEN
+async def test_secrets_in_calls_that_are_made_side_by_side_and_slowly_are_not_written(settings, monkeypatch):
+    monkeypatch.setattr(record, "_MOMENT_S", 0.002)
+    texts = [json.dumps({"a": KEY}), json.dumps({"b": QUOTED * 3})]
+    both = itertools.zip_longest(*(cut(text, 7) for text in texts), fillvalue="")
+    pieces = [CallFragment(index, "", "", piece) for pair in both for index, piece in enumerate(pair)]
+    slow = [item for piece in pieces for item in (piece, 0.02)]
+    steps = [call("t__x", ""), call("t__x", "", index=1), *slow], [TextDelta("done")]
+    bench = Bench(*steps, tools=Tools().add("t__x"), redactor=REDACTOR, settings=settings)
+    _, written = await recorded(bench, stream=True)
+    calls = dict.fromkeys(event.call for event in written if isinstance(event.body, ArgumentsDelta))
+    kept = [together([event for event in written if event.call == id], ArgumentsDelta) for id in calls]
+    assert [json.loads(text) for text in kept] == [{"a": MARK}, {"b": MARK * 3}]
+
+
+async def test_what_cannot_be_a_secret_is_written_at_once_and_the_rest_when_it_is_known(monkeypatch):
+    monkeypatch.setattr(record, "_MOMENT_S", 0.002)
+    bench = Bench([TextDelta("the"), TextDelta(" key sk"), 0.2, TextDelta("etch"), 0.2, TextDelta("ed")])
+    seen: list[str] = []
+    async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
+        async for event in flattened(batches):
+            if isinstance(event.body, TextDelta) and event.body.text in ("etch", "ed"):
+                lines = (await bench.store.read_events(event.turn)).splitlines()
+                seen.append(together([decode_event(line) for line in lines], TextDelta))
+    assert seen == ["the", "the key sketch"]
+
+
+@SECRET
+def test_wherever_a_text_breaks_off_in_a_secret_all_of_that_is_open(secret):
+    alone = secret.removeprefix("https").removesuffix("db.local")
+    for length in range(1, len(alone)):
+        assert REDACTOR.open_chars("it is " + alone[:length]) >= length
+    assert REDACTOR.open_chars(f"it is {secret} ") == 0
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60))
+def test_what_ends_with_a_full_stop_and_a_space_is_settled(text):
+    assert REDACTOR.open_chars(text.replace("-", "") + ". ") == 0
 
 
 async def test_what_seems_to_be_a_secret_from_one_event_to_another_leaves_both_readable():

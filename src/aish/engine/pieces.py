@@ -1,5 +1,5 @@
 """Secrets that a model says in pieces, a word at a time, none of which tells anything: they are found in what the
-pieces are together, as far as these are written together."""
+pieces are together. So what may be the beginning of one is not written before it is known how it goes on."""
 
 from __future__ import annotations
 
@@ -22,6 +22,34 @@ def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Eve
                 body = msgspec.structs.replace(events[place].body, text=new)
                 told[place] = msgspec.structs.replace(events[place], body=body)
     return told
+
+
+def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
+    """How many can be written: all, unless they end with what may be the beginning of a secret."""
+    last = events[-1]
+    kind, step = type(last.body), last.step
+    if kind not in _PIECES:
+        return len(events)
+    said: dict[str, list[int]] = {}  # by call: several may be made side by side
+    for place, event in enumerate(events):
+        if type(event.body) is kind and event.step == step:
+            said.setdefault(event.call, []).append(place)
+    count = len(events)
+    while (open_at := min(_first_open(events, places, count, redactor) for places in said.values())) < count:
+        count = open_at  # where another of them may be open, though it is not any more at the end
+    return count
+
+
+def _first_open(events: Sequence[Event], places: Sequence[int], before: int, redactor: Redactor) -> int:
+    """Of one text in pieces, as far as it goes there."""
+    places = [place for place in places if place < before]
+    pieces: list[str] = [events[place].body.text for place in places]  # type: ignore[union-attr]
+    open_chars = redactor.open_chars("".join(pieces))
+    first = before
+    while open_chars > 0:
+        first = places.pop()
+        open_chars -= len(pieces.pop())
+    return first
 
 
 def _streams(events: Sequence[Event]) -> Iterable[tuple[Sequence[int], Sequence[str]]]:

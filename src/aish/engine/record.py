@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from aish.engine.held import HELD_ENDS, hold, note_attempt
-from aish.engine.pieces import without_secrets
+from aish.engine.pieces import count_settled, without_secrets
 from aish.engine.turn import Turn
 from aish.errors import AishError
 from aish.ports import Store
@@ -48,7 +49,7 @@ _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 class Recorder:
     """`write_through` is for a person at a terminal: each event is written before it is shown, so that what they have
-    seen survives `kill -9`."""
+    seen survives `kill -9`. But what may be the beginning of a secret waits until it is known how it goes on."""
 
     def __init__(self, store: Store, redactor: Redactor, *, write_through: bool) -> None:
         self._store = store
@@ -105,23 +106,26 @@ class Recorder:
         else:
             self._moment = loop.call_later(_MOMENT_S, self._end_moment) if self._speaking else None
 
-    def catch_up(self) -> None:
-        """Now, of all turns: somebody wants to read it."""
+    def catch_up(self, *, to_the_end: bool = False) -> None:
+        """Now, of all turns: somebody wants to read it. `to_the_end`: whatever it may be the beginning of."""
         turns = (*self._due, *self._speaking)
         self._due.clear()
         self._speaking.clear()
         for turn in turns:
-            self._write_words(turn)
+            self._write_words(turn, to_the_end=to_the_end)
 
-    def _write_words(self, turn: Turn) -> None:
+    def _write_words(self, turn: Turn, *, to_the_end: bool = False) -> None:
         """Whoever follows it through the store sees what a model has said before it fell silent."""
-        if turn.unwritten and not turn.is_finished:
-            try:
+        if not turn.unwritten or turn.is_finished:
+            return
+        count = len(turn.unwritten) if to_the_end else count_settled(turn.unwritten, self._redactor)
+        with suppress(AishError):  # a store that fails is told of by the next write
+            if count:
                 self._begin(turn)
-                self._append(turn.unwritten)
-                turn.unwritten = []
-            except AishError:  # a store that fails is told of by the next write
-                self._speaking.add(turn)
+                self._append(turn.unwritten[:count])
+                turn.unwritten = turn.unwritten[count:]
+        if turn.unwritten:
+            self._speaking.add(turn)
 
     def _begin(self, turn: Turn) -> None:
         """Where nothing of it has been written yet."""
@@ -135,6 +139,10 @@ class Recorder:
     async def write(self, turn: Turn) -> None:
         self._speaking.discard(turn)
         events, turn.unwritten = turn.unwritten, []  # before anything is waited for: nobody else writes them then
+        if self.write_through and (count := count_settled(events, self._redactor)) < len(events):
+            events, turn.unwritten = events[:count], events[count:]
+            if not events:
+                return
         first, last = events[0], events[-1]
         finished = type(last.body) is TurnFinished
         if finished and turn.end in HELD_ENDS:

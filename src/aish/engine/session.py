@@ -146,9 +146,9 @@ class Engine:
         """The same for JSON. Whatever is kept beside the events goes through it."""
         return self._redactor.line(line)
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, to_the_end: bool = False) -> None:
         """What was said in the turns under way is given to the store now, for whoever reads it there."""
-        self._turns.catch_up()
+        self._turns.catch_up(to_the_end=to_the_end)
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""

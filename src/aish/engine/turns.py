@@ -280,9 +280,9 @@ class Turns:
                 await _surely(leave_session(self._store, session, self._owners))
             lock.release()
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, to_the_end: bool = False) -> None:
         """What was said in the turns under way is given to the store now."""
-        self._recorder.catch_up()
+        self._recorder.catch_up(to_the_end=to_the_end)
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""

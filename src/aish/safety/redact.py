@@ -12,7 +12,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from aish.safety.secret_formats import groups
+from aish.safety.secret_formats import MOST_BEGUN_CHARS, beginnings, groups
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would black out ordinary text.
@@ -61,6 +61,14 @@ class Redactor:
             start += len(piece)
         return told
 
+    def open_chars(self, text: str) -> int:
+        """How much of its end may be part of a secret, were the text to go on: that cannot be told from it yet."""
+        begun = beginnings().search(text, max(0, len(text) - MOST_BEGUN_CHARS))
+        start = begun.start() if begun else len(text)
+        for form in self._spoken:
+            start = min(start, _begun_at(text, form))
+        return len(text) - start
+
     def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
         """Every secret in the text replaced by what `stand_in` makes of it. The same object if there is none."""
         return self._replace(text, self._values, stand_in)
@@ -78,6 +86,14 @@ class Redactor:
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._values)} values)"
+
+
+def _begun_at(text: str, form: str) -> int:
+    """Where the text breaks off in it; its length where it does not."""
+    place = text.find(form[0], max(0, len(text) - len(form) + 1))
+    while place >= 0 and not form.startswith(text[place:]):
+        place = text.find(form[0], place + 1)
+    return place if place >= 0 else len(text)
 
 
 def _mark(secret: str) -> str:

@@ -38,7 +38,8 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     ("glpat-", r"\bglpat-[A-Za-z0-9_-]{20,100}"),
     ("xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,250}"),
     ("AIza", r"\bAIza[0-9A-Za-z_-]{35}"),
-    ("k_live_", r"\b[rs]k_live_[0-9A-Za-z]{20,250}"),
+    ("sk_live_", r"\bsk_live_[0-9A-Za-z]{20,250}"),
+    ("rk_live_", r"\brk_live_[0-9A-Za-z]{20,250}"),
     ("hf_", r"\bhf_[A-Za-z0-9]{30,100}"),
     ("npm_", r"\bnpm_[A-Za-z0-9]{36}\b"),
     ("pypi-", r"\bpypi-[A-Za-z0-9_-]{50,400}"),
@@ -63,6 +64,30 @@ def groups() -> Groups:
         (rare, tuple(format for format in formats if _rare_in(format.marker) == rare))
         for rare in dict.fromkeys(_rare_in(format.marker) for format in formats)
     )
+
+
+# What may follow each beginning without being its end: more than any of them takes.
+_OF_A_WORD = r"[A-Za-z0-9_.-]{0,7100}"
+_OF_A_LOGIN = r"[^\s/@\"']{0,301}"
+_OF_A_BEARER = r"[A-Za-z0-9._~+/-]{0,2000}=*"
+_OF_A_BLOCK = r"[A-Z ]{0,41}(?:(?<=PRIVATE KEY)-(?:(?!-----END [A-Z ]{0,30}PRIVATE KEY-----)[\s\S]){0,20100})?"
+MOST_BEGUN_CHARS = 20_200
+
+
+@cache
+def beginnings() -> re.Pattern[str]:
+    """Finds, at the end of a text, what one of them may begin with, were the text to go on."""
+    words = "|".join(_begun(marker, _OF_A_WORD) for marker, look in _LOOKS if look.startswith(r"\b"))
+    login, block = _begun("://", _OF_A_LOGIN), _begun("-----BEGIN ", _OF_A_BLOCK)
+    bearer = f"[Bb](?:{_begun('earer ', _OF_A_BEARER)})?"
+    return re.compile(rf"(?:{_BEGIN}(?:{words})|{login}|{block}|{bearer})\Z")
+
+
+def _begun(literal: str, rest: str) -> str:
+    """Matches the literal with what follows it, and the beginnings of it."""
+    for char in reversed(literal):
+        rest = f"{re.escape(char)}(?:{rest})?"
+    return rest
 
 
 _SECRET_NAME = re.compile(
