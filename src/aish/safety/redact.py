@@ -12,7 +12,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from aish.safety.secret_formats import MOST_BEGUN_CHARS, beginnings, groups
+from aish.safety.secret_formats import find_begun, groups
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would black out ordinary text.
@@ -63,8 +63,7 @@ class Redactor:
 
     def open_chars(self, text: str) -> int:
         """How much of its end may be part of a secret, were the text to go on: that cannot be told from it yet."""
-        begun = beginnings().search(text, max(0, len(text) - MOST_BEGUN_CHARS))
-        start = begun.start() if begun else len(text)
+        start = find_begun(text)
         for form in self._spoken:
             start = min(start, _begun_at(text, form))
         return len(text) - start

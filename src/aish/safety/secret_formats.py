@@ -8,6 +8,7 @@ character that is rare in ordinary text, so nearly all text is passed over quick
 from __future__ import annotations
 
 import re
+import string
 from functools import cache
 from typing import NamedTuple
 
@@ -71,12 +72,22 @@ _OF_A_WORD = r"[A-Za-z0-9_.-]{0,7100}"
 _OF_A_LOGIN = r"[^\s/@\"']{0,301}"
 _OF_A_BEARER = r"[A-Za-z0-9._~+/-]{0,2000}=*"
 _OF_A_BLOCK = r"[A-Z ]{0,41}(?:(?<=PRIVATE KEY)-(?:(?!-----END [A-Z ]{0,30}PRIVATE KEY-----)[\s\S]){0,20100})?"
-MOST_BEGUN_CHARS = 20_200
+_RUN = string.ascii_letters + string.digits + "_-.~+/=:"  # no beginning has others, but for a login and a block
+_BEFORE_RUN_CHARS = len(" Bearer ")
+
+
+def find_begun(text: str) -> int:
+    """Where one of them may begin that the text breaks off in, were it to go on; its length where none does."""
+    start = max(0, len(text.rstrip(_RUN)) - _BEFORE_RUN_CHARS)
+    for longer in ("-----BEGIN", "://"):
+        if (place := text.rfind(longer)) >= 0:
+            start = min(start, place)
+    found = _beginnings().search(text, start)
+    return found.start() if found else len(text)
 
 
 @cache
-def beginnings() -> re.Pattern[str]:
-    """Finds, at the end of a text, what one of them may begin with, were the text to go on."""
+def _beginnings() -> re.Pattern[str]:
     words = "|".join(_begun(marker, _OF_A_WORD) for marker, look in _LOOKS if look.startswith(r"\b"))
     login, block = _begun("://", _OF_A_LOGIN), _begun("-----BEGIN ", _OF_A_BLOCK)
     bearer = f"[Bb](?:{_begun('earer ', _OF_A_BEARER)})?"
