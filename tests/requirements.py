@@ -247,6 +247,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "faces/http/test_messages.py::*",
         "faces/http/test_embeddings.py::*",
         "faces/http/test_sampling.py::*",
+        "faces/http/test_logprobs.py::*",
     ),
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "faces/http/test_chat.py::test_a_mixed_step*"),
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (

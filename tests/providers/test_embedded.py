@@ -100,6 +100,16 @@ async def test_it_answers_and_says_once_that_it_loads(bench: Bench) -> None:
         assert said[0] == "loading smollm2 …" and said[1].startswith("loaded in ") and len(said) == 2
 
 
+async def test_it_tells_how_likely_its_tokens_were(bench: Bench) -> None:
+    request = ask(FRANCE)
+    request = msgspec.structs.replace(request, sampling=msgspec.structs.replace(request.sampling, logprobs=2))
+    async with bench.provider.stream(request) as stream:
+        words = [chunk async for batch in stream for chunk in batch if isinstance(chunk, TextDelta)]
+    tokens = [token for word in words for token in word.logprobs or ()]
+    assert "".join(token["token"] for token in tokens) == "".join(word.text for word in words)
+    assert all(token["logprob"] <= 0 and len(token["top_logprobs"]) == 2 for token in tokens)
+
+
 async def test_entering_a_stream_starts_nothing_and_a_second_request_uses_the_same_child(bench: Bench) -> None:
     async with bench.provider.stream(ask(FRANCE)):
         assert bench.provider._engine is None

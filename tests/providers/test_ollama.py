@@ -200,6 +200,25 @@ async def test_the_request_holds_images_schema_and_sampling(http):
     assert (sent["format"], sent["options"], sent["stream"]) == ({"type": "object"}, options, True)
 
 
+async def test_how_likely_tokens_were_is_asked_for_and_told(http):
+    odds = {"token": "x", "logprob": -0.5, "top_logprobs": [{"token": "y", "logprob": -1.5}]}
+
+    class Telling(Ollama):
+        def post_api_chat(self, request: Request) -> list[bytes]:
+            return chunked(line(message={"content": "x"}, logprobs=[odds]), DONE, kind=NDJSON)
+
+    async with running(Telling()) as server:
+        asked, unasked = [
+            await say(provider_at(server.url, http), user("hi"), sampling=Sampling(logprobs=count))
+            for count in (1, None)
+        ]
+    first, second = map(body_of, server.requests)
+    assert (first["logprobs"], first["top_logprobs"]) == (True, 1) and not {"logprobs", "top_logprobs"} & second.keys()
+    other = {"token": "y", "logprob": -1.5, "bytes": None}
+    assert asked[0] == TextDelta("x", [{"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": [other]}])
+    assert unasked[0] == TextDelta("x")
+
+
 async def test_knobs_are_options_by_the_names_that_ollama_has_and_others_stay_away(http):
     knobs = Knobs(top_k=40, min_p=0.1, repeat_penalty=1.1, mirostat=2, dry_multiplier=0.8, chat_template_kwargs={})
     sampling = Sampling(frequency_penalty=0.5, presence_penalty=0.25, knobs=knobs)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from aish.errors import ProviderRejected
 from aish.providers import chat_wire
@@ -15,10 +16,11 @@ from aish.providers.chat_wire import Dialect, Encoded, encode_request
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai import OpenAIProvider
 from aish.types.chunks import StepFinished
+from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.requests import Knobs, Sampling, StepRequest, Tuning
 from aish.wire.http import HttpClient
-from support.backends import LlamaCpp, Vllm, body_of, json_answer, running
+from support.backends import LlamaCpp, Vllm, body_of, chunked, json_answer, running, sse
 from support.raw_server import Peer, Request
 
 MODEL = Vllm.model
@@ -314,3 +316,51 @@ def test_a_refusal_that_teaches_nothing_new_is_no_reason_to_ask_again():
     refusal, sent = "unknown field top_k", {"model": "m", "top_k": 1}
     learned = Dialect().without_what(refusal, sent=sent)
     assert learned is not None and learned.without_what(refusal, sent=sent) is None
+
+
+ODDS = {
+    "id": 7,
+    "token": "x",
+    "logprob": -0.5,
+    "bytes": [120],
+    "top_logprobs": [{"token": t, "logprob": -1} for t in "xyz"],
+}
+TOLD = {"token": "x", "logprob": -0.5, "bytes": [120]}
+
+
+def others(count: int) -> list[dict[str, object]]:
+    return [{"token": token, "logprob": -1, "bytes": None} for token in "xyz"[:count]]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("given", "asked", "told"),
+    [
+        ({"content": [ODDS]}, 2, [{**TOLD, "top_logprobs": others(2)}]),
+        ({"content": [ODDS]}, 0, [{**TOLD, "top_logprobs": []}]),
+        ({"content": [{**ODDS, "top_logprobs": None}, {"token": 3}, 4, None]}, 2, [{**TOLD, "top_logprobs": []}]),
+        ({"tokens": ["x"], "token_logprobs": [-0.5]}, 2, UNSET),
+        ({"content": [ODDS]}, None, UNSET),
+        (None, 2, UNSET),
+    ],
+)
+async def test_how_likely_tokens_were_is_read_where_it_was_asked_for(given, asked, told, stream, http):
+    class Telling(Vllm):
+        def post_v1_chat_completions(self, request: Request) -> list[bytes]:
+            message = {"role": "assistant", "content": "x"}
+            choice = {"index": 0, "logprobs": given, "finish_reason": None}
+            if stream:
+                chunks = [{"choices": [{**choice, "delta": message}]}] * 3
+                return chunked(*sse(*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"))
+            return [json_answer({"choices": [{**choice, "message": message, "finish_reason": "stop"}]})]
+
+    async with running(Telling()) as server:
+        request = StepRequest(MODEL, (user("hi"),), sampling=Sampling(logprobs=asked), stream=stream, deadline_s=5)
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        async with asyncio.timeout(10), provider.stream(request) as batches:
+            chunks = [chunk async for batch in batches for chunk in batch]
+    (sent,) = map(body_of, server.requests)
+    assert (sent.get("logprobs"), sent.get("top_logprobs")) == (None if asked is None else True, asked or None)
+    words = [chunk for chunk in chunks if isinstance(chunk, TextDelta)]
+    assert [word.text for word in words] == ["x"] * (3 if stream else 1)
+    assert all(word.logprobs == told for word in words)

@@ -19,7 +19,9 @@ def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Eve
     for places, pieces in _streams(events):
         for place, old, new in zip(places, pieces, redactor.pieces(pieces), strict=True):
             if new != old:
-                body = msgspec.structs.replace(events[place].body, text=new)
+                body = events[place].body
+                is_text = isinstance(body, TextDelta)  # whose tokens are told of once more
+                body = TextDelta(new) if is_text else msgspec.structs.replace(body, text=new)
                 told[place] = msgspec.structs.replace(events[place], body=body)
     return told
 

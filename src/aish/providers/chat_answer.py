@@ -39,7 +39,7 @@ class Answer:
     _call_frame: Frame
 
     def __init__(
-        self, provider: str, model: str, response: Response, idle_s: float, words: Words | None = None
+        self, provider: str, model: str, response: Response, idle_s: float, words: Words | None, *, logprobs: int | None
     ) -> None:
         self.is_over = False  # the last has been told
         self._provider = provider
@@ -47,6 +47,7 @@ class Answer:
         self._response = response
         self._idle_s = idle_s
         self._words = words
+        self._logprobs = logprobs  # for how many tokens in the place of each it was asked
         self._document: list[bytes] = []
         self._document_bytes = 0
         self._by_events = False
@@ -177,7 +178,9 @@ class Answer:
             wire = decode_chunk(data)
         except (ValueError, RecursionError):  # with more patience, then
             wire = self._decode(data)
-        if text := wire.plain_text():
+        if self._logprobs is not None:
+            batch += self._read(wire)
+        elif text := wire.plain_text():
             if self._said or batch:  # the first word is not kept waiting for it
                 self._frame.learn(data, text)
             batch.append(TextDelta(text))
@@ -191,7 +194,7 @@ class Answer:
         if (error := wire.find_error()) is not None:
             raise stream_error(self._provider, self._model, error)
         batch: list[Chunk] = []
-        for chunk in read_chunk(wire):
+        for chunk in read_chunk(wire, logprobs=self._logprobs):
             if type(chunk) is StepFinished:
                 self._finished = chunk
                 self._response.spare_rest(_LAG_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta
@@ -18,6 +19,8 @@ from aish.types.usage import Usage
 _MOST_DOLLARS = 10_000
 _MOST_TOKENS = 1_000_000_000
 _MOST_INDEX = 1_000_000_000
+
+Logprobs = list[dict[str, Any]]
 
 
 class _Function(msgspec.Struct):
@@ -42,6 +45,7 @@ class _Delta(msgspec.Struct):
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None  # in an answer that is not streamed
+    logprobs: Any = None
     finish_reason: Any = None  # MNN sends an empty text until the last
 
 
@@ -110,18 +114,20 @@ _ENDS = {
 }
 
 
-def read_chunk(wire: WireChunk) -> list[Chunk]:
-    """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow."""
+def read_chunk(wire: WireChunk, *, logprobs: int | None = None) -> list[Chunk]:
+    """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow.
+    `logprobs`: they were asked for, with so many others for each token."""
     chunks: list[Chunk] = []
     if wire.usage and type(wire.usage) is dict:
         chunks.append(UsageChunk(read_usage(wire.usage)))
     for choice in wire.choices or ():
+        odds = UNSET if logprobs is None else read_logprobs(choice.logprobs, logprobs)
         if choice.delta is not None:
-            _read_delta(choice.delta, chunks)
+            _read_delta(choice.delta, chunks, odds)
         elif choice.message is not None:
             for index, call in enumerate(choice.message.tool_calls or ()):
                 call.index = index  # a whole message lists its calls in order and without index
-            _read_delta(choice.message, chunks)
+            _read_delta(choice.message, chunks, odds)
         if choice.finish_reason:
             _read_end(choice.finish_reason, chunks)
     return chunks
@@ -145,12 +151,33 @@ def _dollars(cost: Any) -> float | None:
     return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MOST_DOLLARS else None
 
 
-def _read_delta(delta: _Delta, chunks: list[Chunk]) -> None:
+def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
+    """As OpenAI has them, whatever else a backend says or leaves out; Ollama has the bare list."""
+    tokens = given.get("content") if type(given) is dict else given
+    told: Logprobs = []
+    for token in tokens if type(tokens) is list else ():
+        if odds := _odds(token):
+            top = token.get("top_logprobs")
+            top = list(filter(None, map(_odds, top[:others]))) if type(top) is list else []
+            told.append({**odds, "top_logprobs": top})
+    return told or UNSET
+
+
+def _odds(token: Any) -> dict[str, Any]:
+    if type(token) is not dict or type(token.get("token")) is not str:
+        return {}
+    logprob, bytes_ = token.get("logprob"), token.get("bytes")
+    if type(logprob) not in (int, float):
+        return {}
+    return {"token": token["token"], "logprob": logprob, "bytes": bytes_ if type(bytes_) is list else None}
+
+
+def _read_delta(delta: _Delta, chunks: list[Chunk], logprobs: Logprobs | UnsetType) -> None:
     thinks = delta.reasoning_content is not None or delta.reasoning is not None
     if thinks and (reasoning := _text(delta.reasoning_content) or _text(delta.reasoning)):
         chunks.append(ReasoningDelta(reasoning))
     if text := _text(delta.content) or _text(delta.refusal):
-        chunks.append(TextDelta(text))
+        chunks.append(TextDelta(text, logprobs))
     for call in delta.tool_calls or ():
         function = call.function or _Function()
         fragment = CallFragment(

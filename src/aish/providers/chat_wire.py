@@ -271,6 +271,8 @@ def _encode_sampling(sampling: Sampling) -> Json:
         "frequency_penalty": sampling.frequency_penalty,
         "presence_penalty": sampling.presence_penalty,
         "logit_bias": sampling.logit_bias,
+        "logprobs": None if sampling.logprobs is None else True,
+        "top_logprobs": sampling.logprobs or None,
         "response_format": {"type": "json_object"} if sampling.json_object else None,
     }
     if sampling.knobs is not None:

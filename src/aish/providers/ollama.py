@@ -137,20 +137,20 @@ class OllamaProvider:
         url, body = f"{self._endpoint.root}/api/chat", encode_request(request, self._endpoint.context_size)
         async with (
             self._backend.stream(url, body, model=request.model, deadline_s=request.deadline_s) as response,
-            aclosing(self._read(AnswerBody(response, self._endpoint.idle_timeout_s), request.model)) as batches,
+            aclosing(self._read(AnswerBody(response, self._endpoint.idle_timeout_s), request)) as batches,
         ):
             async for batch in batches:
                 yield batch
 
-    async def _read(self, body: AnswerBody, model: str) -> AsyncGenerator[Batch, None]:
+    async def _read(self, body: AnswerBody, request: StepRequest) -> AsyncGenerator[Batch, None]:
         calls = 0
         done: Line | None = None
         said = False
         async with aclosing(self._lines(body)) as lines:
             async for line in lines:
                 if line.error:
-                    raise stream_error(self._name, model, line.error)
-                if batch := list(read_reply(line, first_index=calls)):
+                    raise stream_error(self._name, request.model, line.error)
+                if batch := list(read_reply(line, first_index=calls, logprobs=request.sampling.logprobs)):
                     said = True
                     calls += sum(isinstance(chunk, CallFragment) for chunk in batch)
                     yield batch

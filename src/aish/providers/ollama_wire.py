@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
-from aish.providers.chat_chunks import tokens_used
+from aish.providers.chat_chunks import read_logprobs, tokens_used
 from aish.providers.chat_wire import Json, encode_tools, object_text, with_images_apart
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
@@ -49,6 +50,7 @@ class Line(msgspec.Struct):
     prompt_eval_count: int | None = None
     eval_count: int | None = None
     error: Any = None
+    logprobs: Any = None
 
 
 _WINDOW_DIGITS = 12  # with room to spare; int() refuses thousands of them
@@ -82,6 +84,8 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
     }
     if request.tools:
         body["tools"] = encode_tools(request.tools)
+    if sampling.logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": sampling.logprobs}
     if sampling.json_schema is not None:
         body["format"] = sampling.json_schema
     elif sampling.json_object:
@@ -89,13 +93,13 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
     return body
 
 
-def read_reply(line: Line, *, first_index: int) -> Iterator[Chunk]:
+def read_reply(line: Line, *, first_index: int, logprobs: int | None = None) -> Iterator[Chunk]:
     """Calls come whole, each in one piece, and are numbered here: not every version gives them an index."""
     reply = line.message or _Reply()
     if reply.thinking:
         yield ReasoningDelta(reply.thinking)
     if reply.content:
-        yield TextDelta(reply.content)
+        yield TextDelta(reply.content, UNSET if logprobs is None else read_logprobs(line.logprobs, logprobs))
     for index, call in enumerate(reply.tool_calls or (), first_index):
         function = call.function or _Function()
         arguments = function.arguments

@@ -91,6 +91,7 @@ class OpenAIProvider:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
+        logprobs = request.sampling.logprobs
         dialect = known = self._dialect
         begun = False
         while True:
@@ -99,7 +100,7 @@ class OpenAIProvider:
                 async with self._backend.stream(
                     url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
                 ) as response:
-                    answer = Answer(self._name, request.model, response, idle_s, words)
+                    answer = Answer(self._name, request.model, response, idle_s, words, logprobs=logprobs)
                     while not answer.is_over:
                         batch = await answer.next_batch()
                         if not begun and dialect is not known:

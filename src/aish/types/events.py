@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from aish.types.decisions import Decision, Question
 from aish.types.messages import Message, Part
@@ -58,7 +59,10 @@ class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
 
 # `gc=False` here and below: an answer has thousands of them, and nothing in one leads back to it.
 class TextDelta(msgspec.Struct, frozen=True, gc=False, tag="text_delta"):
+    """`logprobs`: how likely its tokens were, in OpenAI's form, where somebody has asked."""
+
     text: str
+    logprobs: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False, tag="reasoning_delta"):

@@ -58,6 +58,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
+    logprobs: int | None = None  # tell how likely each token was, and so many others in its place
     knobs: Knobs | None = None  # nearly always; so they cost nobody anything who has none
 
 

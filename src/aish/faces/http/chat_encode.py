@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from aish.faces.http.problems import INVALID, Problem, openai_shape, problem_of_failure, settled
 from aish.types.events import (
@@ -71,10 +72,14 @@ def _words_first(events: Sequence[Event]) -> list[str]:
     words: list[str] = []
     for event in events:
         body = event.body
-        if type(body) is not TextDelta:
+        if type(body) is not TextDelta or body.logprobs is not UNSET:
             break
         words.append(body.text)
     return words
+
+
+def logprobs_object(logprobs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    return {"content": logprobs, "refusal": None} if logprobs else None
 
 
 class Narrative:
@@ -119,18 +124,23 @@ class ChatStream:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         if len(events) == 1 and type(body := events[0].body) is TextDelta:  # as a model says it
-            return self.word(body.text)
+            return self._said(body)
         words = _words_first(events) if not self._narrative.new_step else []
         pieces = [self._texts(words)] if words else []
         for event in events[len(words) :]:
             body = event.body
             if type(body) is TextDelta:
-                pieces.append(self.word(body.text))
+                pieces.append(self._said(body))
             elif type(body) is ArgumentsDelta:
                 pieces.append(self._arguments(event.call, body.text))
             else:
                 pieces += self._other(event)
         return b"".join(pieces)
+
+    def _said(self, body: TextDelta) -> bytes:
+        if body.logprobs is UNSET:
+            return self.word(body.text)
+        return self._delta({"content": self._narrative.text(body.text)}, logprobs=body.logprobs)
 
     def word(self, text: str) -> bytes:
         narrative = self._narrative
@@ -198,8 +208,10 @@ class ChatStream:
     def _traced(self, event: Event) -> bytes:
         return self._without_choices("aish", {"event": msgspec.to_builtins(event)})
 
-    def _delta(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _delta(
+        self, delta: dict[str, Any], finish: str | None = None, logprobs: Sequence[dict[str, Any]] = ()
+    ) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs_object(logprobs), "finish_reason": finish}
         return self._head + b',"choices":[' + _encode(choice) + b"]}\n\n"
 
     def _without_choices(self, key: str, value: Any) -> bytes:
@@ -216,6 +228,7 @@ class ChatWhole:
         self._clients = clients
         self._narrative = Narrative()
         self._text: list[str] = []
+        self._logprobs: list[dict[str, Any]] = []
         self._reasoning: list[str] = []
         self._calls: list[dict[str, Any]] = []
         self._traced: list[Any] | None = [] if trace else None
@@ -227,6 +240,8 @@ class ChatWhole:
             body = event.body
             if type(body) is TextDelta:
                 self._text.append(self._narrative.text(body.text))
+                if body.logprobs is not UNSET:
+                    self._logprobs += body.logprobs
             elif type(body) is TurnFinished:
                 self._finished = body
             elif type(body) is StepStarted:
@@ -263,7 +278,8 @@ class ChatWhole:
         if self._reasoning:
             message["reasoning_content"] = "".join(self._reasoning)
         reason = _FINISH_REASONS.get(finished.reason, "stop")
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+        logprobs = logprobs_object(self._logprobs)
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": reason}
         answer: dict[str, Any] = {
             "id": self._id,
             "object": "chat.completion",

@@ -32,6 +32,8 @@ from aish.types.messages import (
 )
 from aish.types.requests import Sampling
 
+MOST_TOP_LOGPROBS = 20
+
 
 class _CallFunction(msgspec.Struct, frozen=True):
     name: str
@@ -71,6 +73,8 @@ class ChatBody(Extensions, frozen=True, kw_only=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -133,6 +137,7 @@ def read_sampling(chat: ChatBody) -> Sampling:
         frequency_penalty=chat.frequency_penalty,
         presence_penalty=chat.presence_penalty,
         logit_bias=chat.logit_bias,
+        logprobs=None if chat.logprobs is None and chat.top_logprobs is None else _logprobs(chat),
         knobs=find_knobs(chat),
     )
 
@@ -277,6 +282,18 @@ def _format(given: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
             return schema, False
         case _:
             raise bad_field("response_format", "must be text, json_object or json_schema with its schema")
+
+
+def _logprobs(chat: ChatBody) -> int | None:
+    if not chat.logprobs and chat.top_logprobs:
+        raise bad_field("top_logprobs", "needs logprobs to be true")
+    return check_top_logprobs(chat.top_logprobs) if chat.logprobs else None
+
+
+def check_top_logprobs(count: int | None) -> int:
+    if not 0 <= (count or 0) <= MOST_TOP_LOGPROBS:
+        raise bad_field("top_logprobs", f"must be from 0 to {MOST_TOP_LOGPROBS}")
+    return count or 0
 
 
 def _most_tokens(chat: ChatBody) -> int | None:

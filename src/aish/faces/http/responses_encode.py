@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from aish.faces.http.problems import INVALID, Problem, ShutDown, problem_of_failure, settled
 from aish.faces.http.responses_forms import (
@@ -89,7 +90,7 @@ class ResponseStream(ItemWriter):
         for event in events:
             body = event.body
             if isinstance(body, TextDelta):
-                pieces += self._text(MESSAGE, body.text)
+                pieces += self._text(MESSAGE, body.text, () if body.logprobs is UNSET else body.logprobs)
             else:
                 pieces += self._other(event)
         return b"".join(pieces)
@@ -183,7 +184,7 @@ class ResponseStream(ItemWriter):
                 pass
         return []
 
-    def _text(self, form: Form, text: str) -> list[bytes]:
+    def _text(self, form: Form, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> list[bytes]:
         opened = self._open
         pieces: list[bytes] = []
         if opened is None or opened.form is not form:
@@ -191,6 +192,10 @@ class ResponseStream(ItemWriter):
             opened, begun = self._begin(form)
             pieces += begun
         opened.pieces.append(text)
+        if logprobs:
+            opened.logprobs += logprobs
+            fields = {**opened.at, form.index: 0, "logprobs": logprobs, "delta": text}
+            return [*pieces, self.event(f"{form.text_events}.delta", fields)]
         pieces.append(opened.delta_head + _encode(text) + b',"sequence_number":%d}\n\n' % self.number)
         self.number += 1
         return pieces
@@ -208,10 +213,12 @@ class ResponseStream(ItemWriter):
         if opened is None:
             return []
         form, text, at = opened.form, "".join(opened.pieces), {**opened.at, opened.form.index: 0}
+        odds = opened.logprobs
+        extra = {**form.extra, "logprobs": odds} if odds else form.extra
         return [
-            self.event(f"{form.text_events}.done", {**at, "text": text, **form.extra}),
-            self.event(f"{form.part_events}.done", {**at, "part": form.part(text)}),
-            self.item_done(opened.at, form.item(opened.at["item_id"], status, text)),
+            self.event(f"{form.text_events}.done", {**at, "text": text, **extra}),
+            self.event(f"{form.part_events}.done", {**at, "part": form.part(text, odds)}),
+            self.item_done(opened.at, form.item(opened.at["item_id"], status, text, odds)),
         ]
 
     def _call_started(self, call: ToolCall) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -61,13 +62,13 @@ class Form(msgspec.Struct, frozen=True):
     index: str = "content_index"
     extra: dict[str, Any] = {}
 
-    def part(self, text: str) -> dict[str, Any]:
+    def part(self, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         if self.part_type == "output_text":
-            return {"type": self.part_type, "annotations": [], "logprobs": [], "text": text}
+            return {"type": self.part_type, "annotations": [], "logprobs": logprobs, "text": text}
         return {"type": self.part_type, "text": text}
 
-    def item(self, id: str, status: str, text: str | None) -> dict[str, Any]:
-        parts = [] if text is None else [self.part(text)]
+    def item(self, id: str, status: str, text: str | None, logprobs: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+        parts = [] if text is None else [self.part(text, logprobs)]
         if self.prefix == "msg":
             return {"id": id, "type": "message", "status": status, "role": "assistant", "content": parts}
         item: dict[str, Any] = {"id": id, "type": "reasoning", "status": status, "encrypted_content": None}

@@ -16,7 +16,7 @@ from aish.faces.http.asked import (
     tool_choice,
 )
 from aish.faces.http.bodies import decode_body
-from aish.faces.http.chat_request import read_function, read_mcp
+from aish.faces.http.chat_request import check_top_logprobs, read_function, read_mcp
 from aish.faces.http.problems import bad_field
 from aish.types.requests import Sampling, ToolChoice
 
@@ -52,6 +52,10 @@ class ResponseBody(Extensions, frozen=True, kw_only=True):
     prompt: Any = None
 
     @property
+    def wants_logprobs(self) -> bool:
+        return bool(self.top_logprobs) or _LOGPROBS in (self.include or ())
+
+    @property
     def is_kept(self) -> bool:
         return self.store is not False
 
@@ -82,6 +86,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(ResponseBody)
+_LOGPROBS = "message.output_text.logprobs"
 
 
 def decode_response_body(body: bytes) -> ResponseBody:
@@ -123,6 +128,7 @@ def read_sampling(asked: ResponseBody) -> Sampling:
         json_schema=schema,
         json_object=json_object,
         reasoning_effort=effort or "",
+        logprobs=check_top_logprobs(asked.top_logprobs) if asked.wants_logprobs else None,
         knobs=find_knobs(asked),
     )
 

@@ -19,6 +19,7 @@ class OpenText:
         self.form = form
         self.at: dict[str, Any] = {"item_id": id, "output_index": index}
         self.pieces: list[str] = []
+        self.logprobs: list[dict[str, Any]] = []
         self.delta_head = delta_head(f"{form.text_events}.delta", {**self.at, form.index: 0, **form.extra})
 
 
