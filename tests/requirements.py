@@ -147,6 +147,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/ide/test_large_files.py::*",
         "tools/ide/test_edits.py::*",
         "tools/ide/test_path_attacks.py::*",
+        "tools/ide/test_hard_links.py::*",
         "tools/test_workspace.py::*",
     ),
     "§20 many-file edits apply completely or not at all, also across kill -9; :undo": (

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ToolError
-from aish.tools.workspace import Workspace
+from aish.tools.workspace import HardLinked, Workspace
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "stepwise"])
@@ -107,6 +108,31 @@ def test_a_write_replaces_the_content_and_keeps_the_mode(space):
     space.write("sub/new.txt", b"made")
     assert (space.root / "sub" / "new.txt").read_bytes() == b"made"
     assert sorted(path.name for path in (space.root / "sub").iterdir()) == ["b.txt", "new.txt"]
+
+
+@pytest.mark.parametrize("name", ["hard", "sub/hard", "packages/x/hard"])
+def test_a_hard_link_is_not_read(space, name):
+    (space.root / "packages" / "x").mkdir(parents=True)
+    os.link(space.root.parent / "secret.txt", space.root / name)
+    for read in (space.read, space.check_readable):
+        with pytest.raises(HardLinked, match=r"hard link.* perhaps outside .*ide\.hard_links = true"):
+            read(name)
+
+
+def test_a_hard_link_is_read_where_it_may_be(space):
+    """Among packages unless it is private, and everywhere where that was wanted."""
+    linked, secret = space.root / "packages" / "x" / "hard", space.root.parent / "secret.txt"
+    linked.parent.mkdir(parents=True)
+    os.link(secret, linked)
+    with contextlib.closing(Workspace(space.root, packages={"packages"})) as with_packages:
+        assert with_packages.read("packages/x/hard") == b"outside"
+        secret.chmod(0o640)
+        with pytest.raises(HardLinked):
+            with_packages.read("packages/x/hard")
+    with contextlib.closing(Workspace(space.root, hard_links=True)) as with_all:
+        assert with_all.read("packages/x/hard") == b"outside"
+        with pytest.raises(ToolError, match="hard link"):
+            with_all.write("packages/x/hard", b"x")
 
 
 def test_a_hard_link_is_not_written(space):

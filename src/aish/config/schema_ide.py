@@ -62,3 +62,10 @@ class IdeConfig(Section, frozen=True, forbid_unknown_fields=True):
     format_on_edit: Annotated[bool, Meta(description="Format what the model edits, where there is a formatter.")] = (
         False
     )
+    hard_links: Annotated[
+        bool,
+        Meta(
+            description="Whether files that have a second name, which may be outside the workspace, are read. They are "
+            "never written, and those of installed packages are read anyway."
+        ),
+    ] = False

@@ -2,7 +2,8 @@
 
 On Linux the kernel itself keeps every look-up below the root (`openat2` with RESOLVE_BENEATH); elsewhere each component
 is opened without following links, so links inside the workspace are refused there. A write goes to a new file that is
-renamed into place: it never writes through a link, and a reader sees the old content or the new.
+renamed into place: it never writes through a link, and a reader sees the old content or the new. What has a second
+name, a hard link, may be a file from outside: it is not replaced, and read only where package managers make such links.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -29,6 +30,8 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 # A file larger than this is not for a model to read in one piece.
 MAX_FILE_BYTES = 16 * 1024 * 1024
+_LINKED = "is a hard link: the same file has another name, perhaps outside the workspace"
+_LINK_HINT = "to have such files read, a person sets ide.hard_links = true in the configuration"
 _MAX_ABOVE = 64  # folders of an absolute name that are looked at
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
@@ -43,19 +46,31 @@ class TooLong(ToolError):
     """There is more in the file than was to be read."""
 
 
+class HardLinked(ToolError):
+    """The file has a second name, and is not read for that."""
+
+
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 class Workspace:
-    """Holds the root open: renaming it away does not move us."""
+    """Holds the root open: renaming it away does not move us.
 
-    def __init__(self, root: Path, *, use_openat2: bool = True) -> None:
+    `packages` are names of folders that package managers fill with links to a cache; with `hard_links` every file is
+    read, whatever names it has.
+    """
+
+    def __init__(
+        self, root: Path, *, use_openat2: bool = True, packages: Set[str] = frozenset(), hard_links: bool = False
+    ) -> None:
         self.root = root.resolve()
         # A root that is given as a link may be named by that as well as by what it leads to.
         self._names = dict.fromkeys((PurePosixPath(self.root), PurePosixPath(root.absolute())))
         self._fd = os.open(self.root, _FOLDER)
         self._kernel_keeps = use_openat2 and _has_openat2(self._fd)
+        self._packages = packages
+        self._reads_links = hard_links
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -74,13 +89,27 @@ class Workspace:
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[int]:
         """A regular file below the root, open for whoever reads it piece by piece; ToolError for anything else."""
-        with self._opened(self._relative(name), _READ, name) as fd:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
+        path = self._relative(name)
+        with self._opened(path, _READ, name) as fd:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
                 raise _refusal(f"{name} is not a regular file")
+            if self.withholds(str(path), status):
+                raise HardLinked(f"{name} {_LINKED}; {_LINK_HINT}", status=ResultStatus.NOT_ALLOWED)
             try:
                 yield fd
             except OSError as exc:
                 raise _translated(exc, name) from exc
+
+    def withholds(self, path: str, status: os.stat_result) -> bool:
+        """Whether a file is not read because of a second name: where that is, nobody can tell.
+
+        Among installed packages such files are the rule. There those are read that everybody may read: no private key
+        becomes readable by being linked there.
+        """
+        if status.st_nlink <= 1 or self._reads_links:
+            return False
+        return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(path.split("/"))
 
     def write(self, name: str, content: bytes) -> None:
         """Whole or not at all. Keeps the mode of the file it replaces; makes no folders."""
@@ -253,7 +282,7 @@ def _replaceable_mode(folder: int, file: str, name: str) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise _refusal(f"{name} is not a regular file")
     if status.st_nlink > 1:
-        raise _refusal(f"{name} is a hard link: the same file has another name, perhaps outside the workspace")
+        raise _refusal(f"{name} {_LINKED}")
     return stat.S_IMODE(status.st_mode)
 
 

@@ -91,6 +91,7 @@ def settings_of(config: IdeConfig, env: Mapping[str, str]) -> IdeSettings:
         max_servers=config.max_servers,
         diagnostics_wait_s=config.wait_s,
         format_on_edit=config.format_on_edit,
+        hard_links=config.hard_links,
     )
 
 

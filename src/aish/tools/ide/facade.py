@@ -20,6 +20,7 @@ from aish.tools.ide.contents import Contents
 from aish.tools.ide.edits.port import EditApplier, Kept
 from aish.tools.ide.languages import Choice
 from aish.tools.ide.lsp.spec import ServerLimits
+from aish.tools.ide.packages import FOLDERS
 from aish.tools.ide.reading import read_file, search_files
 from aish.tools.ide.understanding import Understanding
 from aish.tools.workspace import Workspace
@@ -34,6 +35,7 @@ class IdeSettings(msgspec.Struct, frozen=True):
     max_servers: int = 4
     diagnostics_wait_s: float = 10.0
     format_on_edit: bool = False
+    hard_links: bool = False
 
 
 FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
@@ -50,7 +52,7 @@ class Ide:
         make_applier: Callable[[Workspace], EditApplier],
         find_server: FindServer = lambda: None,
     ) -> None:
-        self.space = Workspace(root)
+        self.space = Workspace(root, packages=FOLDERS, hard_links=settings.hard_links)
         self._find_server = find_server
         self.backends = Backends(
             self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide

@@ -20,7 +20,7 @@ from aish.tools.ide.languages import table
 from aish.tools.ide.outlining import outline
 from aish.tools.ide.searching.walking import LeftOut, files
 from aish.tools.ide.source import Source, load
-from aish.tools.workspace import TooLong, Workspace
+from aish.tools.workspace import HardLinked, TooLong, Workspace
 
 NAME = "tree-sitter"
 _BY_NAME = "found by name alone; the same name may be something else"
@@ -157,6 +157,9 @@ class TreeBackend:
                 source = load(self._space, path)
             except TooLong:
                 left_out.too_large += 1
+                continue
+            except HardLinked:
+                left_out.linked += 1
                 continue
             except ToolError:
                 left_out.unreadable += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import msgspec
 
@@ -18,7 +17,7 @@ from aish.tools.ide.answer import Place
 from aish.tools.ide.searching import ripgrep
 from aish.tools.ide.searching.walking import Ignoring, LeftOut, files, matches_glob
 from aish.tools.ide.source import is_binary, split_lines
-from aish.tools.workspace import TooLong, Workspace
+from aish.tools.workspace import HardLinked, TooLong, Workspace
 from aish.types.tools import ResultStatus
 
 MAX_MATCHES = 5000  # counted; fewer are shown
@@ -60,9 +59,9 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
         if found is not None:
             lines, complete = found
             names, are_all = await ripgrep.list_files(program, space.root, query, timeout_s=TIMEOUT_S)
-            left_out = LeftOut(stopped=not are_all)
             places = await asyncio.to_thread(_read_again, space, query, lines, matches)
-            left_out.too_large = await asyncio.to_thread(_count_large, space, query, names)
+            left_out = await asyncio.to_thread(_left_out, space, query, names)
+            left_out.stopped = not are_all
             return Found(tuple(places), complete, "ripgrep", str(left_out))
     stop = threading.Event()
     timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
@@ -120,17 +119,22 @@ def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Even
     return Found(tuple(sorted(places)[:MAX_MATCHES]), complete, "aish", str(left_out))
 
 
-def _count_large(space: Workspace, query: Query, names: Iterable[str]) -> int:
-    large = [name for name in names if matches_glob(name, query.glob) and _size(space.root / name) > _MAX_FILE_BYTES]
-    ignoring = Ignoring(space)
-    return sum(not ignoring.ignores(name, below=query.below) for name in large)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:  # gone
-        return 0
+def _left_out(space: Workspace, query: Query, names: Iterable[str]) -> LeftOut:
+    """Of the files that ripgrep lists: those that it does not look into, and those that are not read again."""
+    left_out, ignoring = LeftOut(), Ignoring(space)
+    for name in names:
+        if not matches_glob(name, query.glob):
+            continue
+        try:
+            status = (space.root / name).lstat()
+        except OSError:  # gone
+            continue
+        is_large = status.st_size > _MAX_FILE_BYTES
+        is_linked = space.withholds(name, status)
+        if (is_large or is_linked) and not ignoring.ignores(name, below=query.below):
+            left_out.linked += is_linked
+            left_out.too_large += is_large and not is_linked
+    return left_out
 
 
 def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
@@ -153,6 +157,9 @@ def _in_file(space: Workspace, path: str, matches: Matcher, left_out: LeftOut) -
         data = space.read(path, max_bytes=_MAX_FILE_BYTES)
     except TooLong:
         left_out.too_large += 1
+        return []
+    except HardLinked:
+        left_out.linked += 1
         return []
     except ToolError:  # gone, or not for us to open
         return []

@@ -24,12 +24,14 @@ class LeftOut(msgspec.Struct):
 
     too_large: int = 0
     unreadable: int = 0
+    linked: int = 0
     stopped: bool = False  # at a limit, of folders or files or time
 
     def __str__(self) -> str:
         said = (
             (self.too_large, f"{self.too_large} files are too large to be looked at"),
             (self.unreadable, f"{self.unreadable} files are no text in UTF-8"),
+            (self.linked, f"{self.linked} files are hard links, perhaps to files outside, and not read"),
             (self.stopped, "the workspace is too large for all of it to be looked at"),
         )
         return "; ".join(text for is_so, text in said if is_so)
