@@ -161,3 +161,18 @@ async def test_a_second_name_that_comes_after_a_kill_keeps_what_it_has(root, at,
     change.link()
     await change.applier().recover()
     change.check()
+
+
+async def test_what_cannot_be_taken_back_because_of_a_second_name_leaves_nothing_of_ours(root):
+    """`a` is in place and has got a second name; `b` cannot follow."""
+    change = Changing(root, "a")
+
+    def meddle(what: str) -> None:
+        if what == "place b":
+            change.link()
+            (root / "b").write_bytes(b"somebody's")
+
+    done = await change.applier(meddle).apply(change.edits(), title="to capitals")
+    assert [conflict.path for conflict in done.conflicts] == ["to capitals", "b", "a"]
+    assert change.texts() == {"a": b"A", "b": b"somebody's"}
+    assert change.outside.read_bytes() == b"A"

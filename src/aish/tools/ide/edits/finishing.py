@@ -84,6 +84,7 @@ def _restored(placing: Placing, change: Change) -> bool:
         placing.commit(back)
     except ToolError as exc:
         if exc.status is ResultStatus.NOT_ALLOWED:  # a link is in its place now
+            placing.discard(back)
             return False
         raise
     return True
