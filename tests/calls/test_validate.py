@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import jsonschema_rs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aish.calls.depth import MAX_LEVELS
 from aish.calls.validate import is_valid, schema_errors
+from support.nesting import nested
 
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.recursive(
@@ -47,3 +50,20 @@ def test_a_truth_is_no_number_and_a_number_no_text():
     assert schema_errors(schema, {"n": True}) != []
     assert schema_errors(schema, {"n": "1"}) != []
     assert schema_errors(schema, {}) != []
+
+
+@pytest.mark.parametrize("schema", [{"properties": {"n": {"type": "string"}}}, {"$ref": "#"}, {}, {"type": "nonsense"}])
+@pytest.mark.parametrize("kind", ["list", "object"])
+def test_what_is_nested_too_deeply_fits_nothing_and_nobody_falls(schema, kind):
+    for depth in (MAX_LEVELS, 300, 900, 100_000):
+        value = {"n": nested(depth, kind)}
+        assert schema_errors(schema, value) == ["nested too deeply, 200 levels at most"]
+        assert not is_valid(schema, value)
+
+
+def test_what_is_nested_as_deeply_as_it_may_be_is_looked_at():
+    schema = {"$defs": {"n": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/$defs/n"}}]}}}
+    fitting = schema | {"properties": {"n": {"$ref": "#/$defs/n"}}}
+    assert schema_errors(fitting, {"n": nested(MAX_LEVELS - 1)}) == []
+    (error,) = schema_errors({"properties": {"n": {"type": "string"}}}, {"n": nested(MAX_LEVELS - 1)})
+    assert error.startswith("n: ")

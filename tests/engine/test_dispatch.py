@@ -18,6 +18,7 @@ from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessa
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, Repair, RepairKind, ResultStatus, ToolOutput
 from support.engines import Bench, Tools, bodies, call, finish, policy_gate, results, said
+from support.nesting import nested
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 DONE = [TextDelta("ok")]
@@ -60,7 +61,8 @@ async def one_result(step, toolset, **run):
         ('{"n": "three"}', ResultStatus.SCHEMA, "n:"),
         ('{"n": 3, "m": 1}', ResultStatus.SCHEMA, "m"),
         ('{"n": 3}' + " " * 1_000_000, ResultStatus.OK, ""),
-        ("[" * 50_000, ResultStatus.BAD_ARGUMENTS, "not valid JSON"),
+        ("[" * 50_000, ResultStatus.BAD_ARGUMENTS, "nested too deeply"),
+        ('{"n": ' + "[" * 300 + "]" * 300 + "}", ResultStatus.BAD_ARGUMENTS, "nested too deeply, 200 levels at most"),
     ],
 )
 async def test_arguments_are_parsed_and_checked_before_anything_runs(arguments, status, said_so):
@@ -497,6 +499,17 @@ async def test_arguments_changed_to_something_that_does_not_fit_are_not_run():
     bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
     (result,) = results(await bench.run(ask=ask))
     assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])
+
+
+async def test_arguments_changed_to_something_too_deep_are_not_run():
+    async def ask(question):
+        return Answer(Choice.EDIT, arguments={"n": nested(300)})
+
+    tools = Tools().add("t__w", effect=Effect.WRITE, schema=NUMBER)
+    bench = Bench([call("t__w", '{"n": 1}')], DONE, tools=tools)
+    (result,) = results(await bench.run(ask=ask))
+    assert (result.status, tools.calls) == (ResultStatus.SCHEMA, [])
+    assert "nested too deeply, 200 levels at most" in result.parts[0].text
 
 
 async def test_arguments_are_changed_also_where_the_asker_wanted_to_be_asked():

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.calls.coerce import Fitter, shown
 from aish.calls.readings import find_readings
-from aish.calls.tolerant import Cut, Reader, Twice, Unreadable, read_strictly
+from aish.calls.tolerant import Cut, Deep, Reader, Twice, Unreadable, read_strictly
 from aish.calls.validate import schema_errors
 from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind, ToolSpec
 
@@ -133,6 +133,8 @@ def _decoded(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> 
     except Unreadable as exc:
         if "surrogates not allowed" in str(exc):
             raise BadArguments("the arguments hold characters that are not valid Unicode") from exc
+        if isinstance(exc, Deep):
+            raise BadArguments(f"the arguments are {exc}") from exc
         if not repair or isinstance(exc, Twice):
             raise BadArguments(f"the arguments are not valid JSON: {exc}") from exc
         strict = exc

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from aish.calls.depth import MAX_LEVELS, TOO_DEEP, is_too_deep
 from aish.types.tools import Repair, RepairKind
 
 MAX_DEPTH = 64
@@ -63,6 +64,11 @@ class Twice(Unreadable):
         super().__init__(f"{key[:40]!r} is given twice")
 
 
+class Deep(Unreadable):
+    def __init__(self) -> None:
+        super().__init__(TOO_DEEP)
+
+
 def read_strictly(text: str) -> Any:
     """JSON as the standard has it, except that no key may be given two values: nobody knows which was meant."""
     try:
@@ -71,8 +77,12 @@ def read_strictly(text: str) -> Any:
             import json  # reads pairs, which the other does not; most calls have one
 
             json.loads(text, object_pairs_hook=_checked)
-    except (msgspec.DecodeError, RecursionError, ValueError) as exc:
+    except RecursionError as exc:
+        raise Deep from exc
+    except (msgspec.DecodeError, ValueError) as exc:
         raise Unreadable(str(exc)) from exc
+    if text.count("{") + text.count("[") > MAX_LEVELS and is_too_deep(value):
+        raise Deep
     return value
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aish.calls.depth import TOO_DEEP, is_too_deep
 from aish.types.tools import JsonSchema
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ def schema_errors(schema: JsonSchema, arguments: Any) -> list[str]:
     """What is wrong, item by item; empty if nothing is."""
     if _fits_plainly(schema, arguments):
         return []
+    if is_too_deep(arguments):
+        return [TOO_DEEP]
     validator = _validator(_encoded(schema))
     if validator is None:
         return []
@@ -41,6 +44,8 @@ def schema_errors(schema: JsonSchema, arguments: Any) -> list[str]:
 def is_valid(schema: JsonSchema, value: Any) -> bool:
     if _fits_plainly(schema, value):
         return True
+    if is_too_deep(value):
+        return False
     validator = _validator(_encoded(schema))
     return validator is None or validator.is_valid(value)
 

@@ -20,6 +20,7 @@ from aish.types.messages import ImagePart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput
 from aish.wire.jsonrpc_message import RpcError
 from support.engines import Bench, Tools, said
+from support.nesting import nested
 
 META = {META_VERSION: "2026-07-28", META_CAPABILITIES: {}}
 
@@ -206,6 +207,21 @@ async def test_arguments_that_do_not_fit_the_schema_are_a_result_the_model_can_m
     assert result["isError"] is True
     assert "schema" in result["content"][0]["text"]
     assert tools.calls == []
+
+
+@pytest.mark.parametrize("schema", [{"properties": {"n": {"type": "string"}}}, {"properties": {"n": {}}}, {}])
+async def test_arguments_nested_too_deeply_are_a_result_too(schema: Any):
+    tools = Tools().add("a__b", schema=schema)
+    result = await Desk(tools).result("tools/call", {"name": "a__b", "arguments": {"n": nested(300)}})
+    assert result["isError"] is True
+    assert "nested too deeply, 200 levels at most" in result["content"][0]["text"]
+    assert tools.calls == []
+    await Desk(tools).result("tools/call", {"name": "a__b", "arguments": {"n": nested(199)}})
+    assert bool(tools.calls) == (schema != {"properties": {"n": {"type": "string"}}})
+
+
+async def test_arguments_nested_deeper_than_any_stack_are_invalid(desk: Desk):
+    assert await desk.code("tools/call", {"name": "notes__read", "arguments": {"n": nested(5000)}}) == -32602
 
 
 @pytest.mark.parametrize("params", [{}, {"name": 5}, {"name": "notes__read", "arguments": []}, {"name": "gone__tool"}])

@@ -136,7 +136,10 @@ def _call_params(params: dict[str, Any]) -> tuple[str, str]:
         return name, "{}"
     if not isinstance(arguments, dict):
         raise RpcError(INVALID_PARAMS, "params.arguments must be an object")
-    return name, msgspec.json.encode(arguments).decode()
+    try:
+        return name, msgspec.json.encode(arguments).decode()
+    except RecursionError:
+        raise RpcError(INVALID_PARAMS, "params.arguments are nested too deeply") from None
 
 
 def _progress(token: str | int | None, report: Report) -> Callable[[str], None]:

@@ -40,7 +40,7 @@ async def edited_arguments(question: Question, lines: Lines, output: Output) -> 
 
     try:
         arguments = json.loads(line)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         output.note(f"that is not JSON: {exc}")
         return None
     if errors := schema_errors(question.schema, arguments):
