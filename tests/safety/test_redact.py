@@ -191,3 +191,31 @@ def test_a_secret_is_found_within_arguments_that_spell_it_out_in_ascii(ensure_as
     secret = "pässword-Ω-1"
     line = json.dumps({"arguments": json.dumps({"key": secret})}, ensure_ascii=ensure_ascii).encode()
     assert b"-1" not in Redactor([secret]).line(line)
+
+
+ESCAPED = ['quo"ted-secret', "back\\slash-secret", "two\nlines-secret", "pässwörd-Ω-secret", 'all "of\\ it\t-ä-secret']
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+@pytest.mark.parametrize("secret", ESCAPED)
+def test_a_value_is_found_where_a_text_holds_it_as_json_does(secret, ensure_ascii):
+    text = f"the tool says {json.dumps({'key': secret}, ensure_ascii=ensure_ascii)}, and plainly {secret}."
+    assert Redactor([secret]).text(text) == f'the tool says {{"key": "{MARK}"}}, and plainly {MARK}.'
+    pieces = Redactor([secret]).pieces([text[:20], text[20:]])
+    assert "".join(pieces) == Redactor([secret]).text(text)
+
+
+@pytest.mark.parametrize("ensure_ascii", [True, False])
+@pytest.mark.parametrize("secret", ESCAPED)
+def test_a_placeholder_is_put_back_as_what_stood_there(secret, ensure_ascii):
+    vault = Vault(Redactor([secret]), "s")
+    text = f"{json.dumps({'key': secret}, ensure_ascii=ensure_ascii)} {secret}"
+    scrubbed = vault.scrub(text)
+    assert "secret\"" not in scrubbed and not scrubbed.endswith("secret")
+    assert vault.restore(scrubbed) == text
+    assert json.loads(vault.restore(scrubbed.split(" <")[0])) == {"key": secret}
+
+
+def test_a_value_that_json_does_not_escape_is_looked_for_once():
+    """Every request is looked through for every form."""
+    assert Redactor(["hunter22", "abc-def_1=="])._spoken == ["abc-def_1==", "hunter22"]

@@ -37,10 +37,12 @@ class Redactor:
         # model may have spelt out what is not ASCII.
         once = [form for value in self._values for form in (_escaped(value), _escaped(value, spelt_out=True))]
         self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
+        # A text may hold JSON. Most values have one form, and are looked for once.
         self._spoken = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
 
     def text(self, text: str) -> str:
-        return self._replace(text, self._values, _mark)
+        """Also where the text is JSON, or holds some, and a value stands in it escaped."""
+        return self._replace(text, self._spoken, _mark)
 
     def line(self, line: bytes) -> bytes:
         """The same for a line of JSON."""
@@ -69,8 +71,9 @@ class Redactor:
         return len(text) - start
 
     def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
-        """Every secret in the text replaced by what `stand_in` makes of it. The same object if there is none."""
-        return self._replace(text, self._values, stand_in)
+        """Every secret in the text replaced by what `stand_in` makes of it as it stands there, escaped within JSON. The
+        same object if there is none."""
+        return self._replace(text, self._spoken, stand_in)
 
     def _replace(self, text: str, values: list[str], stand_in: Callable[[str], str]) -> str:
         for value in values:
