@@ -21,10 +21,10 @@ def echoing(request):
     return [TextDelta(text[start : start + 3]) for start in range(0, len(text), 3)]
 
 
-def bench(play) -> tuple[Bench, ScriptedProvider]:
+def bench(play, secret=SECRET) -> tuple[Bench, ScriptedProvider]:
     inner = ScriptedProvider("cloud", {"m": play})
     return Bench(
-        provider=RedactingProvider(inner, Redactor([SECRET])), tools=Tools().add("t__x", arguments_back)
+        provider=RedactingProvider(inner, Redactor([secret])), tools=Tools().add("t__x", arguments_back)
     ), inner
 
 
@@ -94,7 +94,8 @@ async def test_what_is_too_deep_to_be_searched_for_secrets_does_not_leave():
         await sent_with(Sampling(knobs=Knobs(chat_template_kwargs=told)))
 
 
-async def test_a_tool_gets_the_real_value_where_the_model_wrote_the_placeholder():
+@pytest.mark.parametrize("secret", [SECRET, 'quo"ted-very', "back\\new-very", "two\nlines-very"])
+async def test_a_tool_gets_the_real_value_where_the_model_wrote_the_placeholder(secret):
     def play(request):
         last = request.messages[-1]
         if isinstance(last, ToolMessage):
@@ -102,10 +103,10 @@ async def test_a_tool_gets_the_real_value_where_the_model_wrote_the_placeholder(
         placeholder = last.text.split()[-1]
         return [call("t__x", '{"p": "'), call("", placeholder[:7]), call("", placeholder[7:] + '"}')]
 
-    made, inner = bench(play)
-    await made.run(f"use {SECRET}", model="cloud:m")
-    assert made.tools.calls == [("t__x", {"p": SECRET})]
-    assert SECRET not in str(inner.requests)
+    made, inner = bench(play, secret)
+    await made.run(f"use {secret}", model="cloud:m")
+    assert made.tools.calls == [("t__x", {"p": secret})]
+    assert "very" not in str(inner.requests)
 
 
 async def test_the_placeholder_is_the_same_in_the_next_turn_of_the_session():

@@ -129,7 +129,7 @@ def test_a_placeholder_that_was_never_given_out_stays_as_it_is():
 def test_a_placeholder_cut_anywhere_between_chunks_is_put_back(data):
     vault = Vault(Redactor(["hunter22"]), "s")
     reply = f"use {vault.scrub('hunter22')} now <b> a<secret- <{vault.scrub('hunter22')}>"
-    restorer = Restorer(vault)
+    restorer = Restorer(vault.restore)
     out, rest = "", reply
     while rest:
         size = data.draw(st.integers(1, len(rest)))
@@ -141,12 +141,12 @@ def test_a_placeholder_cut_anywhere_between_chunks_is_put_back(data):
 
 @given(st.text(alphabet="<secrt-0123abcdef> xyz", max_size=80))
 def test_a_stream_without_placeholders_comes_through_whole(text):
-    restorer = Restorer(Vault(Redactor(), "s"))
+    restorer = Restorer(Vault(Redactor(), "s").restore)
     assert "".join(restorer.feed(char) for char in text) + restorer.finish() == text
 
 
 def test_plain_text_is_never_held_back():
-    restorer = Restorer(Vault(Redactor(), "s"))
+    restorer = Restorer(Vault(Redactor(), "s").restore)
     assert restorer.feed("hello world") == "hello world"
     assert restorer.feed("1 < 2") == "1 < 2"
 
@@ -211,7 +211,7 @@ def test_a_placeholder_is_put_back_as_what_stood_there(secret, ensure_ascii):
     vault = Vault(Redactor([secret]), "s")
     text = f"{json.dumps({'key': secret}, ensure_ascii=ensure_ascii)} {secret}"
     scrubbed = vault.scrub(text)
-    assert "secret\"" not in scrubbed and not scrubbed.endswith("secret")
+    assert 'secret"' not in scrubbed and not scrubbed.endswith("secret")
     assert vault.restore(scrubbed) == text
     assert json.loads(vault.restore(scrubbed.split(" <")[0])) == {"key": secret}
 
@@ -219,3 +219,12 @@ def test_a_placeholder_is_put_back_as_what_stood_there(secret, ensure_ascii):
 def test_a_value_that_json_does_not_escape_is_looked_for_once():
     """Every request is looked through for every form."""
     assert Redactor(["hunter22", "abc-def_1=="])._spoken == ["abc-def_1==", "hunter22"]
+
+
+@pytest.mark.parametrize("secret", [*ESCAPED, KEYS["private key"], KEYS["openai"], "hunter22"])
+@pytest.mark.parametrize("told", ["plainly", "as JSON"])
+def test_in_arguments_a_placeholder_is_put_back_as_json_has_it_however_the_model_was_told(secret, told):
+    vault = Vault(Redactor([secret]), "s")
+    placeholder = vault.scrub(secret if told == "plainly" else json.dumps(secret)[1:-1])
+    assert json.loads(vault.restore_json(f'{{"key": "{placeholder}"}}')) == {"key": secret}
+    assert vault.restore_json("<secret-0123456789ab>") == "<secret-0123456789ab>"

@@ -78,8 +78,8 @@ class _Reply:
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._text = Restorer(vault)
-        self._reasoning = Restorer(vault)
+        self._text = Restorer(vault.restore)
+        self._reasoning = Restorer(vault.restore)
         self._calls: dict[int | None, Restorer] = {}
 
     def restore(self, chunk: Chunk) -> list[Chunk]:
@@ -88,7 +88,7 @@ class _Reply:
         if isinstance(chunk, ReasoningDelta):
             return [ReasoningDelta(text)] if (text := self._reasoning.feed(chunk.text)) else []
         if isinstance(chunk, CallFragment):
-            restorer = self._calls.setdefault(chunk.index, Restorer(self._vault))
+            restorer = self._calls.setdefault(chunk.index, Restorer(self._vault.restore_json))
             return [msgspec.structs.replace(chunk, arguments=restorer.feed(chunk.arguments))]
         if isinstance(chunk, StepFinished):
             return [*self._rest(), chunk]

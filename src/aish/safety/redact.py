@@ -21,6 +21,7 @@ MIN_SECRET_CHARS = 6
 # For the first character of a secret and for each other one; no text that can be stored has them.
 _FIRST, _REST = "\ud800", "\ud801"
 
+_CONTROL = re.compile(r"[\x00-\x1f]")  # which no string of JSON has
 _PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
 _PLACEHOLDER_START = "<secret-"
@@ -75,6 +76,11 @@ class Redactor:
         same object if there is none."""
         return self._replace(text, self._spoken, stand_in)
 
+    def within_json(self, found: str) -> str:
+        """What was found in a text, as it stands in a string of JSON; as it is, if that is where it was found."""
+        is_plain = found in self._values or _CONTROL.search(found)
+        return _escaped(found) if is_plain else found
+
     def _replace(self, text: str, values: list[str], stand_in: Callable[[str], str]) -> str:
         for value in values:
             if value in text:
@@ -128,9 +134,17 @@ class Vault:
 
     def restore(self, text: str) -> str:
         """Placeholders that were never given out stay as they are."""
+        return self._put_back(text, str)
+
+    def restore_json(self, text: str) -> str:
+        """The same for JSON, where what the model was told of in words stands escaped."""
+        return self._put_back(text, self._redactor.within_json)
+
+    def _put_back(self, text: str, form: Callable[[str], str]) -> str:
         if _PLACEHOLDER_START not in text:
             return text
-        return _PLACEHOLDER.sub(lambda match: self._secrets.get(match[0], match[0]), text)
+        known = self._secrets
+        return _PLACEHOLDER.sub(lambda match: form(known[match[0]]) if match[0] in known else match[0], text)
 
     def _placeholder(self, secret: str) -> str:
         digest = hmac.digest(self._session, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
@@ -140,17 +154,20 @@ class Vault:
 
 
 class Restorer:
-    """Puts secrets back into a stream. Text is held only while it could still be the start of a placeholder."""
+    """Puts secrets back into a stream. Text is held only while it could still be the start of a placeholder.
 
-    def __init__(self, vault: Vault) -> None:
-        self._vault = vault
+    `restore` is the vault's for text, or the one for JSON.
+    """
+
+    def __init__(self, restore: Callable[[str], str]) -> None:
+        self._restore = restore
         self._held = ""
 
     def feed(self, text: str) -> str:
         text = self._held + text
         keep = _held_chars(text)
         self._held = text[len(text) - keep :] if keep else ""
-        return self._vault.restore(text[: len(text) - keep] if keep else text)
+        return self._restore(text[: len(text) - keep] if keep else text)
 
     def finish(self) -> str:
         held, self._held = self._held, ""
