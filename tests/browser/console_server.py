@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from browser.scripts import FILE, SCRIPTS
-from support.serving import free_port, request
+from support.free_port import free_port
+from support.serving import request
 
 TESTS = Path(__file__).parents[1]
 READY_S = 60.0

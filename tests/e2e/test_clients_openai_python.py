@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from support.clients import MODEL, Client, group, node, python_sdk, sdk_python
+from support.free_port import free_port
 from support.mcp_peers import node_server
 from support.mcp_peers import sdk_python as mcp_sdk_python
 from support.recording_upstream import (
@@ -32,7 +33,7 @@ from support.recording_upstream import (
     failure,
     text,
 )
-from support.serving import DIRECT, ECHO, FAIL, NOTE, WAIT, Served, free_port, request, serving
+from support.serving import DIRECT, ECHO, FAIL, NOTE, WAIT, Served, request, serving
 
 pytestmark = [pytest.mark.real_servers, pytest.mark.timeout(900)]  # the first one to run installs
 ours = pytest.mark.skipif(DIRECT, reason="CLIENTS_DIRECT: there is no server in between")

@@ -20,8 +20,9 @@ from aish.types.events import ToolResult
 from support.code_projects import PROJECTS
 from support.command import Command
 from support.eventually import eventually
+from support.free_port import free_port
 from support.language_servers import search_path
-from support.serving import free_port, request
+from support.serving import request
 from support.terminal import terminal
 
 LANGUAGES = {

@@ -22,6 +22,7 @@ from aish.types.messages import text_of
 from aish.wire.http import HttpClient
 from support.command import Command
 from support.eventually import eventually
+from support.free_port import free_port
 from support.mcp_peers import node_server, python_server, sdk_python
 
 pytestmark = [pytest.mark.real_servers, pytest.mark.timeout(900)]  # the first one to run installs
@@ -136,9 +137,7 @@ async def test_a_server_that_dies_at_its_start_fails_by_name_and_phase(servers: 
 
 @pytest.fixture
 def sdk_port(commands: dict[str, Any]) -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sdk_python(), SDK_SERVER, str(port)])
     yield port
     process.terminate()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from support.command import Command, ended
+from support.free_port import free_port
 
 HALTED = 6
 
@@ -41,9 +41,7 @@ def wait_until(is_so: Any, what: str) -> None:
 
 @contextmanager
 def serving(aish: Command) -> Iterator[str]:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port()
     process = aish.start("serve", "--listen", f"127.0.0.1:{port}")
     try:
         wait_until(lambda: _answers(port), "the server did not start")

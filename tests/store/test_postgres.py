@@ -26,7 +26,8 @@ from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState
 from aish.types.usage import Category, Reservation, Usage, UsageRecord
 from support.eventually import eventually
-from support.postgres import PASSWORD, Database, free_port
+from support.free_port import free_port
+from support.postgres import PASSWORD, Database
 
 # What asyncpg raises over a connection that the server has ended: which of them depends on what had arrived by then.
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)

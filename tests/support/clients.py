@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from support.free_port import free_port
 
 CACHE = Path(__file__).parents[2] / ".cache" / "clients"
 INSTALL_S = 900
@@ -334,7 +335,7 @@ class Opencode:
 
 @contextmanager
 def opencode_serving(client: Client, **options: Any) -> Iterator[Opencode]:
-    port = _free_port()
+    port = free_port()
     log = client.home / "opencode.log"
     words: list[str | Path] = [opencode_program(), "serve", "--hostname", "127.0.0.1", "--port", str(port)]
     with (
@@ -379,10 +380,3 @@ def _follow(opencode: Opencode, feed: http.client.HTTPConnection) -> None:
             if line.startswith(b"data:"):
                 opencode.heard(json.loads(line[5:]))
     feed.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

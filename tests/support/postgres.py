@@ -15,7 +15,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +25,8 @@ from typing import Any
 
 import asyncpg
 import pytest
+
+from support.free_port import free_port
 
 START_S = 60.0
 STOP_S = 30.0
@@ -166,12 +167,6 @@ def _unprivileged() -> str:
             pwd.getpwnam(name)
             return name
     return ""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

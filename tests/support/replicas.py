@@ -19,8 +19,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.free_port import free_port
 from support.recording_upstream import RecordingUpstream, recording_upstream
-from support.serving import free_port, request
+from support.serving import request
 
 READY_S = 60.0
 STOP_S = 20.0

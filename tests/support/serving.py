@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.free_port import free_port
 from support.mcp_stub import Server
 from support.mcp_stub import text as text_result
 from support.mcp_stub import tool as tool_entry
@@ -176,13 +177,6 @@ def refuses(port: int) -> bool:
     except OSError:
         return True
     return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class _DeskServer(Server):

@@ -20,8 +20,9 @@ from support.command import Command, ended
 from support.engines import Bench, Tools, call, policy_gate
 from support.eventually import eventually
 from support.feed_client import listening, listening_at, read_feed
+from support.free_port import free_port
 from support.http_face import FakeRuntime, face, function
-from support.serving import free_port, request
+from support.serving import request
 
 STEPS = [[TextDelta("a"), TextDelta("b"), TextDelta("c")]] * 20
 BODY = {"model": "scripted:model", "messages": [{"role": "user", "content": "x"}]}

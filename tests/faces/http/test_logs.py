@@ -16,8 +16,9 @@ from aish.types.events import TextDelta
 from support.command import Command, ended
 from support.engines import Bench
 from support.eventually import eventually
+from support.free_port import free_port
 from support.http_face import face
-from support.serving import free_port, request
+from support.serving import request
 
 SECRET = "hunter2-hunter2"
 

@@ -18,9 +18,10 @@ from aish.config.schema import Config
 from aish.faces.http.reloading import Reloading
 from support.command import Command, ended
 from support.eventually import eventually
+from support.free_port import free_port
 from support.recorded_replies import Gate, Hold, Reply, Text
 from support.recording_upstream import recording_upstream, text
-from support.serving import free_port, refuses, request
+from support.serving import refuses, request
 
 ASKED = {"model": "some-model", "messages": [{"role": "user", "content": "x"}], "stream": True}
 
