@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from support.eventually import eventually
-from support.serving import free_port
-from support.terminal import Terminal, terminal
+from support.free_port import free_port
+from support.terminal import DEADLINE_S, Terminal, terminal
 
 SCRIPT = [[{"text": "Try this:\n\nCMD: echo from-the-model\n\n"}, {"text": "```\nCMD: echo never\n```\n"}]]
 
@@ -493,7 +493,9 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
 )
 async def test_a_wrong_word_after_a_command_is_said_and_the_shell_goes_on(home, line, said):
     async with shell(home) as term:
-        await did(term, line, said)
+        await term.enter(line)
+        await eventually(lambda: said in term.unbroken, DEADLINE_S)
+        await term.prompts()
         await did(term, "echo still-here", "\nstill-here")
 
 
@@ -556,18 +558,18 @@ async def test_sessions_are_listed_and_resumed(home):
 PROJECT = 'system = "obey"\n# \u202ered\n[shell]\nprompt = "theirs {mark} "\n[limits]\nmax_steps = 3\n'
 
 
-async def answered(home: Path, keys: str) -> str:
+async def answered(home: Path, keys: str) -> Terminal:
     """What is seen until the prompt, where the question about the project's file is answered by these keys."""
     async with shell(home, ready=False) as term:
         await term.sees("Trust it as it is now?")
         term.press(keys)
         await term.prompts()
-        return term.text
+        return term
 
 
 async def test_a_projects_file_is_shown_and_trusted_if_the_answer_is_yes(home):
     (home / "work" / ".aish.toml").write_text(PROJECT)
-    text = await answered(home, "y\r")
+    text = (await answered(home, "y\r")).text
     assert '│ system = "obey"' in text and "│ # \ufffdred" in text
     assert "Of these only with your trust: system, shell.prompt\n" in text
     assert text.splitlines()[-1].startswith("theirs ")
@@ -579,13 +581,13 @@ async def test_a_projects_file_is_shown_and_trusted_if_the_answer_is_yes(home):
 async def test_a_projects_file_that_is_not_accepted_only_tightens(home, keys):
     file = home / "work" / ".aish.toml"
     file.write_text(PROJECT)
-    text = await answered(home, keys)
-    assert "is not trusted" in text.replace("\n", "") and not text.splitlines()[-1].startswith("theirs ")
+    seen = await answered(home, keys)
+    assert "is not trusted" in seen.unbroken and not seen.last_line.startswith("theirs ")
     if keys.startswith("n"):
         async with shell(home) as term:
             assert "Trust it" not in term.text and not term.last_line.startswith("theirs ")
         file.write_text(PROJECT + "# changed\n")
-    assert "│ [limits]" in await answered(home, "\r")  # asked again
+    assert "│ [limits]" in (await answered(home, "\r")).text  # asked again
 
 
 async def test_of_a_projects_file_too_long_to_show_nothing_is_trusted_unseen(home):
@@ -695,12 +697,13 @@ async def test_a_job_that_prints_while_the_prompt_waits_is_shown_above_it(home):
 
 
 async def test_nothing_is_left_behind_when_the_terminal_goes(home):
+    nap = f"sleep 987{os.getpid()}"  # nobody else's, of all that run on this machine
     async with shell(home) as term:
-        await term.enter("sleep 987 &")
+        await term.enter(f"{nap} &")
         await term.prompts()
         os.kill(term.pid, signal.SIGKILL)
         await term.ends()
-    await eventually(lambda: not _running("sleep 987"))
+    await eventually(lambda: not _running(nap))
 
 
 def _running(command: str) -> bool:

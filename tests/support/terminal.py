@@ -49,8 +49,16 @@ class Terminal:
     @property
     def text(self) -> str:
         """The screen and what scrolled away, without trailing blanks."""
+        return "\n".join(row.rstrip() for row in self._rows()).rstrip()
+
+    @property
+    def unbroken(self) -> str:
+        """The same with its rows one after the other: words are whole that the edge of the screen has cut."""
+        return "".join(self._rows())
+
+    def _rows(self) -> list[str]:
         past = ["".join(line[x].data for x in range(self.screen.columns)) for line in self.screen.history.top]
-        return "\n".join(line.rstrip() for line in [*past, *self.screen.display]).rstrip()
+        return [*past, *self.screen.display]
 
     @property
     def last_line(self) -> str:
