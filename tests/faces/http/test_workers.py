@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -239,6 +241,36 @@ async def test_while_workers_end_nobody_waits_at_their_place(tmp_path):
             await eventually(lambda: refuses(port), timeout_s=5)
             gate.open()
             assert b"[DONE]" in reply.read()
+
+
+SUPERVISED = """
+import signal, uvicorn
+from aish.faces.http.serve import _Workers
+
+workers = _Workers(uvicorn.Config("nowhere:app", workers=2, log_config=None), sockets=[])
+workers.init_processes()
+killed = list(workers.processes)
+for worker in killed:
+    worker.process.kill()
+    worker.process.join()
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param("assert not killed[0].ping(timeout=None)", id="nobody waits for its word"),
+        pytest.param(
+            "signal.raise_signal(signal.SIGTERM); workers.keep_subprocess_alive(); assert workers.processes == killed",
+            id="none takes its place once all are to end",
+        ),
+    ],
+)
+def test_a_worker_that_has_ended_does_not_hold_up_the_others(then):
+    """A process of its own: it takes the signals, and starts others."""
+    words = [sys.executable, "-c", SUPERVISED + then]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 async def test_workers_end_with_a_supervisor_that_was_killed(tmp_path):

@@ -178,6 +178,11 @@ class _Server(_Ending):
 
 
 class _Worker(Process):
+    def start(self) -> None:
+        """With its end of the line open here too, one that has ended would be waited for as if it were slow."""
+        super().start()
+        self.child_conn.close()
+
     @property
     def server(self) -> uvicorn.Server:
         if self._server is None:
@@ -219,7 +224,7 @@ class _Workers(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         for place, worker in enumerate(self.processes):
-            if self.should_exit.is_set() or worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
+            if self._ends or worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
                 continue
             worker.kill()  # it may only hang
             worker.join()
@@ -227,8 +232,13 @@ class _Workers(Multiprocess):
                 forget_process(worker.pid)  # it could not do so itself
             if worker.exitcode == STARTUP_FAILURE:  # and would fail in the same way again
                 self.should_exit.set()
-            elif not self.should_exit.is_set():
+            elif not self._ends:
                 self.processes[place] = self._started()
+
+    @property
+    def _ends(self) -> bool:
+        """Also when the loop has not come to the signal yet."""
+        return bool(self.told) or self.should_exit.is_set()
 
     def handle_hup(self) -> None:
         self._pass_on(signal.SIGHUP)
