@@ -26,7 +26,7 @@ from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import Effect, ToolSpec
 from aish.wire.http import HttpClient
 from support.backends import FakeBackend, Ollama, Vllm, running
-from support.models import model_cache  # noqa: F401  a fixture
+from support.models import THREADS, model_cache  # noqa: F401  a fixture
 from support.raw_server import Peer, RawServer, nothing_left, raw_server
 
 KEY = "sk-very-secret-42"
@@ -369,7 +369,7 @@ async def test_the_embedded_model_keeps_the_same_promises(model_cache: ModelCach
         provider = EmbeddedProvider(
             model_cache,
             lambda url, key: OpenAIProvider("embedded", Endpoint(url=url, key=key), http),
-            EmbeddedSettings(context_size=1024),
+            EmbeddedSettings(context_size=1024, threads=THREADS),
         )
         request = StepRequest("smollm2", (user("Say yes."),), sampling=Sampling(max_tokens=4), deadline_s=60)
         try:

@@ -11,7 +11,7 @@ import pytest
 
 from aish.providers.model_cache import ModelCache
 from support.command import Command, ended
-from support.models import model_cache  # noqa: F401  a fixture
+from support.models import THREADS, model_cache  # noqa: F401  a fixture
 
 ADD = {
     "name": "add",
@@ -135,7 +135,7 @@ def test_eval_runs_real_tools_in_a_scratch_folder(aish):
 
 
 def test_eval_measures_the_embedded_model_and_its_constrained_calls_are_all_valid(aish, model_cache: ModelCache):  # noqa: F811
-    aish.write_config(f'[embedded]\ncache_dir = "{model_cache.root}"\n')
+    aish.write_config(f'[embedded]\ncache_dir = "{model_cache.root}"\nthreads = {THREADS}\n')
     done = aish.run(
         "eval", "simple", "multiple", "--limit", "3", "--model", "embedded:smollm2", "--mode", "constrained",
         "--json", "out.json",

@@ -25,7 +25,7 @@ from aish.types.messages import TextPart, UserMessage
 from aish.types.requests import Sampling, StepRequest
 from aish.wire.http import HttpClient
 from support.eventually import eventually
-from support.models import model_cache  # noqa: F401  a fixture
+from support.models import THREADS, model_cache  # noqa: F401  a fixture
 from support.processes import is_running
 
 FRANCE = "What is the capital of France?"
@@ -40,7 +40,7 @@ class Bench:
         self.addresses: list[tuple[str, str]] = []
         self.now_s = 0.0
         self.provider = EmbeddedProvider(
-            cache, self.make_inner, EmbeddedSettings(**settings), monotonic_s=lambda: self.now_s
+            cache, self.make_inner, EmbeddedSettings(**{"threads": THREADS, **settings}), monotonic_s=lambda: self.now_s
         )
 
     def make_inner(self, base_url: str, key: str) -> Provider:

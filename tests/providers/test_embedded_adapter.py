@@ -25,7 +25,7 @@ from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
 from aish.wire.clock import SystemClock
 from aish.wire.http import HttpClient
-from support.models import model_cache  # noqa: F401  a fixture
+from support.models import THREADS, model_cache  # noqa: F401  a fixture
 
 SYSTEM = SystemMessage("You are a helpful assistant. Answer briefly and plainly.")
 TOOLS = tuple(RuntimeTools(SystemClock()).specs())
@@ -37,7 +37,7 @@ async def embedded(model_cache: ModelCache) -> AsyncIterator[EmbeddedProvider]: 
         provider = EmbeddedProvider(
             model_cache,
             lambda url, key: OpenAIProvider("embedded", Endpoint(url=url, key=key), http),
-            EmbeddedSettings(context_size=1024),
+            EmbeddedSettings(context_size=1024, threads=THREADS),
         )
         yield provider
         await provider.aclose()

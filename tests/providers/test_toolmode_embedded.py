@@ -17,7 +17,7 @@ from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, T
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, ToolSpec
 from aish.wire.http import HttpClient
-from support.models import model_cache  # noqa: F401  a fixture
+from support.models import THREADS, model_cache  # noqa: F401  a fixture
 
 WORD = {"type": "string", "maxLength": 30}
 TOOLS = {
@@ -61,7 +61,7 @@ async def test_the_small_model_makes_valid_calls_and_streams_its_answers(model_c
         inner = EmbeddedProvider(
             model_cache,
             lambda url, key: OpenAIProvider("embedded", Endpoint(url=url, key=key), http),
-            EmbeddedSettings(context_size=1024),
+            EmbeddedSettings(context_size=1024, threads=THREADS),
         )
         provider = ToolModeProvider(inner)
         try:

@@ -14,6 +14,10 @@ from aish.wire.http import HttpClient
 # Read at import, before any test gets a home of its own.
 _ROOT = Path(os.environ.get("AISH_TEST_MODEL_CACHE") or Path.home() / ".cache" / "aish" / "models")
 
+# Its threads wait for each other many times for each token: with as many as there are cores, whatever else runs makes
+# it eight times slower. The console's test uses the default.
+THREADS = 1
+
 
 @pytest.fixture(scope="session")
 def model_cache() -> ModelCache:
