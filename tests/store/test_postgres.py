@@ -139,7 +139,7 @@ async def test_a_flush_after_the_events_were_taken_still_syncs(database: Databas
 
 
 async def refusal(url: str, **times: float) -> StoreError:
-    store = PostgresStore(url, patience_s=0.2, **times)
+    store = PostgresStore(url, patience_s=2.0, **times)
     with pytest.raises(StoreError) as write:
         await store.create_session(SessionRecord("sess_1", 1, 1))
     with pytest.raises(StoreError) as read:
@@ -432,7 +432,7 @@ async def test_a_statement_that_takes_too_long_is_told_as_such_and_not_tried_aga
 
 
 async def test_closing_while_the_database_is_away_ends_within_its_patience_and_tells(database: Database) -> None:
-    store = PostgresStore(database.url, patience_s=0.5)
+    store = PostgresStore(database.url, patience_s=2.0)
     await begin(store)
     database.stop()
     try:

@@ -119,7 +119,7 @@ async def test_writers_wait_for_a_database_that_restarts_and_nothing_is_lost(
 async def test_a_database_that_stays_away_is_told_in_words_and_what_nobody_waited_for_is_written_later(
     database: Database,
 ) -> None:
-    async with opened(database.url, patience_s=0.5, connect_s=1) as store:
+    async with opened(database.url, patience_s=3) as store:
         await store.create_session(SessionRecord("sess_1", 1, 1))
         await store.start_turn(TurnRecord("turn_1", "sess_1", 0, "m", 1, (user("x"),)))
         database.stop()
