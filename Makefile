@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+TEST_PROCESSES ?= 2
 
 .PHONY: run install test check lint format fresh-install conformance bench bench-quick perf-check perf-baseline bench-mcp bench-gateway bench-durability eval eval-slice docs clean
 
@@ -15,8 +16,9 @@ run: $(VENV)/.installed
 install: $(VENV)/.installed
 	@echo "aish is at $(BIN)/aish"
 
+# A process that has no test left takes some of the other's. `make test TEST_PROCESSES=0` runs all in one.
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
 
 check: lint test
 
