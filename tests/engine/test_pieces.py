@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from aish.engine import record
+from aish.engine.pieces import count_settled
 from aish.engine.session import flattened
 from aish.errors import ProviderUnavailable
 from aish.safety.redact import MARK, Redactor
@@ -21,6 +22,7 @@ from aish.types.events import (
     ArgumentsDelta,
     Event,
     ReasoningDelta,
+    Status,
     TextDelta,
     TurnFinished,
     decode_event,
@@ -208,6 +210,60 @@ async def test_what_cannot_be_a_secret_is_written_at_once_and_the_rest_when_it_i
                 lines = (await bench.store.read_events(event.turn)).splitlines()
                 seen.append(together([decode_event(line) for line in lines], TextDelta))
     assert seen == ["the", "the key sketch"]
+
+
+async def test_a_key_after_an_escaped_line_end_is_not_written_though_the_two_characters_come_apart():
+    pieces = ['{"a": "it is', "\\", "n", *cut(SECRETS["aws"], 2), '"}']
+    slow = [item for piece in pieces for item in (CallFragment(0, "", "", piece), 0.02)]
+    bench = Bench(
+        [call("t__x", ""), *slow],
+        [TextDelta("done")],
+        tools=Tools().add("t__x"),
+        settings={"write_through": True},
+    )
+    _, written = await recorded(bench, stream=True)
+    assert json.loads(together(written, ArgumentsDelta)) == {"a": f"it is\n{MARK}"}
+
+
+async def test_a_note_in_the_middle_of_a_secret_has_no_half_of_it_written():
+    said = [*slowly(cut("it is " + KEY[:20], 7)), Status("a moment"), *slowly(cut(KEY[20:] + " as", 7))]
+    bench = Bench(said, settings={"write_through": True})
+    _, written = await recorded(bench, stream=True)
+    assert together(written, TextDelta) == f"it is {MARK} as"
+
+
+class Counting(Redactor):
+    looks = 0
+
+    def open_chars(self, text: str) -> int:
+        self.looks += 1
+        return super().open_chars(text)
+
+
+@pytest.mark.parametrize("piece", ["-" * 8, ":", "b", "\\", "-----BEGIN "])
+def test_what_seems_to_begin_a_secret_over_and_over_is_looked_at_a_few_times(piece):
+    counting = Counting(["hunter22"])
+    events = [Event("", "turn_x", number, 0, TextDelta(piece), 1) for number in range(500)]
+    assert count_settled(events, counting) < 500
+    assert counting.looks < 5
+
+
+async def test_whoever_reads_one_turn_to_its_end_cuts_no_secret_of_another():
+    bench = Bench(*[[*map(TextDelta, cut("it is " + KEY[:30], 4)), 0.3, TextDelta(KEY[30:] + " ok")] for _ in range(2)])
+
+    async def said() -> list[Event]:
+        async with bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
+            return [event async for event in flattened(batches)]
+
+    async def looked() -> None:
+        await asyncio.sleep(0.1)
+        bench.engine.catch_up(["turn_of_another"])
+
+    async with asyncio.timeout(20):
+        first, second, _ = await asyncio.gather(said(), said(), looked())
+    for shown in (first, second):
+        written = [decode_event(line) for line in (await bench.recorded(shown)).splitlines()]
+        assert together(written, TextDelta) == f"it is {MARK} ok"
 
 
 @SECRET

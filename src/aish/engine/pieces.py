@@ -3,12 +3,13 @@ pieces are together. So what may be the beginning of one is not written before i
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from aish.safety.redact import Redactor
-from aish.types.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta
+from aish.types.events import ArgumentsDelta, Event, ReasoningDelta, Status, TextDelta
 
 _PIECES = (TextDelta, ReasoningDelta, ArgumentsDelta)
 
@@ -20,7 +21,7 @@ def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Eve
         for place, old, new in zip(places, pieces, redactor.pieces(pieces), strict=True):
             if new != old:
                 body = events[place].body
-                is_text = isinstance(body, TextDelta)  # whose tokens are told of once more
+                is_text = isinstance(body, TextDelta)  # what is told of its tokens spells the secret, too
                 body = TextDelta(new) if is_text else msgspec.structs.replace(body, text=new)
                 told[place] = msgspec.structs.replace(events[place], body=body)
     return told
@@ -28,7 +29,7 @@ def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Eve
 
 def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
     """How many can be written: all, unless they end with what may be the beginning of a secret."""
-    last = events[-1]
+    last = next((event for event in reversed(events) if type(event.body) is not Status), events[-1])
     kind, step = type(last.body), last.step
     if kind not in _PIECES:
         return len(events)
@@ -39,7 +40,17 @@ def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
     count = len(events)
     while (open_at := min(_first_open(events, places, count, redactor) for places in said.values())) < count:
         count = open_at  # where another of them may be open, though it is not any more at the end
+        if not any(_is_cut(events, places, count, redactor) for places in said.values()):
+            break
     return count
+
+
+def _is_cut(events: Sequence[Event], places: Sequence[int], at: int, redactor: Redactor) -> bool:
+    """Whether a secret goes across: then its parts tell more than the whole does."""
+    words: list[str] = [events[place].body.text for place in places]  # type: ignore[union-attr]
+    count = bisect_left(places, at)
+    before, after = "".join(words[:count]), "".join(words[count:])
+    return redactor.text(before) + redactor.text(after) != redactor.text(before + after)
 
 
 def _first_open(events: Sequence[Event], places: Sequence[int], before: int, redactor: Redactor) -> int:

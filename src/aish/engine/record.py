@@ -6,7 +6,7 @@ An intent or outcome of more than a read, and the end of the turn, are durable b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -106,13 +106,13 @@ class Recorder:
         else:
             self._moment = loop.call_later(_MOMENT_S, self._end_moment) if self._speaking else None
 
-    def catch_up(self, *, to_the_end: bool = False) -> None:
-        """Now, of all turns: somebody wants to read it. `to_the_end`: whatever it may be the beginning of."""
+    def catch_up(self, whole: Collection[str] = ()) -> None:
+        """Now, of all turns: somebody wants to read it. Of those in `whole` whatever it may be the beginning of."""
         turns = (*self._due, *self._speaking)
         self._due.clear()
         self._speaking.clear()
         for turn in turns:
-            self._write_words(turn, to_the_end=to_the_end)
+            self._write_words(turn, to_the_end=turn.id in whole)
 
     def _write_words(self, turn: Turn, *, to_the_end: bool = False) -> None:
         """Whoever follows it through the store sees what a model has said before it fell silent."""

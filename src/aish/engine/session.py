@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -146,9 +146,9 @@ class Engine:
         """The same for JSON. Whatever is kept beside the events goes through it."""
         return self._redactor.line(line)
 
-    def catch_up(self, *, to_the_end: bool = False) -> None:
+    def catch_up(self, whole: Collection[str] = ()) -> None:
         """What was said in the turns under way is given to the store now, for whoever reads it there."""
-        self._turns.catch_up(to_the_end=to_the_end)
+        self._turns.catch_up(whole)
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -280,9 +280,9 @@ class Turns:
                 await _surely(leave_session(self._store, session, self._owners))
             lock.release()
 
-    def catch_up(self, *, to_the_end: bool = False) -> None:
+    def catch_up(self, whole: Collection[str] = ()) -> None:
         """What was said in the turns under way is given to the store now."""
-        self._recorder.catch_up(to_the_end=to_the_end)
+        self._recorder.catch_up(whole)
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """Everything that was said in a session."""

@@ -68,12 +68,13 @@ def groups() -> Groups:
 
 
 # What may follow each beginning without being its end: more than any of them takes.
-_OF_A_WORD = r"[A-Za-z0-9_.-]{0,7100}"
+_OF_A_WORD = r"[A-Za-z0-9_.-]{0,7100}+"  # not tried shorter: it goes to the end or nowhere
 _OF_A_LOGIN = r"[^\s/@\"']{0,301}"
 _OF_A_BEARER = r"[A-Za-z0-9._~+/-]{0,2000}=*"
 _OF_A_BLOCK = r"[A-Z ]{0,41}(?:(?<=PRIVATE KEY)-(?:(?!-----END [A-Z ]{0,30}PRIVATE KEY-----)[\s\S]){0,20100})?"
 _RUN = string.ascii_letters + string.digits + "_-.~+/=:"  # no beginning has others, but for a login and a block
 _BEFORE_RUN_CHARS = len(" Bearer ")
+_LONGEST = 20_300  # a block; what begins before that has ended
 
 
 def find_begun(text: str) -> int:
@@ -82,7 +83,7 @@ def find_begun(text: str) -> int:
     for longer in ("-----BEGIN", "://"):
         if (place := text.rfind(longer)) >= 0:
             start = min(start, place)
-    found = _beginnings().search(text, start)
+    found = _beginnings().search(text, max(start, len(text) - _LONGEST))
     return found.start() if found else len(text)
 
 
@@ -91,7 +92,8 @@ def _beginnings() -> re.Pattern[str]:
     words = "|".join(_begun(marker, _OF_A_WORD) for marker, look in _LOOKS if look.startswith(r"\b"))
     login, block = _begun("://", _OF_A_LOGIN), _begun("-----BEGIN ", _OF_A_BLOCK)
     bearer = f"[Bb](?:{_begun('earer ', _OF_A_BEARER)})?"
-    return re.compile(rf"(?:{_BEGIN}(?:{words})|{login}|{block}|{bearer})\Z")
+    escape = r"\\(?:[nrtbf]|u(?:0(?:0[01]?[0-9a-f]?)?)?)?"  # which one may begin after, see _BEGIN
+    return re.compile(rf"(?:(?:{escape})?{_BEGIN}(?:{words})|{escape}|{login}|{block}|{bearer})\Z")
 
 
 def _begun(literal: str, rest: str) -> str:

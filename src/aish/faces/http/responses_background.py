@@ -129,7 +129,7 @@ class Background:
         self._shelf.running.discard(id)
 
     async def _refill(self, making: Making, first: int, upto: int) -> bytes:
-        self._service.engine.catch_up(to_the_end=True)  # what was sent is sent again
+        self._service.engine.catch_up(making.turns)  # what was sent is sent again
         await self._service.store.flush(durable=False)
         stream = ResponseStream(making.plan.setup)
         data = stream.opening() + await Again(self._service.store, stream).read(making.turns)
