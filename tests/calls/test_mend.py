@@ -304,3 +304,9 @@ def test_an_argument_that_is_near_but_no_slip_is_asked_about_instead_of_being_le
     mended = mend('{"text": "x", "data": "2026-01-01"}', tool(schema))
     assert mended.arguments == {"text": "x", "data": "2026-01-01"}
     assert "did you mean date" in mended.errors[0]
+
+
+def test_what_is_nested_too_deeply_is_not_read_as_something_else_by_its_quotes():
+    anything = ToolSpec("t__x", "", {"type": "object"}, Effect.READ, "t")
+    with pytest.raises(BadArguments, match="nested too deeply"):
+        mend('{"n": ' + "[" * 300 + "]" * 300 + ', "k": "3"}', anything)

@@ -44,8 +44,9 @@ def mend(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) 
     """`whole`: the model ended the text by its own will, so that closing brackets may be missing."""
     try:
         value, repairs = parse(text, whole=whole, repair=repair)
-    except BadArguments:
-        only = _only_reading(text, spec) if repair else None
+    except BadArguments as exc:
+        is_deep = isinstance(exc.__cause__, Deep)  # there is nothing wrong with its quotes
+        only = _only_reading(text, spec) if repair and not is_deep else None
         if only is None:
             raise
         return Mended(only, (Repair(RepairKind.QUOTES, "", shown(text)),))
