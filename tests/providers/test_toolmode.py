@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -53,7 +53,12 @@ def tool(name: str = "get_weather", **properties: Any) -> ToolSpec:
 class Model(ScriptedProvider):
     """Answers `replies` in order, the last again and again, and can what it is told to."""
 
-    def __init__(self, *replies: Sequence[Item], can: Capabilities = NATIVE, window: int | None = 8192) -> None:
+    def __init__(
+        self,
+        *replies: Sequence[Item] | Callable[[StepRequest], Sequence[Item]],
+        can: Capabilities = NATIVE,
+        window: int | None = 8192,
+    ) -> None:
         self._replies = list(replies)
         super().__init__("one", {"m": self._next})
         self._can = can
@@ -66,7 +71,8 @@ class Model(ScriptedProvider):
         return ModelInfo("one", model, self._window, self._can)
 
     def _next(self, request: StepRequest) -> Sequence[Item]:
-        return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        return reply(request) if callable(reply) else reply
 
     @property
     def sent(self) -> StepRequest:
@@ -464,10 +470,58 @@ async def test_secrets_in_tools_written_into_the_prompt_do_not_leave():
     model = Model([TextDelta("x")], can=NONE)
     secret = "hunter22-very"
     described = msgspec.structs.replace(tool(), description=f"Needs {secret}.")
-    provider = ToolModeProvider(RedactingProvider(model, Redactor([secret])))
+    provider = RedactingProvider(ToolModeProvider(model), Redactor([secret]))
     await say(provider, asked(tools=[described]))
     assert secret not in str(model.requests)
     assert "get_weather" in model.sent.messages[0].text
+
+
+async def test_secrets_in_tools_that_a_backend_takes_itself_do_not_leave():
+    model = Model([TextDelta("x")])
+    secret = 'hunt"er22-very'
+    given = tool("set_key", key={"type": "string", "enum": [secret, "other"], "description": f"not {secret}"})
+    await say(RedactingProvider(ToolModeProvider(model), Redactor([secret])), asked(tools=[given, tool("look")]))
+    assert "er22-very" not in str(model.requests)
+    assert [each.name for each in model.sent.tools] == ["set_key", "look"]
+    assert model.sent.tools[0].schema["properties"]["key"]["enum"][1] == "other"
+
+
+@pytest.mark.parametrize("secret", ['quo"ted-very', "back\\new-very", "two\nlines-very"])
+@pytest.mark.parametrize("written", ['<tool_call>{{"name": "look", "arguments": {{"city": "{}"}}}}</tool_call>',
+                                     '{{"name": "look", "arguments": {{"city": "{}"}}}}'])  # fmt: skip
+async def test_a_call_written_as_text_gets_the_secret_as_json_has_it(secret, written):
+    def play(request):
+        return [TextDelta(written.format(request.messages[-1].text))]
+
+    provider = RedactingProvider(ToolModeProvider(Model(play)), Redactor([secret]))
+    [(name, arguments)] = calls_of(await say(provider, asked(user(secret), tools=[tool("look")])))
+    assert (name, json.loads(arguments)) == ("look", {"city": secret})
+
+
+async def test_an_answer_that_was_asked_for_as_json_stays_json_where_a_secret_is_put_back():
+    secret = 'quo"ted\\very'
+
+    def play(request):
+        return [TextDelta(f'{{"key": "{request.messages[-1].text}"}}')]
+
+    request = msgspec.structs.replace(asked(user(secret), tools=[]), sampling=Sampling(json_object=True))
+    chunks = await say(RedactingProvider(ToolModeProvider(Model(play)), Redactor([secret])), request)
+    assert json.loads("".join(each.text for each in chunks if isinstance(each, TextDelta))) == {"key": secret}
+
+
+async def test_a_refusal_of_logprobs_takes_no_tools_from_the_model():
+    refusal = error_for("one", "m", 400, "logprobs is not supported with tools + stream")
+    model = Model([refusal], [TextDelta("x")])
+    provider = ToolModeProvider(model)
+    with pytest.raises(ProviderRejected, match="logprobs"):
+        await say(provider, msgspec.structs.replace(asked(), sampling=Sampling(logprobs=2)))
+    await say(provider, asked())
+    assert [each.name for each in model.sent.tools] == ["get_weather"]
+
+
+def test_words_that_hold_no_call_keep_what_is_told_of_their_tokens_however_many_come_at_once():
+    said = [TextDelta(word, [{"token": word}]) for word in ("It ", "is ", "fine.")]
+    assert Reading([tool()], constrained=False, repair=True, calls_natively=False).read(said) == said
 
 
 async def test_two_hundred_tools_fit_into_a_small_window():

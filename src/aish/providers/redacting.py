@@ -21,6 +21,7 @@ from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.models import ModelInfo
 from aish.types.requests import Knobs, Sampling, StepRequest
+from aish.types.tools import ToolSpec
 
 
 class RedactingProvider:
@@ -66,7 +67,7 @@ class RedactingProvider:
 
     async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         vault = Vault(self._redactor, request.session)
-        reply = _Reply(vault)
+        reply = _Reply(vault, is_json=request.sampling.json_object or request.sampling.json_schema is not None)
         async with self._inner.stream(_sent(request, vault)) as batches:
             async for batch in batches:
                 if restored := [whole for chunk in batch for whole in reply.restore(chunk)]:
@@ -74,11 +75,11 @@ class RedactingProvider:
 
 
 class _Reply:
-    """The streams within an answer: text, reasoning, and each call's arguments."""
+    """The streams within an answer: text, which may be asked for as JSON, reasoning, and each call's arguments."""
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: Vault, *, is_json: bool) -> None:
         self._vault = vault
-        self._text = Restorer(vault.restore)
+        self._text = Restorer(vault.restore_json if is_json else vault.restore)
         self._reasoning = Restorer(vault.restore)
         self._calls: dict[int | None, Restorer] = {}
 
@@ -105,8 +106,22 @@ class _Reply:
 
 
 def _sent(request: StepRequest, vault: Vault) -> StepRequest:
-    messages = tuple(_scrubbed(message, vault) for message in request.messages)
-    return msgspec.structs.replace(request, messages=messages, sampling=_scrubbed_sampling(request.sampling, vault))
+    return msgspec.structs.replace(
+        request,
+        messages=tuple(_scrubbed(message, vault) for message in request.messages),
+        tools=tuple(_scrubbed_tool(tool, vault) for tool in request.tools),
+        sampling=_scrubbed_sampling(request.sampling, vault),
+    )
+
+
+def _scrubbed_tool(tool: ToolSpec, vault: Vault) -> ToolSpec:
+    """The same object where there is nothing to take out, as nearly always: others keep what they make of it."""
+    told = msgspec.json.encode((tool.description, tool.schema)).decode()
+    scrubbed = vault.scrub(told)
+    if scrubbed is told:
+        return tool
+    description, schema = msgspec.json.decode(scrubbed)
+    return msgspec.structs.replace(tool, description=description, schema=schema)
 
 
 def _scrubbed_sampling(sampling: Sampling, vault: Vault) -> Sampling:

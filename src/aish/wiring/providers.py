@@ -54,7 +54,7 @@ class Providers:
     def _made(self, name: str) -> Provider:
         configured = self._config.providers.get(name)
         if configured is not None:
-            return _calling_tools(self._guarded(name, configured))
+            return self._guarded(_calling_tools(self._provider(name, configured)), configured)
         return _calling_tools(self._embedded(name) if name == EMBEDDED else self._scripted(name, ""))
 
     async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
@@ -63,8 +63,8 @@ class Providers:
         found = () if configured else await self.discover()
         return [*configured, *found, providers[EMBEDDED]]
 
-    def _guarded(self, name: str, settings: ProviderConfig) -> Provider:
-        provider = self._provider(name, settings)
+    def _guarded(self, provider: Provider, settings: ProviderConfig) -> Provider:
+        """Outermost: a secret is put back once it is known whether a model's text is a call, which is JSON."""
         if not settings.redact:
             return provider
         from aish.providers.redacting import RedactingProvider
@@ -155,7 +155,6 @@ class Providers:
 
 
 def _calling_tools(provider: Provider) -> Provider:
-    """Outermost: the prompts it writes are scrubbed like all else."""
     from aish.providers.toolmode.provider import ToolModeProvider
 
     return ToolModeProvider(provider)

@@ -87,7 +87,8 @@ class Reading:
         chunks: list[Chunk] = []
         for chunk in batch:
             if isinstance(chunk, TextDelta):
-                chunks += self._kept_back(self._reader.text(chunk.text))
+                passes = self._reader.passes(chunk.text)  # as it is, then, with what is told of its tokens
+                chunks += [chunk] if passes else self._kept_back(self._reader.text(chunk.text))
             elif isinstance(chunk, StepFinished):
                 chunks += self._finished(chunk)
             else:

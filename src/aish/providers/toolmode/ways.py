@@ -92,6 +92,8 @@ def saying(name: str, way: Way) -> str:
 
 def _after(way: Way, error: ProviderError, request: StepRequest) -> Way | None:
     said = error.message.partition(" answered ")[2]  # not the provider's name, and only what a backend said
+    if request.sampling.logprobs is not None and "logprobs" in said:
+        return None  # llama.cpp tells none while it streams with tools; without them it takes tools as ever
     if way in (Way.NATIVE, Way.PLAIN):
         if _ABOUT_ROLES.search(said) and has_calls(request):
             return None  # the engine has another rendering for that
