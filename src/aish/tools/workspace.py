@@ -31,7 +31,7 @@ _RESOLVE_BENEATH = 0x08
 # A file larger than this is not for a model to read in one piece.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _LINKED = "is a hard link: the same file has another name, perhaps outside the workspace"
-_LINK_HINT = "to have such files read, a person sets ide.hard_links = true in the configuration"
+_LINK_HINT = "to have such files read, though not changed, a person sets ide.hard_links = true in the configuration"
 _MAX_ABOVE = 64  # folders of an absolute name that are looked at
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
@@ -109,7 +109,7 @@ class Workspace:
         """
         if status.st_nlink <= 1 or self._reads_links:
             return False
-        return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(path.split("/"))
+        return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(self.resolved(path).parts)
 
     def write(self, name: str, content: bytes) -> None:
         """Whole or not at all. Keeps the mode of the file it replaces; makes no folders."""

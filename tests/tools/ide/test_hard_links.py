@@ -85,6 +85,18 @@ async def test_packages_that_a_package_manager_has_linked_are_read_and_searched(
         await tools("read_file", path="node_modules/x/index.js")
 
 
+@pytest.mark.parametrize(("link", "leads_to", "name"), [
+    ("venv", ".", "venv/hard.py"),
+    ("node_modules/l.py", "../hard.py", "node_modules/l.py"),
+])  # fmt: skip
+async def test_a_name_among_packages_that_leads_elsewhere_is_not_one_of_them(tools, root, secret, link, leads_to, name):
+    secret.chmod(0o644)
+    (root / link).parent.mkdir(exist_ok=True)
+    (root / link).symlink_to(leads_to)
+    with pytest.raises(ToolError, match="hard link"):
+        await tools("read_file", path=name)
+
+
 async def test_it_is_read_and_still_not_written_where_the_configuration_says_so(root, secret):
     assert settings_of(IdeConfig(hard_links=True), {}).hard_links and not settings_of(IdeConfig(), {}).hard_links
     async with ide_with(root, diagnostics_wait_s=0.2, hard_links=True) as tools:
