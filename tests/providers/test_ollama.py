@@ -214,8 +214,8 @@ async def test_how_likely_tokens_were_is_asked_for_and_told(http):
         ]
     first, second = map(body_of, server.requests)
     assert (first["logprobs"], first["top_logprobs"]) == (True, 1) and not {"logprobs", "top_logprobs"} & second.keys()
-    other = {"token": "y", "logprob": -1.5, "bytes": None}
-    assert asked[0] == TextDelta("x", [{"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": [other]}])
+    other = {"token": "y", "logprob": -1.5, "bytes": [121]}
+    assert asked[0] == TextDelta("x", [{"token": "x", "logprob": -0.5, "bytes": [120], "top_logprobs": [other]}])
     assert unasked[0] == TextDelta("x")
 
 

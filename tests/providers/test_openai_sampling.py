@@ -329,7 +329,7 @@ TOLD = {"token": "x", "logprob": -0.5, "bytes": [120]}
 
 
 def others(count: int) -> list[dict[str, object]]:
-    return [{"token": token, "logprob": -1, "bytes": None} for token in "xyz"[:count]]
+    return [{"token": token, "logprob": -1, "bytes": [ord(token)]} for token in "xyz"[:count]]
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -339,6 +339,7 @@ def others(count: int) -> list[dict[str, object]]:
         ({"content": [ODDS]}, 2, [{**TOLD, "top_logprobs": others(2)}]),
         ({"content": [ODDS]}, 0, [{**TOLD, "top_logprobs": []}]),
         ({"content": [{**ODDS, "top_logprobs": None}, {"token": 3}, 4, None]}, 2, [{**TOLD, "top_logprobs": []}]),
+        ({"content": [{**ODDS, "bytes": [[120]], "top_logprobs": 3}]}, 2, [{**TOLD, "top_logprobs": []}]),
         ({"tokens": ["x"], "token_logprobs": [-0.5]}, 2, UNSET),
         ({"content": [ODDS]}, None, UNSET),
         (None, 2, UNSET),
@@ -364,3 +365,24 @@ async def test_how_likely_tokens_were_is_read_where_it_was_asked_for(given, aske
     words = [chunk for chunk in chunks if isinstance(chunk, TextDelta)]
     assert [word.text for word in words] == ["x"] * (3 if stream else 1)
     assert all(word.logprobs == told for word in words)
+
+
+async def test_tokens_that_are_half_a_character_are_told_of_though_they_have_no_text_yet(http):
+    halves = [
+        {"token": "\\xc3", "logprob": -0.5, "bytes": [0xC3]},
+        {"token": "\\xbc", "logprob": -0.1, "bytes": [0xBC]},
+    ]
+
+    class Telling(Vllm):
+        def post_v1_chat_completions(self, request: Request) -> list[bytes]:
+            words = zip(("", "\u00fc"), halves, strict=True)
+            chunks = [{"choices": [{"delta": {"content": w}, "logprobs": {"content": [odds]}}]} for w, odds in words]
+            return chunked(*sse(*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"))
+
+    async with running(Telling()) as server:
+        request = StepRequest(MODEL, (user("hi"),), sampling=Sampling(logprobs=0), deadline_s=5)
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        async with asyncio.timeout(10), provider.stream(request) as batches:
+            words = [chunk async for batch in batches for chunk in batch if isinstance(chunk, TextDelta)]
+    assert "".join(word.text for word in words) == "\u00fc"
+    assert [odds["bytes"] for word in words for odds in word.logprobs] == [[0xC3], [0xBC]]

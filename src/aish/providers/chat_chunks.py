@@ -166,17 +166,21 @@ def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
 def _odds(token: Any) -> dict[str, Any]:
     if type(token) is not dict or type(token.get("token")) is not str:
         return {}
-    logprob, bytes_ = token.get("logprob"), token.get("bytes")
+    logprob, given = token.get("logprob"), token.get("bytes")
     if type(logprob) not in (int, float):
         return {}
-    return {"token": token["token"], "logprob": logprob, "bytes": bytes_ if type(bytes_) is list else None}
+    # Responses take no null there, and a backend that tells none has whole characters.
+    is_told = type(given) is list and all(type(byte) is int for byte in given)
+    told = given if is_told else list(token["token"].encode("utf-8", "replace"))
+    return {"token": token["token"], "logprob": logprob, "bytes": told}
 
 
 def _read_delta(delta: _Delta, chunks: list[Chunk], logprobs: Logprobs | UnsetType) -> None:
     thinks = delta.reasoning_content is not None or delta.reasoning is not None
     if thinks and (reasoning := _text(delta.reasoning_content) or _text(delta.reasoning)):
         chunks.append(ReasoningDelta(reasoning))
-    if text := _text(delta.content) or _text(delta.refusal):
+    text = _text(delta.content) or _text(delta.refusal)
+    if text or logprobs is not UNSET:  # a token may be half a character, which comes with the other half
         chunks.append(TextDelta(text, logprobs))
     for call in delta.tool_calls or ():
         function = call.function or _Function()

@@ -16,7 +16,7 @@ KEY = "sk-proj-" + "abcdEFGH1234567890abcdEFGH1234567890"
 
 
 def odds(token: str) -> dict[str, Any]:
-    other = {"token": "no", "logprob": -2.5, "bytes": None}
+    other = {"token": "no", "logprob": -2.5, "bytes": [110, 111]}
     return {"token": token, "logprob": -0.5, "bytes": list(token.encode()), "top_logprobs": [other]}
 
 
