@@ -32,14 +32,14 @@ def read_line(line: str, context: ShellContext) -> CommandLine:
         parsed = parse(line)
     except (TooBig, ValueError):
         return CommandLine((), is_plain=False)
-    found = list(_simple(parsed.script))
+    found = list(commands_in(parsed.script))
     parts = tuple(tuple(word.literal for word in simple.words) for simple in found if simple.words)
     shadowed = any(words[0] in context.aliases or words[0] in context.functions for words in parts)
     plain = parsed.sound and not shadowed and _is_plain(parsed.script) and all(_is_literal(s) for s in found)
     return CommandLine(parts, is_plain=plain, is_readable=parsed.sound and all(words[0] for words in parts))
 
 
-def _simple(node: Node) -> Iterator[Simple]:
+def commands_in(node: Node) -> Iterator[Simple]:
     """Every command there is, also inside substitutions, loops and functions."""
     if isinstance(node, Simple):
         yield node
@@ -50,7 +50,7 @@ def _simple(node: Node) -> Iterator[Simple]:
         )
     else:
         for child in node.body:
-            yield from _simple(child)
+            yield from commands_in(child)
         words = (*node.words, *(redirect.target for redirect in node.redirects if redirect.target is not None))
     for word in words:
         yield from _inside(word)
@@ -59,7 +59,7 @@ def _simple(node: Node) -> Iterator[Simple]:
 def _inside(word: Word) -> Iterator[Simple]:
     for part in word.parts:
         if isinstance(part, Sub):
-            yield from _simple(part.script)
+            yield from commands_in(part.script)
         elif isinstance(part, Param) and part.operand is not None:
             yield from _inside(part.operand)
 

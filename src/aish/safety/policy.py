@@ -163,11 +163,13 @@ class PolicyGate:
 
         line, finding = read_line(command, self._shell), classify(command, self._shell)
         judged = self._by_rules(tool, line, finding) or self._by_finding(tool, line, finding)
+        if keeping := [rule for rule in self._about(tool) if rule.paths and rule.verdict is not Verdict.ALLOW]:
+            judged = self._by_paths(keeping, command, line, finding, judged)
         reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
         return msgspec.structs.replace(judged, reasons=reasons)
 
     def _by_rules(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement | None:
-        """None where the rules leave it open. Rules about paths say nothing of commands, whose paths are not theirs."""
+        """None where the rules leave it open. No command is allowed by a rule about paths: it may touch others, too."""
         about = [rule for rule in self._about(tool) if not rule.paths]
         for verdict in (Verdict.DENY, Verdict.ASK):
             for rule in about:
@@ -186,14 +188,32 @@ class PolicyGate:
             return Judgement(Verdict.ALLOW, blanket.title, "")
         return None
 
+    def _by_paths(
+        self, keeping: Sequence[Rule], command: str, line: CommandLine, finding: Finding, judged: Judgement
+    ) -> Judgement:
+        """Of rules that keep paths from a model: a command that names one is theirs. One that may reach it without
+        naming it does not run unasked, unless a rule is about that very command."""
+        from aish.safety.reach import named_paths, reads_only_named
+
+        if judged.verdict is Verdict.DENY:
+            return judged
+        named = named_paths(command, self._shell, str(self._root))
+        rule = _strictest(rule for rule in keeping if any(matches_path(rule, path) for path in named))
+        if rule is not None and (rule.verdict is Verdict.DENY or judged.verdict is Verdict.ALLOW):
+            return Judgement(rule.verdict, rule.title, rule.why or f"the rule '{rule.title}' applies")
+        is_ruled = any(rule.commands and rule.title == judged.rule for rule in self._rules)
+        if judged.verdict is not Verdict.ALLOW or is_ruled or reads_only_named(line):
+            return judged
+        reason = f"it may reach what the rule '{keeping[0].title}' is about without naming it"
+        return Judgement(Verdict.ASK, keeping[0].title, reason, always=_always(line, finding))
+
     def _by_finding(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement:
         verdict = self._verdicts.get(tool.effect, Verdict.DENY)
         if verdict is Verdict.DENY:
             return Judgement(verdict, f"gate.{tool.effect}", "commands are denied by gate.exec")
         if finding.level is Level.SAFE:
             return Judgement(Verdict.ALLOW, "proved read-only", "")
-        is_one = line.is_plain and len(line.parts) == 1
-        always = rule_for_command(line.parts[0], whole=_reads_secret(finding)) if is_one else None
+        always = _always(line, finding)
         if finding.level is Level.DESTRUCTIVE:
             return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
         like = always.title if always else ""
@@ -201,6 +221,11 @@ class PolicyGate:
 
     def _about(self, tool: ToolSpec) -> list[Rule]:
         return [rule for rule in self._rules if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
+
+
+def _always(line: CommandLine, finding: Finding) -> Rule | None:
+    is_one = line.is_plain and len(line.parts) == 1
+    return rule_for_command(line.parts[0], whole=_reads_secret(finding)) if is_one else None
 
 
 def _strictest(rules: Iterable[Rule]) -> Rule | None:
