@@ -225,11 +225,23 @@ async def test_a_key_after_an_escaped_line_end_is_not_written_though_the_two_cha
     assert json.loads(together(written, ArgumentsDelta)) == {"a": f"it is\n{MARK}"}
 
 
-async def test_a_note_in_the_middle_of_a_secret_has_no_half_of_it_written():
-    said = [*slowly(cut("it is " + KEY[:20], 7)), Status("a moment"), *slowly(cut(KEY[20:] + " as", 7))]
-    bench = Bench(said, settings={"write_through": True})
+@pytest.mark.parametrize("between", [Status("a moment"), ReasoningDelta("hm "), CallFragment(0, "", "t__x", "")])
+async def test_what_is_said_in_the_middle_of_a_secret_has_no_half_of_it_written(between):
+    said = [*slowly(cut("it is " + KEY[:20], 7)), between, *slowly(cut(KEY[20:] + " as", 7))]
+    bench = Bench(said, [TextDelta("")], tools=Tools().add("t__x"), settings={"write_through": True})
     _, written = await recorded(bench, stream=True)
     assert together(written, TextDelta) == f"it is {MARK} as"
+
+
+async def test_a_thought_that_ends_like_the_beginning_of_a_key_holds_back_no_answer():
+    words = [f" word{number}" for number in range(40)]
+    bench = Bench([ReasoningDelta("they want sk-"), *map(TextDelta, words), 30.0], settings={"write_through": True})
+    async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
+        async for event in flattened(batches):
+            if isinstance(event.body, TextDelta) and event.body.text == words[-1]:
+                break
+        written = [decode_event(line) for line in (await bench.store.read_events(event.turn)).splitlines()]
+    assert together(written, TextDelta).startswith("".join(words[:30]))
 
 
 class Counting(Redactor):

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from aish.safety.redact import Redactor
-from aish.types.events import ArgumentsDelta, Event, ReasoningDelta, Status, TextDelta
+from aish.types.events import ArgumentsDelta, Event, ReasoningDelta, Status, TextDelta, ToolCallStarted
 
 _PIECES = (TextDelta, ReasoningDelta, ArgumentsDelta)
+_GOES_ON = (*_PIECES, Status, ToolCallStarted)  # after which a text of the same step may go on
+# Events of other texts that one may be interrupted by. After more of them it is taken to have ended: what was thought
+# may end like the beginning of a key, and is not to hold back the whole answer.
+_MOST_BETWEEN = 16
 
 
 def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Event]:
@@ -29,18 +33,17 @@ def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Eve
 
 def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
     """How many can be written: all, unless they end with what may be the beginning of a secret."""
-    last = next((event for event in reversed(events) if type(event.body) is not Status), events[-1])
-    kind, step = type(last.body), last.step
-    if kind not in _PIECES:
-        return len(events)
-    said: dict[str, list[int]] = {}  # by call: several may be made side by side
+    last, count = events[-1], len(events)
+    if type(last.body) not in _GOES_ON:
+        return count
+    said: dict[tuple[type, str], list[int]] = {}  # by kind and call: several may be told side by side
     for place, event in enumerate(events):
-        if type(event.body) is kind and event.step == step:
-            said.setdefault(event.call, []).append(place)
-    count = len(events)
-    while (open_at := min(_first_open(events, places, count, redactor) for places in said.values())) < count:
+        if type(event.body) in _PIECES and event.step == last.step:
+            said.setdefault((type(event.body), event.call), []).append(place)
+    texts = [places for places in said.values() if places[-1] >= count - _MOST_BETWEEN]
+    while texts and (open_at := min(_first_open(events, places, count, redactor) for places in texts)) < count:
         count = open_at  # where another of them may be open, though it is not any more at the end
-        if not any(_is_cut(events, places, count, redactor) for places in said.values()):
+        if not any(_is_cut(events, places, count, redactor) for places in texts):
             break
     return count
 
