@@ -340,6 +340,8 @@ def others(count: int) -> list[dict[str, object]]:
         ({"content": [ODDS]}, 0, [{**TOLD, "top_logprobs": []}]),
         ({"content": [{**ODDS, "top_logprobs": None}, {"token": 3}, 4, None]}, 2, [{**TOLD, "top_logprobs": []}]),
         ({"content": [{**ODDS, "bytes": [[120]], "top_logprobs": 3}]}, 2, [{**TOLD, "top_logprobs": []}]),
+        ({"content": [{**ODDS, "bytes": [300], "top_logprobs": []}] * 90}, 2, [{**TOLD, "top_logprobs": []}] * 20),
+        ({"content": [{**ODDS, "token": "x" * 500}]}, 2, UNSET),
         ({"tokens": ["x"], "token_logprobs": [-0.5]}, 2, UNSET),
         ({"content": [ODDS]}, None, UNSET),
         (None, 2, UNSET),
@@ -365,6 +367,22 @@ async def test_how_likely_tokens_were_is_read_where_it_was_asked_for(given, aske
     words = [chunk for chunk in chunks if isinstance(chunk, TextDelta)]
     assert [word.text for word in words] == ["x"] * (3 if stream else 1)
     assert all(word.logprobs == told for word in words)
+
+
+@pytest.mark.parametrize("asked", [None, 2])
+async def test_a_number_that_is_none_in_what_is_told_of_tokens_spoils_no_answer(asked, http):
+    class Telling(Vllm):
+        def post_v1_chat_completions(self, request: Request) -> list[bytes]:
+            odd = {"choices": [{"delta": {"content": "x"}, "logprobs": {"content": [{**ODDS, "logprob": "HUGE"}]}}]}
+            words = [each.replace(b'"HUGE"', b"-1e999") for each in sse(odd, odd, odd)]
+            return chunked(*words, *sse({"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"))
+
+    async with running(Telling()) as server:
+        request = StepRequest(MODEL, (user("hi"),), sampling=Sampling(logprobs=asked), deadline_s=5)
+        provider = OpenAIProvider("up", Endpoint(url=server.url), http)
+        async with asyncio.timeout(10), provider.stream(request) as batches:
+            words = [chunk async for batch in batches for chunk in batch if isinstance(chunk, TextDelta)]
+    assert words == [TextDelta("x")] * 3
 
 
 async def test_tokens_that_are_half_a_character_are_told_of_though_they_have_no_text_yet(http):

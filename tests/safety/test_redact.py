@@ -228,3 +228,27 @@ def test_in_arguments_a_placeholder_is_put_back_as_json_has_it_however_the_model
     placeholder = vault.scrub(secret if told == "plainly" else json.dumps(secret)[1:-1])
     assert json.loads(vault.restore_json(f'{{"key": "{placeholder}"}}')) == {"key": secret}
     assert vault.restore_json("<secret-0123456789ab>") == "<secret-0123456789ab>"
+
+
+@pytest.mark.parametrize("weak", ["assistant", "status", "content", "output", "completed", "response", "message"])
+def test_a_password_that_is_a_word_of_our_own_leaves_our_json_readable(weak):
+    told = {"type": "message", "role": "assistant", "status": "completed", "output": [f"it is {weak}."], "Pass": weak}
+    kept = json.loads(Redactor([weak]).line(json.dumps(told).encode() + b"\n"))
+    assert kept == {**told, "output": [f"it is {MARK}."], "Pass": MARK}
+
+
+def test_what_is_told_of_tokens_goes_with_the_secret_that_they_spell():
+    secret = "hunter22-very"
+    tokens = [{"token": piece, "logprob": -1} for piece in ("hunter", "22-very")]
+    told = {"text": f"it is {secret}", "logprobs": tokens, "other": {"logprobs": {"content": tokens}}, "n": 1}
+    kept = Redactor([secret]).line(json.dumps(told).encode())
+    assert json.loads(kept) == {"text": f"it is {MARK}", "logprobs": [], "other": {"logprobs": {}}, "n": 1}
+    assert not kept.endswith(b"\n")
+
+
+def test_a_secret_within_another_is_put_back_with_it():
+    vault = Vault(Redactor(["hunter2secret"]), "s")
+    url = "postgres://bob:hunter2secret@db"
+    scrubbed = vault.scrub(url)
+    assert "hunter2" not in scrubbed
+    assert vault.restore(scrubbed) == url

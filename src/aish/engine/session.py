@@ -146,6 +146,10 @@ class Engine:
         """The same for JSON. Whatever is kept beside the events goes through it."""
         return self._redactor.line(line)
 
+    def redacted_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
+        """The same for a text in pieces, as many."""
+        return self._redactor.pieces(pieces)
+
     def catch_up(self, whole: Collection[str] = ()) -> None:
         """What was said in the turns under way is given to the store now, for whoever reads it there."""
         self._turns.catch_up(whole)

@@ -20,6 +20,11 @@ _MOST_DOLLARS = 10_000
 _MOST_TOKENS = 1_000_000_000
 _MOST_INDEX = 1_000_000_000
 
+# Of tokens that are told of: a character has four bytes, and some come before their text.
+_MOST_TOKEN_CHARS = 200
+_MOST_PER_CHAR = 4
+_MOST_AHEAD = 16
+
 Logprobs = list[dict[str, Any]]
 
 
@@ -45,7 +50,7 @@ class _Delta(msgspec.Struct):
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None  # in an answer that is not streamed
-    logprobs: Any = None
+    logprobs: msgspec.Raw = msgspec.Raw()  # read where somebody has asked: what is odd in it is nobody else's matter
     finish_reason: Any = None  # MNN sends an empty text until the last
 
 
@@ -121,7 +126,7 @@ def read_chunk(wire: WireChunk, *, logprobs: int | None = None) -> list[Chunk]:
     if wire.usage and type(wire.usage) is dict:
         chunks.append(UsageChunk(read_usage(wire.usage)))
     for choice in wire.choices or ():
-        odds = UNSET if logprobs is None else read_logprobs(choice.logprobs, logprobs)
+        odds = UNSET if logprobs is None else read_logprobs(_given(choice.logprobs), logprobs)
         if choice.delta is not None:
             _read_delta(choice.delta, chunks, odds)
         elif choice.message is not None:
@@ -151,6 +156,13 @@ def _dollars(cost: Any) -> float | None:
     return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MOST_DOLLARS else None
 
 
+def _given(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw) if raw else None
+    except (ValueError, RecursionError):  # a number that is none, say
+        return None
+
+
 def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
     """As OpenAI has them, whatever else a backend says or leaves out; Ollama has the bare list."""
     tokens = given.get("content") if type(given) is dict else given
@@ -164,13 +176,13 @@ def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
 
 
 def _odds(token: Any) -> dict[str, Any]:
-    if type(token) is not dict or type(token.get("token")) is not str:
+    if type(token) is not dict or type(token.get("token")) is not str or len(token["token"]) > _MOST_TOKEN_CHARS:
         return {}
     logprob, given = token.get("logprob"), token.get("bytes")
     if type(logprob) not in (int, float):
         return {}
     # Responses take no null there, and a backend that tells none has whole characters.
-    is_told = type(given) is list and all(type(byte) is int for byte in given)
+    is_told = type(given) is list and all(type(byte) is int and 0 <= byte < 256 for byte in given)
     told = given if is_told else list(token["token"].encode("utf-8", "replace"))
     return {"token": token["token"], "logprob": logprob, "bytes": told}
 
@@ -181,7 +193,8 @@ def _read_delta(delta: _Delta, chunks: list[Chunk], logprobs: Logprobs | UnsetTy
         chunks.append(ReasoningDelta(reasoning))
     text = _text(delta.content) or _text(delta.refusal)
     if text or logprobs is not UNSET:  # a token may be half a character, which comes with the other half
-        chunks.append(TextDelta(text, logprobs))
+        odds = logprobs if logprobs is UNSET else logprobs[: _MOST_PER_CHAR * len(text) + _MOST_AHEAD]
+        chunks.append(TextDelta(text, odds))
     for call in delta.tool_calls or ():
         function = call.function or _Function()
         fragment = CallFragment(

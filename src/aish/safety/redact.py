@@ -11,6 +11,9 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
 
 from aish.safety.secret_formats import find_begun, groups
 
@@ -21,6 +24,11 @@ MIN_SECRET_CHARS = 6
 # For the first character of a secret and for each other one; no text that can be stored has them.
 _FIRST, _REST = "\ud800", "\ud801"
 
+# In our own JSON: names of fields, and what stands in those that say what something is.
+_OUR_WORD = re.compile(r"[a-z][a-z_.]*")
+_TAGS = frozenset(
+    {"type", "role", "status", "object", "kind", "state", "reason", "end", "effect", "verdict", "category"}
+)
 _CONTROL = re.compile(r"[\x00-\x1f]")  # which no string of JSON has
 _PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
@@ -46,10 +54,30 @@ class Redactor:
         return self._replace(text, self._spoken, _mark)
 
     def line(self, line: bytes) -> bytes:
-        """The same for a line of JSON."""
+        """The same for a line of JSON: what it says, not the words it is built of, though one of them be a password."""
         text = line.decode()
         redacted = self._replace(text, self._escaped, _mark)
-        return line if redacted is text else redacted.encode()
+        if redacted is text:
+            return line
+        try:
+            told = msgspec.json.encode(self._told(msgspec.json.decode(line)))
+        except (msgspec.MsgspecError, RecursionError):  # more than one line, or none
+            return redacted.encode()
+        return told + b"\n" if line.endswith(b"\n") else told
+
+    def _told(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, str):
+            return value if name in _TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
+        if isinstance(value, list):
+            return [self._told(item, name) for item in value]
+        if isinstance(value, dict):
+            # How likely its tokens were spells a secret out once more.
+            return {self._key(key): type(item)() if key == "logprobs" and item else self._told(item, key)
+                    for key, item in value.items()}  # fmt: skip
+        return value
+
+    def _key(self, key: str) -> str:
+        return key if _OUR_WORD.fullmatch(key) else self.text(key)
 
     def pieces(self, pieces: Sequence[str]) -> Sequence[str]:
         """The same for a text in pieces, or for JSON in pieces. Of a secret that several of them share, the first has
@@ -149,7 +177,7 @@ class Vault:
     def _placeholder(self, secret: str) -> str:
         digest = hmac.digest(self._session, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
         placeholder = f"<secret-{digest[:12]}>"
-        self._secrets[placeholder] = secret
+        self._secrets[placeholder] = self.restore(secret)  # one that holds another has its placeholder already
         return placeholder
 
 

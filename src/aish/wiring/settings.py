@@ -86,5 +86,9 @@ def secrets_of(config: Config) -> list[str]:
     return [secret.reveal() for secret in secrets if secret is not None]
 
 
+# What people write where a program wants a key and a local server does not.
+_NO_KEYS = frozenset({"ollama", "lm-studio", "dummy", "not-needed", "no-key", "no-key-required", "sk-no-key-required"})
+
+
 def secret_variables(env: Mapping[str, str]) -> list[str]:
-    return [value for name, value in env.items() if looks_secret(name)]
+    return [value for name, value in env.items() if looks_secret(name) and value not in _NO_KEYS]

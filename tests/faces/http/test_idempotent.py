@@ -1,6 +1,7 @@
 """The same request asked again: while it runs, after it ended, after it failed, and with other words."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -23,6 +24,14 @@ def bench(*, wait: asyncio.Event | None = None, last=None):
 
     tools = Tools().add("t__w", write, effect=Effect.WRITE)
     return Bench([call("t__w")], last or [TextDelta("done")], tools=tools, gate=policy_gate(write="allow"))
+
+
+def cut(text: str) -> list[str]:
+    return [text[place : place + 3] for place in range(0, len(text), 3)]
+
+
+def escaped(text: str) -> str:
+    return json.dumps(text)[1:-1]
 
 
 def ask(http, key="k", path="/v1/chat/completions", **fields):
@@ -48,6 +57,32 @@ async def test_a_reply_that_is_kept_without_a_secret_says_how_long_it_is_now():
         second = await ask(http).run(http.app)
     assert secret.encode() in first.body and secret.encode() not in second.body
     assert int(second.headers["content-length"]) == len(second.body)
+
+
+ASKED = {
+    "/v1/chat/completions": {"stream": True, "logprobs": True, "tools": [function("mine")]},
+    "/v1/messages": {"stream": True, "max_tokens": 99},
+    "/v1/responses": {"stream": True, "store": False, "messages": None, "input": "x", "tools": []},
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+async def test_a_secret_that_a_stream_told_in_pieces_is_not_kept(path):
+    secret = 'Zq9Xw8-"kjvWp2mQz'
+    told = [TextDelta(piece, [{"token": piece, "logprob": -1}]) for piece in ("it ", "is ", *cut(secret), " ok")]
+    fields = {"tools": [], **ASKED[path]}
+    if fields["tools"]:  # and once more in the arguments of a call
+        told += [call("mine", ""), *(call("", piece) for piece in ('{"a": "', *cut(escaped(secret)), '"}'))]
+    under = Bench(told, redactor=Redactor([secret]))
+    async with face(under) as http:
+        first = await ask(http, path=path, **fields).run(http.app)
+        second = await ask(http, path=path, **fields).run(http.app)
+        (kept,) = [document.body for document in await under.store.list_documents("idempotent")]
+    assert first.status == second.status == 200 and second.headers["idempotent-replayed"] == "true"
+    assert b"Xw8" in first.body
+    for piece in (b"Zq9", b"Xw8", b"kjv", b"jvW", b"Wp2", b"p2m", b"mQz"):
+        assert piece not in kept and piece not in second.body
+    assert second.body.count(b"[redacted]") >= 1 and second.body.count(b"\n\n") == first.body.count(b"\n\n")
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -20,6 +20,7 @@ from aish.errors import AishError
 from aish.faces.asgi import CONNECTION, Exchange, Scope
 from aish.faces.http.callers import Caller
 from aish.faces.http.idempotent_elsewhere import Elsewhere
+from aish.faces.http.kept_reply import without_secrets
 from aish.faces.http.live import LiveTurn, Missed
 from aish.faces.http.problems import Problem
 from aish.faces.http.service import Service
@@ -166,7 +167,7 @@ class Idempotent:
                 del recording.exchange  # which leads back to it: memory does not wait for the collector
 
     async def _keep(self, id: str, recording: _Recording) -> None:
-        store, kept = self._service.store, self._kept(recording)
+        store, kept = self._service.store, await self._kept(recording)
         try:
             if kept is None:
                 await store.delete(KIND, id)
@@ -176,7 +177,7 @@ class Idempotent:
             log.warning("what became of a request with an idempotency key is not written yet: %s", exc.message)
             await store.put(self._late(id, recording.digest, kept), wait=False)
 
-    def _kept(self, recording: _Recording) -> _Kept | None:
+    async def _kept(self, recording: _Recording) -> _Kept | None:
         """None: it is as if it had not been asked."""
         failed = recording.exchange.failed_status or recording.status
         if not recording.status or failed == 429 or failed >= 500:
@@ -184,12 +185,13 @@ class Idempotent:
         if recording.size > MAX_REPLY_BYTES:
             return _Kept(recording.digest)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
-        body = b"".join(recording.body).decode("utf-8", "replace")
-        return _Kept(recording.digest, _Reply(recording.status, headers, body))
+        body, engine = b"".join(recording.body).decode("utf-8", "replace"), self._service.engine
+        # Not here: a long stream takes a while.
+        told = await asyncio.to_thread(without_secrets, body, engine.redacted_json, engine.redacted_pieces)
+        return _Kept(recording.digest, _Reply(recording.status, headers, told))
 
     def _document(self, id: str, kept: _Kept) -> Document:
-        body = self._service.redacted(msgspec.json.encode(kept))
-        return Document(KIND, id, body, expires_ms=self._service.now_ms() + KEPT_MS)
+        return Document(KIND, id, msgspec.json.encode(kept), expires_ms=self._service.now_ms() + KEPT_MS)
 
     def _late(self, id: str, digest: str, kept: _Kept | None) -> Document:
         """For when the store can be written again: nobody is to wait for this process any more."""
