@@ -26,7 +26,7 @@ _FIRST, _REST = "\ud800", "\ud801"
 
 # In our own JSON: names of fields, and what stands in those that say what something is.
 _OUR_WORD = re.compile(r"[a-z][a-z_.]*")
-_TAGS = frozenset(
+TAGS = frozenset(
     {"type", "role", "status", "object", "kind", "state", "reason", "end", "effect", "verdict", "category"}
 )
 _CONTROL = re.compile(r"[\x00-\x1f]")  # which no string of JSON has
@@ -67,7 +67,7 @@ class Redactor:
 
     def _told(self, value: Any, name: str = "") -> Any:
         if isinstance(value, str):
-            return value if name in _TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
+            return value if name in TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
         if isinstance(value, list):
             return [self._told(item, name) for item in value]
         if isinstance(value, dict):

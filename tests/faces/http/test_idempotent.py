@@ -85,6 +85,13 @@ async def test_a_secret_that_a_stream_told_in_pieces_is_not_kept(path):
     assert second.body.count(b"[redacted]") >= 1 and second.body.count(b"\n\n") == first.body.count(b"\n\n")
 
 
+@pytest.mark.parametrize("weak", ["assistant", "completion", "content"])
+async def test_a_password_that_is_a_word_of_the_api_leaves_a_kept_stream_as_it_was(weak):
+    async with face(Bench([TextDelta("fine")], redactor=Redactor([weak]))) as http:
+        first, second = [await ask(http, stream=True).run(http.app) for _ in range(2)]
+    assert first.body == second.body and second.headers["idempotent-replayed"] == "true"
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_at_once_both_follow_one_turn(stream):
     go = asyncio.Event()

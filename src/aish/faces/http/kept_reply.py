@@ -11,10 +11,13 @@ from typing import Any
 
 import msgspec
 
+from aish.safety.redact import TAGS
+
 _DATA = "data: "
 # By these, besides its place, it is told which text a piece belongs to.
 _ABOUT = ("type", "index", "item_id", "output_index", "content_index")
 _ODDS = "logprobs"  # which spell everything out once more
+_NO_TEXTS = frozenset({*_ABOUT, *TAGS, _ODDS})
 
 Path = tuple[str | int, ...]
 RedactJson = Callable[[bytes], bytes]
@@ -70,7 +73,7 @@ def _texts_in(value: Any, path: Path, about: tuple[Any, ...]) -> Iterator[tuple[
     elif isinstance(value, dict):
         about = (*about, *(str(value[name]) for name in _ABOUT if name in value))
         for key, item in value.items():
-            if key not in _ABOUT and key != _ODDS:
+            if key not in _NO_TEXTS:
                 yield from _texts_in(item, (*path, key), about)
 
 
