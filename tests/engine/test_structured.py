@@ -154,7 +154,7 @@ def test_no_secret_is_ever_in_what_is_handed_on(value, secret, is_key):
     hidden = {**value, **({secret: 1} if is_key else {"x": [f"<{secret}>"]})}
     spec = ToolSpec("a__b", "", {}, Effect.READ, "a")
     result = ToolResult("a__b", ResultStatus.OK, ())
-    told = with_structured(result, hidden, spec, Redactor([secret]).line).structured
+    told = with_structured(result, hidden, spec, Redactor([secret]).json).structured
     if told is not msgspec.UNSET:
         assert secret not in json.dumps(told.value, ensure_ascii=False).replace(MARK, "")
         assert not any(secret in text for text in _texts(told.value))

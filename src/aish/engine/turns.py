@@ -79,7 +79,7 @@ class Turns:
         self._owners = owners
         self._me = owners.me
         self._shared = shared
-        self._redacted_json = redactor.line
+        self._redacted_json, self._redacted_foreign = redactor.line, redactor.json
         self._recorder = Recorder(store, redactor, write_through=write_through)
         self._running: set[str] = set()  # turns under way in this engine
         self._attempts: dict[str, _Attempt] = {}  # by their retry key: those that may be made again
@@ -255,7 +255,7 @@ class Turns:
                 for event in events:
                     if isinstance(event.body, ToolResult):
                         given, spec = dispatcher.find_structured(call), offer.find(call.name)
-                        return with_structured(event.body, given, spec, self._redacted_json)
+                        return with_structured(event.body, given, spec, self._redacted_foreign)
                     if isinstance(event.body, Status):
                         on_status(event.body.text)
         raise AssertionError("dispatch gives every call a result")

@@ -53,16 +53,21 @@ class Redactor:
         """Also where the text is JSON, or holds some, and a value stands in it escaped."""
         return self._replace(text, self._spoken, _mark)
 
-    def line(self, line: bytes) -> bytes:
-        """The same for a line of JSON: what it says, not the words it is built of, though one of them be a password."""
+    def json(self, line: bytes) -> bytes:
+        """The same for JSON of others, whatever it is there: a number, too, and then it is no JSON any more."""
         text = line.decode()
         redacted = self._replace(text, self._escaped, _mark)
-        if redacted is text:
+        return line if redacted is text else redacted.encode()
+
+    def line(self, line: bytes) -> bytes:
+        """The same for a line of our own JSON: what it says, not the words it is built of, though one be a password."""
+        redacted = self.json(line)
+        if redacted is line:
             return line
         try:
             told = msgspec.json.encode(self._told(msgspec.json.decode(line)))
         except (msgspec.MsgspecError, RecursionError):  # more than one line, or none
-            return redacted.encode()
+            return redacted
         return told + b"\n" if line.endswith(b"\n") else told
 
     def _told(self, value: Any, name: str = "") -> Any:
