@@ -9,6 +9,7 @@ from aish.safety.redact import Redactor
 from aish.types.events import TextDelta
 from aish.types.messages import ToolMessage, UserMessage, user
 from aish.types.requests import Knobs, Sampling, StepRequest
+from aish.types.tools import Effect, ToolSpec
 from support.engines import Bench, Tools, call, said
 
 SECRET = "hunter22-very"
@@ -115,3 +116,19 @@ async def test_the_placeholder_is_the_same_in_the_next_turn_of_the_session():
     await made.run(f"b {SECRET}", model="cloud:m", session=first[0].session)
     one = inner.requests[0].messages[-1].text.split()[-1]
     assert inner.requests[1].messages[-1].text.split()[-1] == one
+
+
+async def test_no_secret_leaves_in_the_schema_of_an_answer_and_numbers_stay_numbers():
+    schema = {"properties": {"key": {"enum": [SECRET, "other"]}, "n": {"maximum": 1_000_000}}}
+    sent = await sent_with(Sampling(json_schema=schema))
+    assert SECRET not in str(sent) and sent.sampling.json_schema["properties"]["n"] == {"maximum": 1_000_000}
+
+
+async def test_a_secret_of_digits_leaves_the_numbers_in_a_tools_schema():
+    tool = ToolSpec("t__x", "not 100000", {"properties": {"n": {"maximum": 1_000_000}}}, Effect.READ, "t")
+    inner = ScriptedProvider("cloud", {"m": echoing})
+    provider = RedactingProvider(inner, Redactor(["100000"]))
+    async with provider.stream(StepRequest("m", (user("hi"),), tools=(tool,))) as batches:
+        _ = [batch async for batch in batches]
+    (sent,) = inner.requests[0].tools
+    assert sent.schema == tool.schema and "100000" not in sent.description

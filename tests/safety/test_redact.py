@@ -252,3 +252,9 @@ def test_a_secret_within_another_is_put_back_with_it():
     scrubbed = vault.scrub(url)
     assert "hunter2" not in scrubbed
     assert vault.restore(scrubbed) == url
+
+
+def test_arguments_are_in_the_words_of_others_and_redacted_whatever_they_are_called():
+    told = {"arguments": {"reason": "swordfish", "swordfish": 1, "logprobs": [1]}, "logprobs": 5, "say": "swordfish"}
+    kept = json.loads(Redactor(["swordfish"]).line(json.dumps(told).encode()))
+    assert kept == {"arguments": {"reason": MARK, MARK: 1, "logprobs": [1]}, "logprobs": 5, "say": MARK}

@@ -117,10 +117,9 @@ def _sent(request: StepRequest, vault: Vault) -> StepRequest:
 def _scrubbed_tool(tool: ToolSpec, vault: Vault) -> ToolSpec:
     """The same object where there is nothing to take out, as nearly always: others keep what they make of it."""
     told = msgspec.json.encode((tool.description, tool.schema)).decode()
-    scrubbed = vault.scrub(told)
-    if scrubbed is told:
+    if vault.scrub(told) is told:
         return tool
-    description, schema = msgspec.json.decode(scrubbed)
+    description, schema = vault.scrub(tool.description), _scrubbed_json(tool.schema, vault)
     return msgspec.structs.replace(tool, description=description, schema=schema)
 
 
@@ -128,14 +127,19 @@ def _scrubbed_sampling(sampling: Sampling, vault: Vault) -> Sampling:
     """A placeholder where to stop is what the model would say there, since it was told of no other."""
     stop = tuple(vault.scrub(text) for text in sampling.stop)
     knobs = None if sampling.knobs is None else _scrubbed_knobs(sampling.knobs, vault)
-    return msgspec.structs.replace(sampling, stop=stop, knobs=knobs)
+    schema = _searched(sampling.json_schema, vault, "json_schema")
+    return msgspec.structs.replace(sampling, stop=stop, knobs=knobs, json_schema=schema)
 
 
 def _scrubbed_knobs(knobs: Knobs, vault: Vault) -> Knobs:
+    return Knobs(**_searched(msgspec.structs.asdict(knobs), vault, "chat_template_kwargs"))
+
+
+def _searched(value: Any, vault: Vault, field: str) -> Any:
     try:
-        return Knobs(**_scrubbed_json(msgspec.structs.asdict(knobs), vault))
+        return _scrubbed_json(value, vault)
     except RecursionError as exc:
-        raise ProviderRejected("`chat_template_kwargs` is nested too deeply to look for secrets in it") from exc
+        raise ProviderRejected(f"`{field}` is nested too deeply to look for secrets in it") from exc
 
 
 def _scrubbed_json(value: Any, vault: Vault) -> Any:

@@ -29,6 +29,7 @@ _OUR_WORD = re.compile(r"[a-z][a-z_.]*")
 TAGS = frozenset(
     {"type", "role", "status", "object", "kind", "state", "reason", "end", "effect", "verdict", "category"}
 )
+_OTHERS = frozenset({"arguments", "metadata"})  # where the words are somebody else's
 _CONTROL = re.compile(r"[\x00-\x1f]")  # which no string of JSON has
 _PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
@@ -70,19 +71,22 @@ class Redactor:
             return redacted
         return told + b"\n" if line.endswith(b"\n") else told
 
-    def _told(self, value: Any, name: str = "") -> Any:
+    def _told(self, value: Any, name: str = "", *, ours: bool = True) -> Any:
         if isinstance(value, str):
-            return value if name in TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
+            return value if ours and name in TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
         if isinstance(value, list):
-            return [self._told(item, name) for item in value]
+            return [self._told(item, name, ours=ours) for item in value]
         if isinstance(value, dict):
-            # How likely its tokens were spells a secret out once more.
-            return {self._key(key): type(item)() if key == "logprobs" and item else self._told(item, key)
-                    for key, item in value.items()}  # fmt: skip
+            return {self._key(key, ours=ours): self._member(key, item, ours=ours) for key, item in value.items()}
         return value
 
-    def _key(self, key: str) -> str:
-        return key if _OUR_WORD.fullmatch(key) else self.text(key)
+    def _member(self, key: str, item: Any, *, ours: bool) -> Any:
+        if ours and key == "logprobs" and isinstance(item, list | dict):
+            return type(item)()  # how likely its tokens were spells a secret out once more
+        return self._told(item, key, ours=ours and key not in _OTHERS)
+
+    def _key(self, key: str, *, ours: bool) -> str:
+        return key if ours and _OUR_WORD.fullmatch(key) else self.text(key)
 
     def pieces(self, pieces: Sequence[str]) -> Sequence[str]:
         """The same for a text in pieces, or for JSON in pieces. Of a secret that several of them share, the first has

@@ -17,7 +17,7 @@ _DATA = "data: "
 # By these, besides its place, it is told which text a piece belongs to.
 _ABOUT = ("type", "index", "item_id", "output_index", "content_index")
 _ODDS = "logprobs"  # which spell everything out once more
-_NO_TEXTS = frozenset({*_ABOUT, *TAGS, _ODDS})
+_NO_TEXTS = frozenset({*_ABOUT, *TAGS, _ODDS, "id", "model"})  # the same in every event
 
 Path = tuple[str | int, ...]
 RedactJson = Callable[[bytes], bytes]
