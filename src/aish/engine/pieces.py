@@ -40,11 +40,12 @@ def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
     for place, event in enumerate(events):
         if type(event.body) in _PIECES and event.step == last.step:
             said.setdefault((type(event.body), event.call), []).append(place)
-    texts = [places for places in said.values() if places[-1] >= count - _MOST_BETWEEN]
-    while texts and (open_at := min(_first_open(events, places, count, redactor) for places in texts)) < count:
-        count = open_at  # where another of them may be open, though it is not any more at the end
-        if not any(_is_cut(events, places, count, redactor) for places in texts):
-            break
+    recent = [places for places in said.values() if places[-1] >= count - _MOST_BETWEEN]
+    open_at = min((_first_open(events, places, count, redactor) for places in recent), default=count)
+    while open_at < count:
+        count = open_at  # where any other may be open, though it is not any more at the end
+        cut = [places for places in said.values() if _is_cut(events, places, count, redactor)]
+        open_at = min((_first_open(events, places, count, redactor) for places in cut), default=count)
     return count
 
 
