@@ -258,7 +258,8 @@ KEPT = Rule(DENY, paths=("secrets/**", "**/.env", "conf/prod.toml"))
     "git show HEAD:secrets/key", "cat a/b/.env", "cat {b,secrets/key}", "X=secrets/key; cat $X",
     "cat $(echo secrets/key)", "cat ../work/secrets/key", "{ cat; } < secrets/key", "rm -rf secrets",
     "echo x > conf/prod.toml", "cat <<E\nsecrets/key\nE",
-    "echo " + "x" * 50_000 + "; cat secrets/key",
+    "cat /proc/self/cwd/secrets/key; cat .env", "grep -of.env log.txt", "grep -c -f'conf/prod.toml' x",
+    "sort -uosecrets/key in", "date -uf.env", "for f in sec'rets'/key; do cat $f; done", "{ cat; } < sec'rets'/key",
 ])  # fmt: skip
 def test_a_command_that_names_a_path_is_under_the_rules_that_keep_it(command):
     for gate in (policy_gate(KEPT), policy_gate(KEPT, Rule(ALLOW, tools=("*",))), policy_gate(KEPT, exec="allow")):
@@ -270,6 +271,8 @@ def test_a_command_that_names_a_path_is_under_the_rules_that_keep_it(command):
     "grep -rn key .", "grep -nR key", "cat *", "cat se*/key", 'cat "$X"', "cd conf && cat prod.toml", "git diff",
     "git grep key", "find . -name key", "ls -aR", "wc --files0-from=list", "sha256sum -c list", "ls | xargs cat",
     "cat ../x", "make", "cat < list", "diff a b", "sed -n 1p a", "f() { cat a; }; f",
+    "git status -vv", "git status -sv", "cat /proc/self/cwd/x", "test -v 'a[$(cat s*/k*)]'",
+    "sort -S1k --compress-program=./x big", "echo " + "x" * 50_000 + "; cat secrets/key",
 ])  # fmt: skip
 def test_a_command_that_may_reach_what_is_kept_without_naming_it_does_not_run_unasked(command):
     for gate in (policy_gate(KEPT), policy_gate(KEPT, Rule(ALLOW, tools=("*",))), policy_gate(KEPT, exec="allow")):
@@ -279,9 +282,15 @@ def test_a_command_that_may_reach_what_is_kept_without_naming_it_does_not_run_un
 @pytest.mark.parametrize("command", [
     "ls", "ls -la src", "cat README.md src/a.py", "grep -n 'def x' src/a.py | head -5", "git status --short", "pwd",
     "cd src", "head -20 a | sort | uniq -c", "stat secretsauce", "echo done",
+    "echo 'wait... for secrets'", "grep -n 'foo..bar' README.md", "seq 3",
 ])  # fmt: skip
 def test_a_command_that_reads_only_what_it_names_runs_as_ever(command):
     assert run(policy_gate(KEPT), command).verdict is ALLOW
+
+
+def test_words_about_what_is_kept_are_no_paths():
+    assert run(policy_gate(KEPT), "git commit -m 'fix secrets handling'").verdict is ASK
+    assert run(policy_gate(KEPT), "python -c 'print(secrets)'").verdict is ASK
 
 
 def test_a_command_that_a_rule_names_reaches_what_it_does_not_name():

@@ -31,6 +31,12 @@ def test_a_prefix_is_compared_word_by_word(prefix, words, fits):
         ("**/*.py", "a.py", True),
         ("**/*.py", "a/b/c.py", True),
         ("docs", "docs/x", False),
+        ("secrets/**", "secrets", True),
+        ("**/a/**/b", "x/a/y/a/z/b", True),
+        ("**/a/**/b", "x/b/y/a", False),
+        ("a/**/b/*.c", "a/b/b/x/b/y.c", True),
+        ("a/**/**", "a", True),
+        ("**/x/**/y", "x/" * 1000 + "x", False),
     ],
 )
 def test_a_path_is_compared_component_by_component(glob, path, fits):

@@ -43,17 +43,32 @@ def commands_in(node: Node) -> Iterator[Simple]:
     """Every command there is, also inside substitutions, loops and functions."""
     if isinstance(node, Simple):
         yield node
-        words: tuple[Word, ...] = (
-            *node.words,
-            *(word for assignment in node.assignments for word in assignment.value),
-            *(redirect.target for redirect in node.redirects if redirect.target is not None),
-        )
     else:
         for child in node.body:
             yield from commands_in(child)
-        words = (*node.words, *(redirect.target for redirect in node.redirects if redirect.target is not None))
-    for word in words:
+    for word in _own_words(node):
         yield from _inside(word)
+
+
+def words_in(node: Node) -> Iterator[Word]:
+    """Every word there is, also of loops and of what is redirected."""
+    for command in commands_in(node):
+        yield from _own_words(command)
+    yield from _words_of_blocks(node)
+
+
+def _words_of_blocks(node: Node) -> Iterator[Word]:
+    if isinstance(node, Block):
+        yield from _own_words(node)
+        for child in node.body:
+            yield from _words_of_blocks(child)
+
+
+def _own_words(node: Node) -> Iterator[Word]:
+    yield from node.words
+    if isinstance(node, Simple):
+        yield from (word for assignment in node.assignments for word in assignment.value)
+    yield from (redirect.target for redirect in node.redirects if redirect.target is not None)
 
 
 def _inside(word: Word) -> Iterator[Simple]:

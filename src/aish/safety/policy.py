@@ -202,7 +202,7 @@ class PolicyGate:
         if rule is not None and (rule.verdict is Verdict.DENY or judged.verdict is Verdict.ALLOW):
             return Judgement(rule.verdict, rule.title, rule.why or f"the rule '{rule.title}' applies")
         is_ruled = any(rule.commands and rule.title == judged.rule for rule in self._rules)
-        if judged.verdict is not Verdict.ALLOW or is_ruled or reads_only_named(line):
+        if judged.verdict is not Verdict.ALLOW or is_ruled or reads_only_named(line, self._shell):
             return judged
         reason = f"it may reach what the rule '{keeping[0].title}' is about without naming it"
         return Judgement(Verdict.ASK, keeping[0].title, reason, always=_always(line, finding))

@@ -87,9 +87,18 @@ def _begins_with(words: Words, prefix: Sequence[str]) -> bool:
 
 
 def _path_matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
-    """`**` is any number of folders; `*` stays within one."""
-    if not globs:
-        return not parts
-    if globs[0] == "**":
-        return any(_path_matches(parts[skip:], globs[1:]) for skip in range(len(parts) + 1))
-    return bool(parts) and fnmatchcase(parts[0], globs[0]) and _path_matches(parts[1:], globs[1:])
+    """`**` is any number of folders; `*` stays within one. What the last `**` took is the only thing to be tried again:
+    the time is that of the one length by the other."""
+    part = glob = 0
+    deep, taken = -1, 0
+    while part < len(parts):
+        if glob < len(globs) and globs[glob] == "**":
+            deep, taken, glob = glob, part, glob + 1
+        elif glob < len(globs) and fnmatchcase(parts[part], globs[glob]):
+            part, glob = part + 1, glob + 1
+        elif deep >= 0:
+            taken += 1
+            part, glob = taken, deep + 1
+        else:
+            return False
+    return all(left == "**" for left in globs[glob:])
