@@ -65,7 +65,13 @@ FILE = "~/.config/aish/config.toml"
         ('[providers."a:b"]\nurl = "http://x"', ':1: "a:b" cannot be a name here: use letters, digits, - and _'),
         (
             '[discovery]\nservers = [{name = "x"}]',
-            ":2: discovery.servers: expected a list of tables with name, url, kind, found a list",
+            ":2: discovery.servers: expected a list of tables with name, url, kind, found a list: "
+            "Object missing required field `url` - at `$[0]`",
+        ),
+        (
+            '[[gate.rules]]\nverdict = "deny"\ncommands = ["curl"]\nwy = "x"',
+            ":1: gate.rules: expected a list of tables with verdict, name, tools, effects, commands, paths, match, "
+            "not_match, why, found a list: Object contains unknown field `wy` - at `$[0]`",
         ),
         ("model = ", ":1: the file is not valid TOML: Invalid value"),
         ("\n\nmodel", ":3: the file is not valid TOML: Expected '=' after a key in a key/value pair"),

@@ -500,6 +500,12 @@ def test_safety_check_reads_lines_and_answers_each(aish):
     assert done.code == 20
 
 
+def test_safety_explain_says_why_a_path_is_kept_from_commands(aish):
+    aish.write_config('[[gate.rules]]\nverdict = "deny"\npaths = ["secrets/**"]\nwhy = "not for models"\n')
+    done = aish.run("safety", "explain", "shell.run", '{"command": "cat secrets/key"}')
+    assert done.out.splitlines() == ["deny  by deny secrets/**", "  not for models"]
+
+
 def test_safety_explain_names_the_rule_that_decides(aish):
     aish.write_config('[[gate.rules]]\nverdict = "deny"\nname = "no pushing"\ncommands = ["git push"]\n')
     done = aish.run("safety", "explain", "shell.run", '{"command": "git push"}')

@@ -81,8 +81,10 @@ class Checker:
             value = parse_text(value, leaf)
         try:
             msgspec.convert(value, leaf.hint, dec_hook=decode_secret)
-        except (msgspec.ValidationError, OverflowError):
-            return self._wrong(path, leaf.expected, found(value, hide=leaf.hide))
+        except (msgspec.ValidationError, OverflowError) as exc:
+            tables = isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+            where = f": {exc}" if tables and not leaf.hide else ""  # in which of them, and what
+            return self._wrong(path, leaf.expected, found(value, hide=leaf.hide) + where)
         if isinstance(value, float) and not math.isfinite(value):
             return self._wrong(path, leaf.expected, found(value))
         if leaf.secret:

@@ -25,6 +25,7 @@ class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
     paths: Annotated[tuple[str, ...], Meta(description="Paths in the workspace; `**` is any number of folders.")] = ()
     match: Annotated[tuple[str, ...], Meta(description="Examples that it must match; checked when it is loaded.")] = ()
     not_match: Annotated[tuple[str, ...], Meta(description="Examples that it must not match.")] = ()
+    why: Annotated[str, Meta(description="Said to whoever is refused or asked.")] = ""
 
 
 class GateConfig(Section, frozen=True, forbid_unknown_fields=True):
