@@ -44,7 +44,7 @@ class Reason(msgspec.Struct, frozen=True):
     text: str
     span: tuple[int, int]
     rule: str
-    kind: str  # the class of danger, or "unproved"
+    kind: str  # the class of danger; "unproved", "outside", "secret" or "network" where the line is not proved safe
     level: Level = Level.UNKNOWN
     catastrophe: bool = False
 
@@ -58,11 +58,30 @@ class Write(msgspec.Struct, frozen=True):
     span: tuple[int, int]
 
 
+class Read(msgspec.Struct, frozen=True):
+    """A file or folder that the line reads. `path` is absolute when it could be resolved, else as written."""
+
+    path: str
+    inside: bool  # the workspace, or a harmless place of the system
+    span: tuple[int, int]
+    deep: bool = False  # with everything below it
+    names_only: bool = False  # lists names and sizes, shows no content
+    glob: bool = False  # `path` is a pattern
+
+
 class Verdict(msgspec.Struct, frozen=True):
+    """`reads` and `hosts` are told for lines that change nothing: what they read, and whom they may talk to."""
+
     level: Level
     reasons: tuple[Reason, ...] = ()
     writes: tuple[Write, ...] = ()
     programs: tuple[str, ...] = ()
+    reads: tuple[Read, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def only(self, *kinds: str) -> bool:
+        """True when nothing but reasons of these kinds keeps the line from being safe."""
+        return self.level is Level.UNKNOWN and not self.writes and all(reason.kind in kinds for reason in self.reasons)
 
     @property
     def catastrophe(self) -> bool:
