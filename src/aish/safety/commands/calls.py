@@ -82,6 +82,8 @@ class Caller:
             return
         if not guess:
             self.findings.program(call.name)
+        for field in call.arguments:
+            self.findings.argument(field, scope)
         self._state(call, scope)
         for inner in look_through(call, scope.stdin):
             if inner.text is not None:

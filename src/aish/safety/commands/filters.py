@@ -77,11 +77,11 @@ def sed_commands(arguments: list[str]) -> list[str]:
 
 
 def awk_is_pure(program: str) -> bool:
-    """True when nothing in the program can run a command or write a file.
+    """True when nothing in the program can run a command, write a file, or read one that no argument names.
 
     Words are refused wherever they are, in strings too, and `>` anywhere behind a print: simple, and never wrong.
     """
-    if re.search(r"system|getline|@|\|", program.replace("||", "")):
+    if re.search(r"system|getline|@|\||ARGV|ARGC|SYMTAB|FUNCTAB|/inet", program.replace("||", "")):
         return False
     printing = re.search(r"print", program)
     return printing is None or ">" not in program[printing.start() :]

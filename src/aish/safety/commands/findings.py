@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from aish.safety.commands.model import Span
+from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Change, Level, Reason, Write
+from aish.safety.commands.words import Field
 
 # Enough to convince anybody; keeps a hostile line from filling memory.
 MAX_REASONS = 40
+MAX_ARGUMENTS = 100
 
 
 class Findings:
@@ -15,6 +18,12 @@ class Findings:
         self.writes: list[Write] = []
         self.programs: dict[str, None] = {}
         self.anchor: Span | None = None
+        # Every command's arguments, with how things stand there: looked at for secrets where the line is not safe.
+        self.arguments: list[tuple[Field, Scope]] = []
+
+    def argument(self, field: Field, scope: Scope) -> None:
+        if len(self.arguments) < MAX_ARGUMENTS:
+            self.arguments.append((field, scope))
 
     def danger(self, text: str, span: Span, rule: str, kind: str, *, catastrophe: bool = False) -> None:
         self.add(Reason(text, span, rule, kind, Level.DESTRUCTIVE, catastrophe))

@@ -7,9 +7,11 @@ import re
 from msgspec import structs
 
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
+from aish.safety.commands.exposure import find_secret
 from aish.safety.commands.findings import Findings
 from aish.safety.commands.loose import Loose
 from aish.safety.commands.parse import parse
+from aish.safety.commands.proof import Proof
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.strict import prove
 from aish.safety.commands.verdict import Level, Reason, ShellContext, Verdict
@@ -36,6 +38,7 @@ def classify(line: str, context: ShellContext) -> Verdict:
     doubts = _deceptions(line)
     text = line.replace("\0", "").encode("utf-8", "replace").decode() if doubts else line
     findings = Findings()
+    proof = Proof()
     try:
         parsed = parse(text)
         if not parsed.sound:
@@ -53,11 +56,22 @@ def classify(line: str, context: ShellContext) -> Verdict:
         if not parsed.sound and _LEADING_BRACE.search(text):
             Loose(findings).text(_LEADING_BRACE.sub(r"\1\2command ", text), Scope(context), (0, len(text.encode())))
         if findings.level is Level.SAFE and not doubts:
-            doubts = prove(parsed.script, context)
+            proof = prove(parsed.script, context)
+            doubts = proof.doubts
+        if (doubts or findings.level is not Level.SAFE) and not any(doubt.kind == "secret" for doubt in doubts):
+            doubts = [*doubts, *_secrets(findings)]
     except (TooBig, RecursionError) as exc:
         says = str(exc) if isinstance(exc, TooBig) else "the line is nested too deeply to check"
         doubts.append(Reason(says, (0, len(line)), "too-big", "unproved"))
-    return _verdict(findings, doubts, text)
+    return _verdict(findings, doubts, text, proof)
+
+
+def _secrets(findings: Findings) -> list[Reason]:
+    """Of a line that is not proved anyway: the secrets it names, so that a person is told of them."""
+    for field, scope in findings.arguments:
+        if secret := find_secret(field.text, scope):
+            return [Reason(f"names {secret}, which holds a secret", findings.anchor or field.span, "secret", "secret")]
+    return []
 
 
 def _deceptions(line: str) -> list[Reason]:
@@ -71,17 +85,19 @@ def _deceptions(line: str) -> list[Reason]:
     return [Reason(text, (start, start + 1), "deceptive", "unproved")]
 
 
-def _verdict(findings: Findings, doubts: list[Reason], text: str) -> Verdict:
+def _verdict(findings: Findings, doubts: list[Reason], text: str, proof: Proof) -> Verdict:
     level = findings.level
     if level is Level.SAFE and doubts:
         level = Level.UNKNOWN
     reasons = sorted([*findings.reasons, *doubts], key=_weight)[:_MAX_REASONS]
-    writes = findings.writes
+    writes, reads = findings.writes, proof.reads
     if not text.isascii():
         source = text.encode()
         reasons = [structs.replace(reason, span=_in_characters(source, reason.span)) for reason in reasons]
         writes = [structs.replace(write, span=_in_characters(source, write.span)) for write in writes]
-    return Verdict(level, tuple(reasons), tuple(writes), tuple(findings.programs))
+        reads = [structs.replace(read, span=_in_characters(source, read.span)) for read in reads]
+    programs = tuple(findings.programs)
+    return Verdict(level, tuple(reasons), tuple(writes), programs, tuple(reads), tuple(proof.hosts))
 
 
 def _weight(reason: Reason) -> tuple[bool, bool]:

@@ -67,7 +67,7 @@ def place_of(path: str, scope: Scope) -> Place:
 
 
 def _at_home(path: str, scope: Scope) -> Place | None:
-    relative = _home_relative(path, scope)
+    relative = home_relative(path, scope)
     if relative is None:
         return None
     if any(fnmatchcase(relative, glob) for glob in tables.places().keys):
@@ -77,21 +77,11 @@ def _at_home(path: str, scope: Scope) -> Place | None:
     return None
 
 
-def _home_relative(path: str, scope: Scope) -> str | None:
+def home_relative(path: str, scope: Scope) -> str | None:
     if under(path, scope.home):
         return path[len(scope.home.rstrip("/")) + 1 :]
     match = re.match(r"(?:/home/[^/]+|/root|/Users/[^/]+)/(.+)", path)
     return match[1] if match else None
-
-
-def is_secret(path: str, scope: Scope) -> bool:
-    """Reading it hands a key to whoever reads the output."""
-    if path.endswith(".pub"):
-        return False
-    if any(fnmatchcase(path, glob) for glob in tables.places().secret_files):
-        return True
-    relative = _home_relative(path, scope)
-    return relative is not None and any(fnmatchcase(relative, glob) for glob in tables.places().secrets)
 
 
 def is_precious(path: str, scope: Scope) -> bool:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from aish.safety.commands import tables
-from aish.safety.commands.filters import awk_is_pure, sed_is_pure
+from aish.safety.commands.exposure import name_pattern_is_secret
+from aish.safety.commands.operands import check_operands, fed_field
 from aish.safety.commands.options import Scan, grammar, scan
+from aish.safety.commands.places import resolve
+from aish.safety.commands.program_checks import CHECKS
+from aish.safety.commands.proof import Proof
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.tables import Permit, Wrapper
-from aish.safety.commands.words import DYNAMIC, Field
+from aish.safety.commands.words import DYNAMIC, INSIDE, Field
 
 # Programs are trusted by bare name or from where the system keeps them, not from wherever a line says.
 _TRUSTED = re.compile(r"(?:/usr)?(?:/local)?/s?bin/")
@@ -19,30 +23,44 @@ _XARGS = (
     "-0 -r -t -x -n: -P: -I: -L: -d: -s: --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose "
     "--replace="
 )
-_TAR_LISTING = re.compile(r"-?[tvzjJf]*t[tvzjJf]*")
 _MAX_WRAPPERS = 6
+# Of these the table names the kind of host, and the words name the host.
+_NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
 
 
-def find_doubt(fields: Sequence[Field], scope: Scope, depth: int = 0) -> str | None:
-    """Why the command is not proved read-only, or None when it is."""
+def check_command(fields: Sequence[Field], scope: Scope, proof: Proof) -> None:
+    """Adds to the proof what stands against the command being harmless, what it reads, and whom it talks to."""
+    span = fields[0].span[0], fields[-1].span[1]
+    try:
+        _check(fields, scope, proof, 0)
+    except _Unproved as exc:
+        proof.doubt(str(exc), span, "not-permitted")
+
+
+class _Unproved(Exception):
+    """No error: the way out with the reason why a command is not proved harmless."""
+
+
+def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
     name = _name(fields[0])
     if name is None:
-        return f"{fields[0].shown} is not known to be read-only"
+        raise _Unproved(f"{fields[0].shown} is not known to be read-only")
     arguments = fields[1:]
-    wrapped = _wrapped(name, arguments)
+    wrapped = _wrapped(name, arguments, scope)
     if wrapped is not None:
-        return _wrapped_doubt(name, wrapped, scope, depth)
+        _check_wrapped(name, wrapped, scope, proof, depth)
+        return
     if name in ("[", "test"):
-        return "tests a name that may run a command" if any(field.text in ("-v", "-R") for field in arguments) else None
-    table = tables.read_only()
-    if name in table.harmless:
-        return None
-    permit = table.permits.get(name)
+        if any(field.text in ("-v", "-R") for field in arguments):
+            raise _Unproved("tests a name that may run a command")
+        return
+    permit = tables.read_only().permits.get(name)
     if permit is None:
-        return f"{name} is not known to be read-only"
+        raise _Unproved(f"{name} is not known to be read-only")
     if permit.verbs:
-        return _verb_doubt(name, arguments, scope, depth)
-    return _permit_doubt(name, permit, arguments, scope, depth)
+        _check_verb(name, permit, arguments, scope, proof)
+    else:
+        _check_permit(name, name, permit, arguments, scope, proof, depth)
 
 
 def _name(field: Field) -> str | None:
@@ -56,7 +74,7 @@ def _name(field: Field) -> str | None:
     return text[match.end() :] if match and "/" not in text[match.end() :] else None
 
 
-def _wrapped(name: str, arguments: Sequence[Field]) -> Sequence[Field] | None:
+def _wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Field] | None:
     """The command inside a wrapper that changes nothing itself."""
     if name == "command" and arguments and arguments[0].text in ("-v", "-V"):
         return [Field("type", arguments[0].span, "type")]
@@ -64,8 +82,10 @@ def _wrapped(name: str, arguments: Sequence[Field]) -> Sequence[Field] | None:
         found = scan(arguments, grammar(_XARGS), stop=True)
         if found.strange or not found.positionals or not all(field.exact for field in arguments):
             return None
-        fed = Field(DYNAMIC, arguments[-1].span, "…", split=True)
-        return [*_unmarked(found), fed]
+        ended = found.has("-0", "--null")
+        listing = scope.fed_names if scope.fed_names == "lines" or ended else ""
+        fed = fed_field(arguments[-1], listing)
+        return [*_unmarked(found, fed.text), fed]
     for wrapper in tables.wrappers().find(name):
         inner = _inner(wrapper, arguments)
         if inner is not None:
@@ -73,12 +93,12 @@ def _wrapped(name: str, arguments: Sequence[Field]) -> Sequence[Field] | None:
     return None
 
 
-def _unmarked(found: Scan) -> list[Field]:
+def _unmarked(found: Scan, fed: str) -> list[Field]:
     mark = found.value("-I", "--replace")
     words = found.positionals
     if not mark:
         return list(words)
-    return [Field(word.text.replace(mark, DYNAMIC), word.span, word.raw) for word in words]
+    return [Field(word.text.replace(mark, fed), word.span, word.raw) for word in words]
 
 
 def _inner(wrapper: Wrapper, arguments: Sequence[Field]) -> Sequence[Field] | None:
@@ -92,32 +112,49 @@ def _inner(wrapper: Wrapper, arguments: Sequence[Field]) -> Sequence[Field] | No
     return None if wrapper.assignments and "=" in rest[0].text else rest
 
 
-def _wrapped_doubt(name: str, inner: Sequence[Field], scope: Scope, depth: int) -> str | None:
+def _check_wrapped(name: str, inner: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
     if depth >= _MAX_WRAPPERS:
-        return "is wrapped too deeply to follow"
+        raise _Unproved("is wrapped too deeply to follow")
     if inner[0].text in scope.functions:
-        return f"{inner[0].text} is a function here"
+        raise _Unproved(f"{inner[0].text} is a function here")
     if name == "time" and inner[0].text in scope.aliases:
-        return f"{inner[0].text} is an alias here"
-    return find_doubt(inner, scope, depth + 1)
+        raise _Unproved(f"{inner[0].text} is an alias here")
+    _check(inner, scope, proof, depth + 1)
 
 
-def _verb_doubt(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
+def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: Scope, proof: Proof) -> None:
     verbs = tables.verbs(name)
     found = scan(arguments, grammar(verbs.options, single=verbs.single), stop=True)
     if found.strange:
         # Some programs take `--version` where others want a word.
-        return None if _find_verb(name, found.strange[0].text) and len(arguments) == 1 else _unlisted(name, found)
+        if not (_find_verb(name, found.strange[0].text) and len(arguments) == 1):
+            raise _Unproved(_unlisted(name, found))
+        return
     if not found.positionals:
-        return None
+        return
+    if program.here:
+        scope = _moved(found, scope, proof)
     for count in (3, 2, 1):
         words = found.positionals[:count]
         if len(words) == count and all(field.exact for field in words):
             permit = _find_verb(name, " ".join(field.text for field in words))
             if permit is not None:
+                if program.here:
+                    proof.read(Field(".", words[0].span, "."), scope, names_only=True)
                 shown = f"{name} {words[0].text}"
-                return _permit_doubt(shown, permit, found.positionals[count:], scope, depth)
-    return f"{name} {found.positionals[0].shown} is not known to be read-only"
+                _check_permit(name, shown, permit, found.positionals[count:], scope, proof, 0)
+                return
+    raise _Unproved(f"{name} {found.positionals[0].shown} is not known to be read-only")
+
+
+def _moved(found: Scan, scope: Scope, proof: Proof) -> Scope:
+    """Where `git -C folder` works. It reads a repository there, not only names."""
+    for folder in found.values("-C"):
+        field = Field(folder, found.positionals[0].span, folder)
+        proof.read(field, scope)
+        scope = scope.copy()
+        scope.cwd = resolve(folder, scope)
+    return scope
 
 
 @functools.lru_cache(maxsize=1024)
@@ -125,28 +162,58 @@ def _find_verb(name: str, words: str) -> Permit | None:
     return next((permit for pattern, permit in tables.verbs(name).entries if pattern.fullmatch(words)), None)
 
 
-def _permit_doubt(name: str, permit: Permit, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    check = _CHECKS.get(permit.check)
-    if check is not None and permit.check in ("find", "tar", "aws"):
-        return check(name, arguments, scope, depth)
-    found = scan(arguments, grammar(tables.read_only().flags(permit), single=permit.single))
+def _check_permit(
+    program: str, name: str, permit: Permit, arguments: Sequence[Field], scope: Scope, proof: Proof, depth: int
+) -> None:
+    if permit.check == "find":
+        _check_find(arguments, scope, proof, depth)
+        return
+    flags = tables.read_only().flags(permit)
+    if not permit.any:
+        _check_listed(name, permit, arguments, flags)
+    if (check := CHECKS.get(permit.check)) is not None and (doubt := check(name, arguments)):
+        proof.doubt(doubt.text, arguments[0].span if arguments else (0, 1), "not-permitted", doubt.kind)
+        return
+    span = (arguments[0] if arguments else Field("", (0, 1), "")).span
+    if permit.secret:
+        proof.doubt(f"{name} shows {permit.secret}", span, "secret", "secret")
+    elif permit.network and (program != "git" or arguments):
+        _check_network(name, permit, arguments, proof)
+    else:
+        check_operands(name, permit, arguments, scope, proof, flags)
+
+
+def _check_network(name: str, permit: Permit, arguments: Sequence[Field], proof: Proof) -> None:
+    """Words that are only known when it runs may carry anything to the other side."""
+    if unclear := [field for field in arguments if not field.exact]:
+        raise _Unproved(f"{name} sends {unclear[0].shown} to {permit.network}")
+    named = [field.text for field in arguments if not field.text.startswith("-")]
+    host = next((text for text in named if "://" in text), "")
+    if permit.network in _NAMED_HOSTS and named:
+        host = host or named[-1]
+    proof.network(name, host or permit.network, arguments[0].span if arguments else (0, 1))
+
+
+def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: str) -> None:
+    if permit.check == "tar":
+        return
+    found = scan(arguments, grammar(flags, single=permit.single))
     if found.strange:
-        return _unlisted(name, found)
+        raise _Unproved(_unlisted(name, found))
     loose = _loose_argument(found, arguments)
     if loose is not None:
-        return f"{loose.shown} may become an option of {name}"
+        raise _Unproved(f"{loose.shown} may become an option of {name}")
     if permit.require and not found.has(*permit.require.split()):
-        return f"{name} without {' or '.join(permit.require.split()[:3])} is not known to be read-only"
+        raise _Unproved(f"{name} without {' or '.join(permit.require.split()[:3])} is not known to be read-only")
     allowed = permit.max
     if permit.listing and not found.has(*permit.listing.split()):
         allowed = 0
     if allowed is not None and len(found.positionals) > allowed:
-        return f"{name} {found.positionals[allowed].shown} is not known to be read-only"
+        raise _Unproved(f"{name} {found.positionals[allowed].shown} is not known to be read-only")
     if permit.positional:
         strange = [field for field in found.positionals if not re.fullmatch(permit.positional, field.text)]
         if strange:
-            return f"{name} {strange[0].shown} is not known to be read-only"
-    return check(name, arguments, scope, depth) if check is not None else None
+            raise _Unproved(f"{name} {strange[0].shown} is not known to be read-only")
 
 
 def _unlisted(name: str, found: Scan) -> str:
@@ -165,86 +232,46 @@ def _loose_argument(found: Scan, arguments: Sequence[Field]) -> Field | None:
     return None
 
 
-def _check_find(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
+def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
+    """The starting points are read: names only, unless a command is run on what is found."""
     table = tables.read_only()
+    starts: list[Field] = []
+    names: list[str] = []
+    runs = is_alternative = False
     index = 0
     while index < len(arguments):
         field = arguments[index]
         text = field.text
         index += 1
         if text in table.find_valued:
+            if text in ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename") and index < len(arguments):
+                names.append(arguments[index].text.rpartition("/")[2])
             index += 1
         elif text in ("-exec", "-execdir"):
-            end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
-            if end is None or end == index:
-                return "find runs a command"
-            # A path that find gives starts as its starting point does, never with a dash.
-            inner = [
-                Field(word.text.replace("{}", f"./{DYNAMIC}"), word.span, word.raw) for word in arguments[index:end]
-            ]
-            doubt = find_doubt(inner, scope, depth + 1)
-            if doubt is not None:
-                return doubt
-            index = end + 1
+            index = _check_exec(arguments, index, scope, proof, depth)
+            runs = True
         elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
             index += text.startswith("-newer")
+            is_alternative = is_alternative or text in ("-o", "-or", "!", "-not", ",")
         elif not field.exact and (field.split or text[:1] in ("", "-", DYNAMIC, "*", "?", "[")):
-            return f"{field.shown} may become an action of find"
+            raise _Unproved(f"{field.shown} may become an action of find")
         elif text.startswith("-") or text in ("(", ")", "!"):
-            return f"find with {field.shown} is not known to be read-only"
-    return None
+            raise _Unproved(f"find with {field.shown} is not known to be read-only")
+        else:
+            starts.append(field)
+    if runs and any(name_pattern_is_secret(name) for name in names):
+        proof.doubt("find looks for files that hold secrets", arguments[0].span, "secret", "secret")
+    is_narrowed = bool(names) and not is_alternative and any(name.strip("*") for name in names)
+    for start in starts or [Field(".", (0, 1), ".")]:
+        proof.read(start, scope, deep=not (runs and is_narrowed), names_only=not runs)
 
 
-def _check_sed(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    found = scan(arguments, grammar(tables.read_only().flags(tables.read_only().permits["sed"])))
-    scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
-    if scripts and all(DYNAMIC not in script and sed_is_pure(script) for script in scripts):
-        return None
-    return "the sed script is not proved to only print"
-
-
-def _check_awk(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    found = scan(arguments, grammar("-F: -v:"))
-    program = found.positionals[0].text if found.positionals else ""
-    if program and DYNAMIC not in program and awk_is_pure(program):
-        return None
-    return "the awk program is not proved to only print"
-
-
-def _check_tar(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    if arguments and _TAR_LISTING.fullmatch(arguments[0].text):
-        rest = [field for field in arguments[1:] if not field.exact or field.text.startswith("-") or ":" in field.text]
-        if not rest:
-            return None
-    return "tar is not proved to only list"
-
-
-def _check_aws(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    strange = [
-        field
-        for field in arguments
-        if not field.exact or field.text.startswith(("--endpoint", "--cli-input", "--ca-bundle"))
-    ]
-    return f"{name} with {strange[0].shown} is not known to be read-only" if strange else None
-
-
-def _check_names(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    return None if all(field.exact for field in arguments) else f"{name} sets a variable that is not known"
-
-
-def _check_printf(name: str, arguments: Sequence[Field], scope: Scope, depth: int) -> str | None:
-    """`%n` sets a variable."""
-    if arguments and arguments[0].exact and not re.search(r"%[^%a-zA-Z]*n", arguments[0].text.replace("%%", "")):
-        return None
-    return "printf with this format may set a variable"
-
-
-_CHECKS: dict[str, Callable[[str, Sequence[Field], Scope, int], str | None]] = {
-    "find": _check_find,
-    "sed": _check_sed,
-    "awk": _check_awk,
-    "tar": _check_tar,
-    "aws": _check_aws,
-    "names": _check_names,
-    "printf": _check_printf,
-}
+def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Proof, depth: int) -> int:
+    """The command that find runs. A path that it gives starts as its starting point does, never with a dash."""
+    end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
+    if end is None or end == index:
+        raise _Unproved("find runs a command")
+    found = f"./{DYNAMIC}{INSIDE}"
+    inner = [Field(word.text.replace("{}", found), word.span, word.raw) for word in arguments[index:end]]
+    _check(inner, scope, proof, depth + 1)
+    return end + 1

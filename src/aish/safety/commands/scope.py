@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from aish.safety.commands.bounds import MAX_BYTES, MAX_WRITTEN_FILES
 from aish.safety.commands.verdict import ShellContext
+
+if TYPE_CHECKING:
+    from aish.safety.commands.model import Block
 
 DEFAULT_IFS = " \t\n"
 
@@ -17,11 +21,16 @@ class Scope:
         self.cwd: str | None = context.cwd
         self.home = context.home
         self.roots = context.roots or (context.cwd,)
+        self.readable = context.readable
+        self.private = context.private
         self.aliases: Mapping[str, str] = context.aliases
         self.functions: Mapping[str, str] = context.functions
         self._variables: dict[str, str | None] = dict(context.variables)
         self.stdin: str | None = None  # the text fed to the command, where it is known
         self.looping = False
+        # For the strict pass: how fed names are separated, and a test of whether a script lists names.
+        self.fed_names = ""
+        self.lists_names: Callable[[Block, Scope], bool] | None = None
         # What the line itself has written, to be read when it is run, and what it has copied from elsewhere.
         self.files: dict[str, str] = {}
         self.copies: dict[str, str] = {}

@@ -10,13 +10,17 @@ import re
 
 from aish.safety.commands import tables
 from aish.safety.commands.bounds import TooBig
+from aish.safety.commands.exposure import is_plain_name
+from aish.safety.commands.listing import listing_of, lists_names
 from aish.safety.commands.model import Assignment, Block, Kind, Node, Opaque, Param, Redirect, Simple, Sub, Text, Word
 from aish.safety.commands.parse import parse
-from aish.safety.commands.places import is_secret, resolve
-from aish.safety.commands.programs import find_doubt
+from aish.safety.commands.places import resolve
+from aish.safety.commands.programs import check_command
+from aish.safety.commands.proof import Proof
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Reason, ShellContext
-from aish.safety.commands.words import Field, expand
+from aish.safety.commands.words import DYNAMIC, INSIDE, NAMES, Field, expand
+from aish.safety.secret_formats import looks_secret
 
 _OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _STEERING_NAMES = re.compile(
@@ -32,37 +36,40 @@ _NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
 _SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 # An interactive shell replaces these by earlier commands before it parses anything.
 _HISTORY = re.compile(r"!(?![\s=(\"']|$)")
-_LISTERS = frozenset(
-    {"ls", "stat", "du", "tree", "file", "find", "test", "[", "cd", "realpath", "basename", "dirname", "echo"}
-)
-_MAX_DOUBTS = 8
 
 
-def prove(script: Block, context: ShellContext) -> list[Reason]:
-    """What stands against the line being read-only; empty means proved."""
+def prove(script: Block, context: ShellContext) -> Proof:
+    """What stands against the line being harmless, and what it reads; no doubts means proved."""
     prover = _Prover(context, _assigned(script))
     if not tables.read_only().keywords.isdisjoint(context.aliases):
         prover.doubt("a word of the shell itself is an alias here", script.span, "alias")
     prover.node(script)
-    return prover.doubts
+    return prover.proof
 
 
 class _Prover:
     def __init__(self, context: ShellContext, assigned: set[str]) -> None:
-        self.doubts: list[Reason] = []
+        self.proof = Proof()
         self._scope = Scope(context)
+        self._scope.lists_names = lists_names
         for name in assigned:
             self._scope.assign(name, None)
 
-    def doubt(self, text: str, span: tuple[int, int], rule: str) -> None:
-        if len(self.doubts) < _MAX_DOUBTS:
-            self.doubts.append(Reason(text, span, rule, "unproved"))
+    @property
+    def doubts(self) -> list[Reason]:
+        return self.proof.doubts
+
+    def doubt(self, text: str, span: tuple[int, int], rule: str, kind: str = "unproved") -> None:
+        self.proof.doubt(text, span, rule, kind)
 
     def node(self, node: Node) -> None:
-        if len(self.doubts) >= _MAX_DOUBTS:
+        if self.proof.is_over:
             return
         if isinstance(node, Simple):
             self._simple(node)
+            return
+        if node.kind is Kind.PIPELINE:
+            self._pipeline(node)
             return
         if node.kind is Kind.FUNCTION:
             self.doubt("defines a function", node.span, "function")
@@ -74,9 +81,31 @@ class _Prover:
             self.doubt(f"sets {node.name or 'a variable'}", node.span, "assignment")
         for word in node.words:
             self._word(word)
+        if node.kind is Kind.FOR:
+            self._loop(node)
         for child in node.body:
             self.node(child)
         self._redirects(node.redirects)
+
+    def _pipeline(self, node: Block) -> None:
+        """Each stage knows how the names come that the one before lists."""
+        outer = self._scope.fed_names
+        for stage in node.body:
+            self.node(stage)
+            self._scope.fed_names = listing_of(stage, self._scope)
+        self._scope.fed_names = outer
+        self._redirects(node.redirects)
+
+    def _loop(self, node: Block) -> None:
+        """A variable that goes through names below the workspace is known to hold one."""
+        fields = [field for word in node.words[1:] for field in expand(word, self._scope)]
+        if len(fields) == 1 and fields[0].text == DYNAMIC + NAMES:
+            self._scope.assign(node.name, fields[0].text)
+        if not fields or any(DYNAMIC in field.text or field.text[:1] == "-" for field in fields):
+            return
+        paths = [(resolve(field.text, self._scope), field) for field in fields]
+        if all(path is not None and is_plain_name(path, self._scope, glob=field.glob) for path, field in paths):
+            self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_splits_well(f) for f in fields) else 1))
 
     def _simple(self, node: Simple) -> None:
         reading = bool(node.words) and node.words[0].literal == "read"
@@ -106,13 +135,7 @@ class _Prover:
         if not fields[0].exact:
             self.doubt(f"{fields[0].shown} is only known when it runs", first.span, "dynamic-program")
             return
-        found = find_doubt(fields, self._scope)
-        if found is not None:
-            self.doubt(found, node.span, "not-permitted")
-        for field in fields[1:] if name not in _LISTERS else ():
-            path = resolve(field.text, self._scope)
-            if path is not None and is_secret(path, self._scope):
-                self.doubt(f"reads {field.text}, which holds a secret", field.span, "secret")
+        check_command(fields, self._scope, self.proof)
         if name in ("cd", "pushd", "popd"):
             exact = len(fields) == 2 and fields[1].exact and fields[1].text != "-"
             self._scope.cwd = resolve(fields[1].text, self._scope) if exact else None
@@ -149,18 +172,11 @@ class _Prover:
             if redirect.operator in ("<<", "<<-", "<<<"):
                 continue
             fields = expand(redirect.target, self._scope)
-            if len(fields) != 1 or not fields[0].exact or not self._is_quiet(redirect.operator, fields[0].text):
+            if len(fields) == 1 and redirect.operator == "<" and _is_file(fields[0]):
+                self.proof.read(fields[0], self._scope)
+            elif len(fields) != 1 or not fields[0].exact or not _is_quiet(redirect.operator, fields[0].text):
                 self.doubt(f"redirects to {redirect.target.raw}" if ">" in redirect.operator
                            else f"reads {redirect.target.raw}", redirect.span, "redirect")  # fmt: skip
-
-    def _is_quiet(self, operator: str, target: str) -> bool:
-        if operator.endswith("&") and (target.isdecimal() or target == "-"):
-            return True
-        if ">" in operator:
-            return target in _SINKS
-        path = resolve(target, self._scope)
-        return operator == "<" and path is not None and not path.startswith(("/dev/tcp", "/dev/udp")) \
-            and not is_secret(path, self._scope)  # fmt: skip
 
     def _word(self, word: Word) -> None:
         """The scripts inside the word, and the expansions that can do more than give a value."""
@@ -182,6 +198,8 @@ class _Prover:
                 self._opaque(part, word)
 
     def _parameter(self, part: Param, word: Word) -> None:
+        if looks_secret(part.name):
+            self.doubt(f"shows {part.name}, which holds a secret", word.span, "secret", "secret")
         if part.operator not in _PLAIN_OPERATORS:
             self.doubt(f"{part.raw} may do more than give a value", word.span, "expansion")
         if part.operand is not None:
@@ -205,6 +223,23 @@ class _Prover:
         elif node.name == "[[" and operators & _ARITHMETIC_TESTS and (dynamic or not all(map(_is_numeric, node.words))):
             # A name, or a text such as 'a[$(…)]', is evaluated as arithmetic, which runs what is in it.
             self.doubt("compares as numbers what may run a command", node.span, "test")
+
+
+def _is_file(field: Field) -> bool:
+    """To read from. The shell opens connections for names below /dev/tcp."""
+    return not field.split and not field.text.startswith(("/dev/tcp", "/dev/udp"))
+
+
+def _is_quiet(operator: str, target: str) -> bool:
+    if operator.endswith("&"):
+        return target.isdecimal() or target == "-"
+    return ">" in operator and target in _SINKS
+
+
+def _splits_well(field: Field) -> bool:
+    """Cut at blanks, each piece still names something in the same folder."""
+    folder, _, name = field.text.rpartition("/")
+    return not re.search(r"[*?\[\s]", folder) and (field.glob or not re.search(r"\s", name))
 
 
 def _is_count(word: Word) -> bool:

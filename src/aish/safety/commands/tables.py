@@ -7,7 +7,7 @@ import re
 import tomllib
 from fnmatch import fnmatchcase
 from importlib import resources
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -84,9 +84,25 @@ class Client(msgspec.Struct, frozen=True):
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """With what a program may be run and stay read-only."""
+    """With what a program may be run and stay read-only, and what it reads then.
+
+    `any` permits every option; `flags` then only tells which take a value. `operands` says what the words without a
+    dash are: files whose content or whose names are shown, plain text, or a pattern (unless an option in `given` gives
+    it) before files. `paths` names options whose value is a file, `filters` those whose value chooses files by name, `deep`
+    those that read folders with everything below ("*": always), `refuse` arguments that are not permitted at all.
+    """
 
     flags: str = ""
+    any: bool = False
+    operands: Literal["files", "names", "text", "pattern"] = "files"
+    given: str = ""
+    paths: str = ""
+    filters: str = ""
+    deep: str = ""
+    here: bool = False  # reads the working directory where no file is named
+    refuse: str = ""
+    network: str = ""  # whom it talks to
+    secret: str = ""  # what it shows
     uses: tuple[str, ...] = ()
     require: str = ""
     listing: str = ""
@@ -106,8 +122,6 @@ class Places(msgspec.Struct, frozen=True):
     startup: tuple[str, ...]
     keys: tuple[str, ...]
     anywhere: tuple[str, ...]
-    secrets: tuple[str, ...]
-    secret_files: tuple[str, ...]
     data: str
     writer: tuple[Writer, ...]
 
@@ -181,6 +195,26 @@ def places() -> Places:
     return msgspec.convert(_load("places.toml"), Places)
 
 
+class Secrets(msgspec.Struct, frozen=True):
+    """What gives something away when it is read, and what does not."""
+
+    home: tuple[str, ...]
+    home_plain: tuple[str, ...]
+    paths: tuple[str, ...]
+    names: tuple[str, ...]
+    names_plain: tuple[str, ...]
+    exemplars: tuple[str, ...]
+    harmless: tuple[str, ...]
+    listed: frozenset[str]
+
+
+@functools.cache
+def secrets() -> Secrets:
+    data = _load("secrets.toml")
+    listed = frozenset(data.pop("listed").split())
+    return Secrets(**{name: tuple(text.split()) for name, text in data.items()}, listed=listed)
+
+
 @functools.cache
 def writers() -> ByProgram[Writer]:
     return ByProgram(places().writer)
@@ -207,7 +241,6 @@ def clients() -> ByProgram[Client]:
 
 
 class ReadOnly(msgspec.Struct, frozen=True):
-    harmless: frozenset[str]
     sets: dict[str, str]
     permits: dict[str, Permit]
     variables: frozenset[str]
@@ -223,13 +256,15 @@ class ReadOnly(msgspec.Struct, frozen=True):
 def read_only() -> ReadOnly:
     data = _load("readonly.toml")
     permits: dict[str, Permit] = {}
+    for operands, programs in data["harmless"].items():
+        permits.update(dict.fromkeys(programs.split(), Permit(any=True, operands=operands)))
     for names, table in data["program"].items():
         permit = msgspec.convert(table, Permit)
         for name in names.split("|"):
             permits[name.replace("\\", "")] = permit
     names = ("variables", "keywords", "find_plain", "find_valued")
     lists = {name: frozenset(data[name].split()) for name in names}
-    return ReadOnly(frozenset(data["harmless"].split()), data["sets"], permits, **lists)
+    return ReadOnly(data["sets"], permits, **lists)
 
 
 class Verbs(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ class ShellContext(msgspec.Struct, frozen=True):
     """All the classifier knows about the shell: it looks at no file, no process and no environment itself.
 
     `functions` maps a name to its body, "" when the body is not known. `variables` holds only values known for certain.
+    `readable` are folders besides the workspace that may be read, `private` are ours that no line reads unasked.
     """
 
     cwd: str
@@ -36,6 +37,8 @@ class ShellContext(msgspec.Struct, frozen=True):
     aliases: Mapping[str, str] = {}
     functions: Mapping[str, str] = {}
     variables: Mapping[str, str] = {}
+    readable: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
 
 
 class Reason(msgspec.Struct, frozen=True):

@@ -16,6 +16,10 @@ from aish.safety.commands.model import Block, Param, Part, Span, Sub, Text, Word
 from aish.safety.commands.scope import Scope
 
 DYNAMIC = "\0"
+# After DYNAMIC: whatever the value is, it names something below the workspace. Twice: also when it is split.
+INSIDE = "\x03"
+# After DYNAMIC: names from below the workspace, as lines. A blank in a name makes two, and the second may lead elsewhere.
+NAMES = "\x04"
 # More fields from one word than this are not a command line but an attack on us.
 MAX_FIELDS = 64
 
@@ -85,6 +89,10 @@ def _mark(part: Part, scope: Scope, evaluate: Evaluate | None) -> str:
     value = _value(part, scope, evaluate)
     if value is None:
         return DYNAMIC
+    if value.startswith(DYNAMIC):
+        if value.endswith(NAMES):
+            return value
+        return DYNAMIC + INSIDE if part.quoted or value.endswith(INSIDE * 2) else DYNAMIC
     if part.quoted:
         return value.translate(_MASK)
     if evaluate is None and not _UNSPLIT.fullmatch(value):
@@ -99,7 +107,9 @@ def _value(part: Part, scope: Scope, evaluate: Evaluate | None) -> str | None:
     if isinstance(part, Sub):
         if part.direction:
             return "/dev/fd/63"
-        return evaluate(part.script, scope) if evaluate is not None else None
+        if evaluate is None:
+            return DYNAMIC + NAMES if scope.lists_names is not None and scope.lists_names(part.script, scope) else None
+        return evaluate(part.script, scope)
     return None
 
 

@@ -1,0 +1,230 @@
+"""What reading a path gives away: nothing (the workspace, harmless places), what lies outside, or a secret.
+
+Looks at no disk: a link may lead elsewhere. The gate looks, where there is a disk to look at.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import posixpath
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase, translate
+
+from aish.safety.commands import tables
+from aish.safety.commands.places import home_relative, is_inside, is_precious, resolve, under
+from aish.safety.commands.scope import Scope
+
+_WILDCARD = re.compile(r"[*?\[]")
+_LITERAL = re.compile(r"[^*?\[]*")
+_BRACKET = re.compile(r"\[[!^]?\]?[^\]/]*\]")
+# /proc/7/root and /proc/7/cwd are links to folders: what stands behind them is what is read.
+_PROCESS_LINK = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(root|cwd)(?=/|$)")
+_MIN_LETTERS = 2
+_MAX_PARTS = 4
+_COMMON_ENDING = re.compile(r"\.(json|ya?ml|toml|txt|xml|ini|csv|properties|md|log|js|ts|py)$")
+
+
+class Exposure(StrEnum):
+    INSIDE = "inside"
+    OUTSIDE = "outside"
+    SECRET = "secret"
+
+
+def exposure_of(path: str, scope: Scope, *, deep: bool, names_only: bool, glob: bool) -> Exposure:
+    """`path` is absolute and normal. `deep`: with everything below. `glob`: a pattern."""
+    path = _behind_links(path, scope)
+    if any(under(path, folder) for folder in scope.private):
+        return Exposure.SECRET
+    if not names_only and (is_secret(path, scope, glob=glob) or (deep and _holds_secrets(path, scope))):
+        return Exposure.SECRET
+    if glob and _may_climb(path):
+        return Exposure.OUTSIDE
+    base = fixed_part(path) if glob else path
+    if _is_open(base, scope) or (names_only and not deep and _is_listed(base)):
+        return Exposure.INSIDE
+    if names_only and is_secret(path, scope, glob=glob):
+        return Exposure.SECRET
+    return Exposure.OUTSIDE
+
+
+def is_plain_name(path: str, scope: Scope, *, glob: bool) -> bool:
+    """Something in the workspace that is no secret."""
+    return exposure_of(path, scope, deep=False, names_only=False, glob=glob) is Exposure.INSIDE
+
+
+def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
+    name = path.rpartition("/")[2]
+    if _matches("names_plain", name):
+        return False
+    if glob and _WILDCARD.search(path):
+        return _pattern_is_secret(path, name, scope)
+    relative = home_relative(path, scope)
+    if relative is not None and _matches("home_plain", relative):
+        return False
+    if _matches("paths", path) or _name_is_secret(name):
+        return not _is_installed(path)
+    return relative is not None and _matches("home", relative)
+
+
+def _name_is_secret(name: str) -> bool:
+    return _matches("names", name) and not _matches("names_plain", name)
+
+
+def _matches(table: str, text: str) -> bool:
+    """Whether any pattern of that list in secrets.toml matches."""
+    return _patterns(table).match(text)
+
+
+class _Patterns:
+    """Many globs, tried as one. Nearly all are a whole text, a beginning or an end: no regular expression is needed."""
+
+    def __init__(self, globs: Sequence[str]) -> None:
+        plain = [glob for glob in globs if not _WILDCARD.search(glob)]
+        begins = [glob[:-1] for glob in globs if glob[-1:] == "*" and not _WILDCARD.search(glob[:-1])]
+        ends = [glob[1:] for glob in globs if glob[:1] == "*" and not _WILDCARD.search(glob[1:])]
+        others = [glob for glob in globs if _WILDCARD.search(glob[:-1]) and _WILDCARD.search(glob[1:])]
+        self._texts = frozenset(plain)
+        self._begins, self._ends = tuple(begins), tuple(ends)
+        self._others = re.compile("|".join(map(translate, others)) or r"(?!)")
+
+    def match(self, text: str) -> bool:
+        return (
+            text in self._texts
+            or text.startswith(self._begins)
+            or text.endswith(self._ends)
+            or self._others.match(text) is not None
+        )
+
+
+@functools.cache
+def _patterns(table: str) -> _Patterns:
+    return _Patterns(getattr(tables.secrets(), table))
+
+
+def _is_installed(path: str) -> bool:
+    """Certificates and examples that come with the system are nobody's."""
+    return any(under(path, root) for root in ("/usr", "/nix/store"))
+
+
+def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
+    """Whether a file it may match is a secret. A bare `*` or `*.json` is taken for what it mostly is: files of work."""
+    table = tables.secrets()
+    relative = home_relative(path, scope)
+    if relative is not None and any(may_match_both(relative, secret) for secret in table.home):
+        return True
+    if any(may_match_both(path, secret) for secret in table.paths):
+        return True
+    if not _WILDCARD.search(name):
+        return _name_is_secret(name)
+    return name_pattern_is_secret(name)
+
+
+@functools.lru_cache(maxsize=512)
+def name_pattern_is_secret(name: str) -> bool:
+    """Of the pattern of a file's name, as in `--include=*.pem` or `find -name '.e*'`."""
+    if not _WILDCARD.search(name):
+        return _name_is_secret(name)
+    letters = re.sub(r"[^A-Za-z0-9]", "", _COMMON_ENDING.sub("", _BRACKET.sub("", name)))
+    if len(letters) < _MIN_LETTERS and not name.startswith("."):
+        return False
+    exemplars = tables.secrets().exemplars
+    if any(fnmatchcase(known, name) for known in exemplars if name.startswith((".", "*.")) or known[0] != "."):
+        return not _matches("names_plain", name)
+    return False
+
+
+def _holds_secrets(path: str, scope: Scope) -> bool:
+    """Of a folder that is read with everything below it: whether keys have their place there."""
+    relative = home_relative(path.rstrip("/") + "/", scope)
+    if relative is None:
+        return any(under(secret.rstrip("*/"), path) for secret in tables.secrets().paths) or under(scope.home, path)
+    prefix = relative.strip("/")
+    return any(prefix == "" or secret.startswith(prefix + "/") for secret in tables.secrets().home)
+
+
+def _is_open(path: str, scope: Scope) -> bool:
+    if is_inside(path, scope) or any(under(path, folder) for folder in scope.readable):
+        return True
+    return any(under(path, place) for place in tables.secrets().harmless)
+
+
+def _is_listed(path: str) -> bool:
+    return path in tables.secrets().listed
+
+
+def _behind_links(path: str, scope: Scope) -> str:
+    while match := _PROCESS_LINK.match(path):
+        base = "" if match[1] == "root" else scope.cwd or ""
+        path = posixpath.normpath(f"{base}{path[match.end() :]}" or "/")
+    return path
+
+
+def fixed_part(path: str) -> str:
+    """The folder above the first wildcard."""
+    match = _WILDCARD.search(path)
+    return path if match is None else path[: match.start()].rpartition("/")[0] or "/"
+
+
+def _may_climb(path: str) -> bool:
+    """`.*` and `.?` may be `..`, which leads out of any folder."""
+    parts = path.split("/")
+    return any(_WILDCARD.search(part) and fnmatchcase("..", part) for part in parts if part.startswith("."))
+
+
+def folder_to_grant(path: str, scope: Scope, *, is_folder: bool, glob: bool) -> str:
+    """What a yes for the future covers: the folder, or only the file where the folder is too much."""
+    folder = fixed_part(path) if glob else path if is_folder else path.rpartition("/")[0] or "/"
+    return path if is_precious(folder, scope) else folder
+
+
+def may_match_both(left: str, right: str) -> bool:
+    """Whether some text matches both patterns; brackets count as any one character, `*` crosses slashes."""
+    if not _begin_alike(left, right):
+        return False
+    first, second = _BRACKET.sub("?", left), _BRACKET.sub("?", right)
+    reachable = {0}
+    for char in (*first, ""):
+        reachable = _skip_stars(reachable, second)
+        if char == "":
+            break
+        if char == "*":
+            reachable = set(range(min(reachable, default=len(second) + 1), len(second) + 1))
+            continue
+        stepped = {at + 1 for at in reachable if at < len(second) and (second[at] in (char, "?") or char == "?")}
+        stepped |= {at for at in reachable if at < len(second) and second[at] == "*"}
+        reachable = stepped
+    return len(second) in reachable
+
+
+def _begin_alike(left: str, right: str) -> bool:
+    """Up to their first wildcards; most pairs differ there."""
+    first, second = _LITERAL.match(left), _LITERAL.match(right)
+    assert first is not None and second is not None
+    return first[0].startswith(second[0]) or second[0].startswith(first[0])
+
+
+def _skip_stars(positions: set[int], pattern: str) -> set[int]:
+    found = set(positions)
+    for at in positions:
+        while at < len(pattern) and pattern[at] == "*":
+            at += 1
+            found.add(at)
+    return found
+
+
+# What may stand before a path in an argument: `--key=`, `of=`, `@`.
+_PATH_START = re.compile(r"[=@:]")
+
+
+def find_secret(text: str, scope: Scope) -> str | None:
+    """The file of a secret that an argument names, whatever the program does with it."""
+    candidates = [text, *(text[match.end() :] for match in itertools.islice(_PATH_START.finditer(text), _MAX_PARTS))]
+    for candidate in candidates:
+        expanded = scope.home + candidate[1:] if candidate[:2] == "~/" else candidate
+        path = resolve(expanded, scope)
+        if path is not None and is_secret(_behind_links(path, scope), scope, glob=bool(_WILDCARD.search(path))):
+            return candidate
+    return None
