@@ -70,8 +70,8 @@ FILE = "~/.config/aish/config.toml"
         ),
         (
             '[[gate.rules]]\nverdict = "deny"\ncommands = ["curl"]\nwy = "x"',
-            ":1: gate.rules: expected a list of tables with verdict, name, tools, effects, commands, paths, match, "
-            "not_match, why, found a list: Object contains unknown field `wy` - at `$[0]`",
+            ":1: gate.rules: expected a list of tables with verdict, name, tools, effects, commands, paths, reads, "
+            "match, not_match, why, found a list: Object contains unknown field `wy` - at `$[0]`",
         ),
         ("model = ", ":1: the file is not valid TOML: Invalid value"),
         ("\n\nmodel", ":3: the file is not valid TOML: Expected '=' after a key in a key/value pair"),

@@ -23,6 +23,9 @@ class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
         tuple[str, ...], Meta(description="The words a command begins with; `*` stands for any one word.")
     ] = ()
     paths: Annotated[tuple[str, ...], Meta(description="Paths in the workspace; `**` is any number of folders.")] = ()
+    reads: Annotated[
+        tuple[str, ...], Meta(description="Folders outside the workspace that commands may read. Only with allow.")
+    ] = ()
     match: Annotated[tuple[str, ...], Meta(description="Examples that it must match; checked when it is loaded.")] = ()
     not_match: Annotated[tuple[str, ...], Meta(description="Examples that it must not match.")] = ()
     why: Annotated[str, Meta(description="Said to whoever is refused or asked.")] = ""

@@ -17,6 +17,7 @@ import msgspec
 from aish.ports import Ask
 from aish.safety.always import edited, rule_for_command, rule_for_tool
 from aish.safety.commands import Level, ShellContext, classify
+from aish.safety.commands.verdict import Read, Reason
 from aish.safety.commands.verdict import Verdict as Finding
 from aish.safety.paths import BadPath, relative_path
 from aish.safety.rules import ANY_WORD, Rule, Words, matches_command, matches_effect, matches_path, matches_tool
@@ -58,6 +59,10 @@ class Judgement(msgspec.Struct, frozen=True):
     like: str = ""  # what a yes for the rest of the turn covers
 
 
+# Where what is read really lies: links followed, wildcards expanded; below a folder only what may hold secrets.
+RealPaths = Callable[[Read], Iterable[str]]
+
+
 class PolicyGate:
     def __init__(
         self,
@@ -67,8 +72,11 @@ class PolicyGate:
         shell: ShellContext,
         where: Callable[[], str] | None = None,
         remember: Callable[[Rule], None] = lambda rule: None,
+        real_paths: RealPaths = lambda read: (),
     ) -> None:
-        """`where` says the working directory of now, for a shell that moves."""
+        """`where` says the working directory of now, for a shell that moves; `real_paths` looks at the disk for what a
+        read leads to."""
+        self._real_paths = real_paths
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
         self._context = shell
@@ -134,10 +142,13 @@ class PolicyGate:
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
 
     def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None]) -> Judgement:
-        matching = [rule for rule in self._about(tool) if not rule.commands and _fits_paths(rule, tool, paths)]
+        about = [rule for rule in self._about(tool) if not (rule.commands or rule.reads)]
+        matching = [rule for rule in about if _fits_paths(rule, tool, paths)]
         rule = _strictest(matching)
         verdict = rule.verdict if rule else self._verdicts.get(tool.effect, Verdict.DENY)
         is_named = any(rule.paths for rule in matching)
+        if verdict is Verdict.ALLOW and not is_named and (path := self._find_secret(tool, paths)):
+            return Judgement(Verdict.ASK, "secret", f"{tool.name} would read {path}, which holds a secret")
         if verdict is Verdict.ALLOW and not is_named and (path := self._find_delicate(tool, paths)):
             reason = f"{tool.name} would change {path}, which starts programs or holds keys"
             return Judgement(Verdict.ASK, "destructive", reason)
@@ -145,6 +156,17 @@ class PolicyGate:
             return Judgement(verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
         reason = f"{tool.name} can {_PHRASES[tool.effect]}"
         return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
+
+    def _find_secret(self, tool: ToolSpec, paths: Sequence[str | None]) -> str:
+        """A path of a tool that reads, where by its place or name it holds a secret."""
+        if tool.effect is not Effect.READ or not any(paths):
+            return ""
+        from aish.safety.commands.exposure import is_secret
+        from aish.safety.commands.scope import Scope
+
+        scope = Scope(self._shell)
+        known = (path for path in paths if path)
+        return next((path for path in known if is_secret(str(self._root / path), scope)), "")
 
     def _find_delicate(self, tool: ToolSpec, paths: Sequence[str | None]) -> str:
         """As for commands: such a file is not covered by a rule that does not name it."""
@@ -161,16 +183,41 @@ class PolicyGate:
     def _judge_command(self, tool: ToolSpec, command: str) -> Judgement:
         from aish.safety.lines import read_line  # with the parser: loaded for the first command
 
-        line, finding = read_line(command, self._shell), classify(command, self._shell)
+        shell = msgspec.structs.replace(self._shell, readable=self._readable(tool))
+        line, finding = read_line(command, shell), self._look(classify(command, shell), shell)
         judged = self._by_rules(tool, line, finding) or self._by_finding(tool, line, finding)
         if keeping := [rule for rule in self._about(tool) if rule.paths and rule.verdict is not Verdict.ALLOW]:
             judged = self._by_paths(keeping, command, line, finding, judged)
         reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
         return msgspec.structs.replace(judged, reasons=reasons)
 
+    def _readable(self, tool: ToolSpec) -> tuple[str, ...]:
+        """The folders that rules let commands read besides the workspace."""
+        return tuple(folder for rule in self._about(tool) for folder in rule.reads)
+
+    def _look(self, finding: Finding, shell: ShellContext) -> Finding:
+        """A proof holds for names; links and wildcards may lead elsewhere. What they lead to is judged as well."""
+        if finding.level is not Level.SAFE or not any(read.inside and not read.names_only for read in finding.reads):
+            return finding
+        from aish.safety.commands.exposure import Exposure, exposure_of
+        from aish.safety.commands.scope import Scope
+
+        scope = Scope(shell)
+        for read in finding.reads:
+            for path in () if read.names_only else self._real_paths(read):
+                exposure = exposure_of(path, scope, deep=False, names_only=False, glob=False)
+                if exposure is Exposure.SECRET:
+                    reason = Reason(f"reads {path}, which holds a secret", read.span, "secret", "secret")
+                elif exposure is Exposure.OUTSIDE:
+                    reason = Reason(f"reads {path} through a link, outside the workspace", read.span, "link", "link")
+                else:
+                    continue
+                return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
+        return finding
+
     def _by_rules(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement | None:
         """None where the rules leave it open. No command is allowed by a rule about paths: it may touch others, too."""
-        about = [rule for rule in self._about(tool) if not rule.paths]
+        about = [rule for rule in self._about(tool) if not (rule.paths or rule.reads)]
         for verdict in (Verdict.DENY, Verdict.ASK):
             for rule in about:
                 if rule.verdict is verdict and (not rule.commands or _touches(rule, line, finding)):
@@ -184,7 +231,8 @@ class PolicyGate:
             return Judgement(Verdict.ALLOW, named.title, "")
         blanket = next((rule for rule in about if rule.verdict is Verdict.ALLOW and not rule.commands), None)
         hidden = not line.is_readable and any(rule.commands and rule.verdict is not Verdict.ALLOW for rule in about)
-        if blanket is not None and finding.level is not Level.DESTRUCTIVE and not hidden:
+        guarded = finding.level is Level.DESTRUCTIVE or _reads_secret(finding)
+        if blanket is not None and not guarded and not hidden:
             return Judgement(Verdict.ALLOW, blanket.title, "")
         return None
 
@@ -216,8 +264,29 @@ class PolicyGate:
         always = _always(line, finding)
         if finding.level is Level.DESTRUCTIVE:
             return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
+        if _reads_secret(finding):
+            return Judgement(Verdict.ASK, "secret", _secret_reason(finding), always=always)
+        if verdict is not Verdict.ALLOW and finding.only("outside"):
+            return self._by_folders(finding)
+        if finding.only("network", "outside") and finding.hosts:
+            verdict = _strictest_verdict(verdict, self._verdicts.get(Effect.NETWORK, Verdict.DENY), finding)
+            return Judgement(verdict, "gate.network", _first_reason(finding), always=always, like=_title(always))
         like = always.title if always else ""
         return Judgement(verdict, f"gate.{tool.effect}", _first_reason(finding), always=always, like=like)
+
+    def _by_folders(self, finding: Finding) -> Judgement:
+        """Reading outside is asked about once for the folder."""
+        from aish.safety.commands.exposure import folder_to_grant
+        from aish.safety.commands.scope import Scope
+
+        scope = Scope(self._shell)
+        outside = [read for read in finding.reads if not read.inside]
+        folders = dict.fromkeys(
+            folder_to_grant(read.path, scope, is_folder=read.deep or read.names_only, glob=read.glob)
+            for read in outside
+        )
+        rule = Rule(Verdict.ALLOW, name=f"always read {' '.join(folders)}", tools=(SHELL_TOOL,), reads=tuple(folders))
+        return Judgement(Verdict.ASK, "reads outside", _first_reason(finding), always=rule, like=rule.title)
 
     def _about(self, tool: ToolSpec) -> list[Rule]:
         return [rule for rule in self._rules if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
@@ -228,6 +297,19 @@ def _always(line: CommandLine, finding: Finding) -> Rule | None:
     return rule_for_command(line.parts[0], whole=_reads_secret(finding)) if is_one else None
 
 
+def _title(rule: Rule | None) -> str:
+    return rule.title if rule else ""
+
+
+def _strictest_verdict(exec_verdict: Verdict, network: Verdict, finding: Finding) -> Verdict:
+    """Of a line that only asks other hosts: where all commands may run, it may too, unless the network is denied."""
+    if network is Verdict.DENY:
+        return network
+    if exec_verdict is Verdict.ALLOW or (network is Verdict.ALLOW and finding.only("network")):
+        return Verdict.ALLOW
+    return Verdict.ASK
+
+
 def _strictest(rules: Iterable[Rule]) -> Rule | None:
     order = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
     return min(rules, key=lambda rule: order.index(rule.verdict), default=None)
@@ -235,7 +317,11 @@ def _strictest(rules: Iterable[Rule]) -> Rule | None:
 
 def _reads_secret(finding: Finding) -> bool:
     """Then a rule for the program is not enough: who may read one file with `cat` may not read every key."""
-    return any(reason.rule == "secret" for reason in finding.reasons)
+    return any(reason.kind == "secret" for reason in finding.reasons)
+
+
+def _secret_reason(finding: Finding) -> str:
+    return next(reason.text for reason in finding.reasons if reason.kind == "secret")
 
 
 def _names_all(rule: Rule, words: Words) -> bool:

@@ -26,13 +26,15 @@ class Rule(msgspec.Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
     commands: tuple[str, ...] = ()  # prefixes, by word: "git status", "npm run *"
     paths: tuple[str, ...] = ()  # globs, by component: "src/**"
+    reads: tuple[str, ...] = ()  # folders besides the workspace that commands may read
     match: tuple[str, ...] = ()  # commands or tool names that it must match
     not_match: tuple[str, ...] = ()
     why: str = ""
 
     @property
     def title(self) -> str:
-        return self.name or f"{self.verdict} {' '.join((*self.tools, *self.effects, *self.commands, *self.paths))}"
+        criteria = (*self.tools, *self.effects, *self.commands, *self.paths, *self.reads)
+        return self.name or f"{self.verdict} {' '.join(criteria)}"
 
 
 Words = tuple[str | None, ...]  # of one command; None is a word that cannot be told before it runs
@@ -60,7 +62,9 @@ def example_errors(rules: Iterable[Rule]) -> list[str]:
 
 
 def _errors_of(rule: Rule) -> Iterator[str]:
-    if not (rule.tools or rule.effects or rule.commands or rule.paths):
+    if rule.reads and (rule.verdict is not Verdict.ALLOW or rule.commands or rule.paths):
+        yield f"the rule '{rule.title}' names folders to read: it can only allow, and names nothing else"
+    if not (rule.tools or rule.effects or rule.commands or rule.paths or rule.reads):
         yield f"the rule '{rule.title}' matches everything; say what it is for"
     if rule.commands and rule.paths:
         yield f"the rule '{rule.title}' names commands and paths; which paths a command touches is not known"

@@ -13,6 +13,7 @@ from aish.errors import ConfigError
 from aish.safety.commands import ShellContext
 from aish.safety.policy import PolicyGate
 from aish.safety.rules import Rule, example_errors
+from aish.tools.real_paths import RealPaths
 from aish.types.decisions import Verdict
 from aish.types.tools import Effect
 
@@ -26,6 +27,7 @@ def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where
         shell=shell,
         where=where,
         remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
+        real_paths=RealPaths(Path(shell.cwd), lambda path: _is_secret(path, shell)),
     )
 
 
@@ -53,3 +55,10 @@ def _approved(file: Path) -> list[Rule]:
     if errors:
         raise ConfigError(f"{file} is damaged: {errors}", hint="delete it to be asked again")
     return rules
+
+
+def _is_secret(path: str, shell: ShellContext) -> bool:
+    from aish.safety.commands.exposure import is_secret  # with its tables: not before the first prompt
+    from aish.safety.commands.scope import Scope
+
+    return is_secret(path, Scope(shell))

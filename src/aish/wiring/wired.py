@@ -228,8 +228,9 @@ class Wired:
 
     @cached_property
     def shell_context(self) -> ShellContext:
-        home = paths.home_dir(self.surroundings.env)
-        return ShellContext(cwd=str(self.surroundings.cwd), home=str(home), roots=(str(self.surroundings.cwd),))
+        env, cwd = self.surroundings.env, str(self.surroundings.cwd)
+        private = (str(paths.data_dir(env)), str(paths.config_dir(env)))
+        return ShellContext(cwd=cwd, home=str(paths.home_dir(env)), roots=(cwd,), private=private)
 
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]

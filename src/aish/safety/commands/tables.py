@@ -88,8 +88,8 @@ class Permit(msgspec.Struct, frozen=True):
 
     `any` permits every option; `flags` then only tells which take a value. `operands` says what the words without a
     dash are: files whose content or whose names are shown, plain text, or a pattern (unless an option in `given` gives
-    it) before files. `paths` names options whose value is a file, `filters` those whose value chooses files by name, `deep`
-    those that read folders with everything below ("*": always), `refuse` arguments that are not permitted at all.
+    it) before files. `paths` names options whose value is a file, `filters` those whose value chooses files by name,
+    `deep` those that read folders with everything below ("*": always), `refuse` arguments that are not permitted.
     """
 
     flags: str = ""

@@ -18,7 +18,7 @@ from aish.safety.commands.scope import Scope
 DYNAMIC = "\0"
 # After DYNAMIC: whatever the value is, it names something below the workspace. Twice: also when it is split.
 INSIDE = "\x03"
-# After DYNAMIC: names from below the workspace, as lines. A blank in a name makes two, and the second may lead elsewhere.
+# After DYNAMIC: names from below the workspace, as lines. A blank in one makes two, and the second may lead elsewhere.
 NAMES = "\x04"
 # More fields from one word than this are not a command line but an attack on us.
 MAX_FIELDS = 64

@@ -1,0 +1,59 @@
+"""What a read leads to on a real disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aish.safety.commands.verdict import Read
+from aish.tools.real_paths import RealPaths
+
+
+def read(path: Path | str, *, deep: bool = False, glob: bool = False) -> Read:
+    return Read(str(path), True, (0, 1), deep=deep, glob=glob)
+
+
+def look(root: Path) -> RealPaths:
+    return RealPaths(root, lambda path: path.endswith(".env"))
+
+
+def test_a_plain_file_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    assert list(look(tmp_path)(read(tmp_path / "a"))) == []
+
+
+def test_a_link_leads_to_its_target_and_so_does_a_folder_that_is_one(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "key").write_text("x")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to(outside / "key")
+    (root / "folder").symlink_to(outside)
+    assert list(look(root)(read(root / "link"))) == [str(outside / "key")]
+    assert list(look(root)(read(f"{root}/folder/key"))) == [str(outside / "key")]
+    assert list(look(root)(read(f"{root}/folder/../root/link"))) == [str(outside / "key")]
+
+
+def test_a_wildcard_leads_to_what_the_shell_would_match(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in ("a.py", ".env"):
+        (folder / name).write_text("x")
+    assert list(look(folder)(read(folder / "*", glob=True))) == [str(folder / "a.py")]
+    assert list(look(folder)(read(folder / ".e*", glob=True))) == [str(folder / ".env")]
+
+
+def test_below_a_folder_only_secrets_are_found_and_packages_are_left_out(tmp_path: Path) -> None:
+    for name in ("src/.env", "src/a.py", "node_modules/x/.env"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert list(look(tmp_path)(read(tmp_path, deep=True))) == [str(tmp_path / "src/.env")]
+
+
+def test_a_workspace_that_is_reached_through_a_link_is_still_the_workspace(tmp_path: Path) -> None:
+    real, named = tmp_path / "real", tmp_path / "named"
+    real.mkdir()
+    (real / "a").write_text("x")
+    named.symlink_to(real)
+    assert list(look(named)(read(named / "a"))) == []
+    assert list(look(named)(read(real / "a"))) == [str(named / "a")]
