@@ -5,7 +5,7 @@ import pytest
 from aish.safety.commands import ShellContext
 from aish.safety.policy import CAREFUL, PolicyGate
 from aish.safety.rules import Rule
-from aish.types.decisions import Answer, Choice, EffectRequest, Verdict
+from aish.types.decisions import Answer, Choice, EffectRequest, Question, Verdict
 from aish.types.tools import Effect, ToolSpec
 from support.engines import policy_gate
 
@@ -444,7 +444,8 @@ def reading_gate(
 
 
 async def test_reading_outside_is_asked_about_once_for_the_folder() -> None:
-    gate, asked = reading_gate(), []
+    gate = reading_gate()
+    asked: list[Question] = []
 
     async def always(question: Question) -> Answer:
         asked.append(question)
