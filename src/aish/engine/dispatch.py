@@ -76,8 +76,10 @@ class Dispatcher:
         ask_about: Sequence[str] = (),
         repair: bool = True,
         journal: Journal | None = None,
+        owner: str = "",
     ) -> None:
-        """`journal` is that of the run these calls belong to, if they do."""
+        """`journal` is that of the run these calls belong to, if they do. `owner` as in an EffectRequest."""
+        self._owner = owner
         self._offer = offer
         self._executor = executor
         self._meter = meter
@@ -217,7 +219,7 @@ class Dispatcher:
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: Prepared) -> Prepared | Outcome:
-        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments))
+        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments, self._owner))
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)

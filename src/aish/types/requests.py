@@ -94,7 +94,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     own. `memory`: what is known of the user goes along; `project`: the files do. `may_fall_back`: another model may
     answer where this one cannot be reached. `planner`: plan first, then work; `run` is the run of a plan to go on with.
     `stream` False: nobody looks before a step has ended. `traceparent` is the asker's own trace, as W3C Trace Context
-    has it; "" if it has none.
+    has it; "" if it has none. `owner` is the key of a tenant, "" for the local user and for administrators.
     """
 
     input: tuple[Message, ...]
@@ -127,6 +127,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     stream: bool = True
     traceparent: str = ""
+    owner: str = ""
 
     @property
     def is_autonomous(self) -> bool:

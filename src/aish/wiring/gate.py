@@ -10,6 +10,7 @@ import msgspec
 from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.schema import Config
 from aish.errors import ConfigError
+from aish.safety.always import narrowed
 from aish.safety.commands import ShellContext
 from aish.safety.policy import PolicyGate
 from aish.safety.rules import Rule, example_errors
@@ -17,7 +18,13 @@ from aish.types.decisions import Verdict
 from aish.types.tools import Effect
 
 
-def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where: Callable[[], str]) -> PolicyGate:
+def make_gate(
+    config: Config,
+    env: Mapping[str, str],
+    shell: ShellContext,
+    where: Callable[[], str],
+    confines_tenants: Callable[[], bool],
+) -> PolicyGate:
     """`where` is the directory that commands run in now."""
     approvals = approvals_file(env)
     return PolicyGate(
@@ -26,6 +33,7 @@ def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where
         shell=shell,
         where=where,
         remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
+        confines_tenants=confines_tenants,
     )
 
 
@@ -46,7 +54,7 @@ def _approved(file: Path) -> list[Rule]:
     if not approvals:
         return []
     try:
-        rules = msgspec.convert(approvals, list[Rule])
+        rules = [narrowed(rule) for rule in msgspec.convert(approvals, list[Rule])]
         errors = "; ".join(example_errors(rules))
     except msgspec.ValidationError as exc:
         rules, errors = [], str(exc)
