@@ -15,7 +15,7 @@ import msgspec
 
 from aish.calls.mend import BadArguments, mend
 from aish.calls.validate import schema_errors
-from aish.engine.consent import Consent
+from aish.engine.consent import HIDDEN_SECRET, Consent
 from aish.engine.execute import Executor, Outcome, aish_says
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
@@ -24,6 +24,7 @@ from aish.engine.pump import Pump
 from aish.engine.scribe import Scribe
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
+from aish.safety.redact import has_placeholder
 from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
@@ -254,6 +255,8 @@ class Dispatcher:
             self._stop = TurnEnd.CANCELLED
             self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
             return
+        if has_placeholder(item.arguments):
+            outcome = outcome.with_note(HIDDEN_SECRET)
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
     async def _executed(self, item: Prepared) -> Outcome:

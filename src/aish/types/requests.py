@@ -149,7 +149,7 @@ class StepRequest(msgspec.Struct, frozen=True):
     `session` is for what must be the same within one, such as placeholders for secrets. `stream` False: nobody waits
     for the pieces, so the answer may come as one. `picks_tool`: the answer is to say which tool to call, or that none
     fits, for which a model may have an adapter; `tuning` is what its provider makes of that. `traceparent` as in a
-    TurnRequest.
+    TurnRequest. `plans_calls`: the text of the answer is calls to be made, not words for a reader.
     """
 
     model: str
@@ -166,3 +166,4 @@ class StepRequest(msgspec.Struct, frozen=True):
     picks_tool: bool = False
     tuning: Tuning | None = None
     traceparent: str = ""
+    plans_calls: bool = False
