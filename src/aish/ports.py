@@ -108,11 +108,12 @@ class Provider(Tokenizer, Protocol):
 
 
 class CallContext(Protocol):
-    """What a running tool may know and say of the call it serves."""
+    """What a running tool may know and say of the call it serves. `owner` as in an EffectRequest."""
 
     session: str
     turn: str
     call: str
+    owner: str
 
     def status(self, text: str) -> None:
         """Show the user a line while the tool runs."""
@@ -167,8 +168,8 @@ Ask = Callable[[Question], Awaitable[Answer]]
 class Gate(Protocol):
     """The one place where an effect is let through. Any exception here counts as a refusal."""
 
-    def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
-        """Whether the model may see the tool at all."""
+    def offers(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
+        """Whether the model may see the tool at all. `owner` as in an EffectRequest."""
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
         """ALLOW or DENY; never ASK. `ask` is None when nobody is there to be asked."""

@@ -562,3 +562,14 @@ async def test_what_the_request_does_not_allow_to_be_called_is_not_run(choice):
     bench = Bench([call("t__r")], [TextDelta("done")], tools=tools)
     events = await bench.run(tool_choice=choice)
     assert tools.calls == [] and results(events)[0].status is ResultStatus.NOT_ALLOWED
+
+
+async def test_a_tool_that_no_longer_only_reads_is_told_of_once():
+    tools = Tools().add("git__log", hints={"readOnly": True})
+    bench = Bench(*[[TextDelta("x")]] * 3, tools=tools)
+    told = []
+    for effect in (Effect.READ, Effect.EXEC, Effect.EXEC):
+        tools._specs[0] = msgspec.structs.replace(tools._specs[0], effect=effect)
+        events = await bench.run(ask=answering())
+        told.append(["git__log has changed" in status.text for status in bodies(events, Status)])
+    assert told == [[], [True], []]

@@ -21,6 +21,7 @@ from aish.providers.toolmode.prompt import describe_tools, room_for_tools
 from aish.providers.toolmode.provider import ToolModeProvider
 from aish.providers.toolmode.reading import Reading
 from aish.providers.toolmode.union import answer_or_call
+from aish.safety.recipients import Recipients
 from aish.safety.redact import Redactor
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status, TextDelta
@@ -489,13 +490,16 @@ async def test_secrets_in_tools_that_a_backend_takes_itself_do_not_leave():
 @pytest.mark.parametrize("secret", ['quo"ted-very', "back\\new-very", "two\nlines-very"])
 @pytest.mark.parametrize("written", ['<tool_call>{{"name": "look", "arguments": {{"city": "{}"}}}}</tool_call>',
                                      '{{"name": "look", "arguments": {{"city": "{}"}}}}'])  # fmt: skip
-async def test_a_call_written_as_text_gets_the_secret_as_json_has_it(secret, written):
+async def test_a_call_written_as_text_gets_the_secret_as_json_has_it_if_its_tool_is_named(secret, written):
     def play(request):
         return [TextDelta(written.format(request.messages[-1].text))]
 
-    provider = RedactingProvider(ToolModeProvider(Model(play)), Redactor([secret]))
-    [(name, arguments)] = calls_of(await say(provider, asked(user(secret), tools=[tool("look")])))
-    assert (name, json.loads(arguments)) == ("look", {"city": secret})
+    for named in (("look",), ()):
+        model = ToolModeProvider(Model(play))
+        provider = RedactingProvider(model, Redactor([secret]), Recipients(tools=named))
+        [(name, arguments)] = calls_of(await say(provider, asked(user(secret), tools=[tool("look")])))
+        assert name == "look"
+        assert (json.loads(arguments) == {"city": secret}) is bool(named)
 
 
 async def test_an_answer_that_was_asked_for_as_json_stays_json_where_a_secret_is_put_back():

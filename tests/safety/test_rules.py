@@ -55,8 +55,9 @@ def test_examples_hold_or_are_told():
 @pytest.mark.parametrize(
     ("words", "prefix"),
     [
-        (("git", "log", "--oneline"), "git log"),
-        (("npm", "run", "dev", "--", "x"), "npm run dev"),
+        (("git", "log", "--oneline"), "git log --oneline"),
+        (("git", "add", "src/a.py"), "git add *"),
+        (("npm", "run", "dev", "--", "x"), "npm run dev -- x"),
         (("docker", "compose", "ps"), "docker compose ps"),
         (("terraform", "plan"), "terraform plan"),
         (("mytool", "sub", "x"), "mytool sub x"),

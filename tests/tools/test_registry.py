@@ -16,7 +16,7 @@ from support.engines import Tools
 
 
 class Context:
-    session, turn, call = "s", "t", "c"
+    session, turn, call, owner = "s", "t", "c", ""
 
     def status(self, text: str) -> None:
         raise AssertionError(text)

@@ -5,7 +5,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,7 @@ DEADLINE_S = 30
 
 
 class Context:
-    session, turn, call = "s", "t", "c"
+    session, turn, call, owner = "s", "t", "c", ""
 
     def status(self, text: str) -> None:
         pass
@@ -184,3 +184,74 @@ async def test_where_the_sandbox_is_demanded_nothing_runs_in_the_live_shell(tmp_
     commands.__dict__["sandbox"] = NoSandbox()
     output = await commands.tools().call("run", {"command": "echo own"}, Context())
     assert output.parts[0].text.strip() == where
+
+
+@pytest.fixture
+async def hiding(tmp_path) -> AsyncIterator[tuple[Bubblewrap, Path]]:
+    """A fence around a home that is the workspace, and holds keys, a browser and files of aish."""
+    home = tmp_path / "home"
+    for name in (".ssh/id_rsa", ".aws/credentials", ".kube/config", ".local/share/aish/aish.db", ".config/aish/c.toml"):
+        file = home / name
+        file.parent.mkdir(parents=True)
+        file.write_text("hush")
+    for name in (".netrc", "store.db", "plain.txt"):
+        (home / name).write_text("hush" if name != "plain.txt" else "plain")
+    hides = [home / ".local/share/aish", home / ".config/aish", home / "store.db", home / "not-there"]
+    fence = make_sandbox("bwrap", home, network=False, hides=hides, home=home)
+    if not await fence.probe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    yield fence, home
+
+
+async def test_inside_the_fence_secrets_and_files_of_aish_are_not_there(hiding):
+    fence, home = hiding
+    assert fence.holds
+    command = (
+        "cat plain.txt; grep -rs hush . ; cat .ssh/* .netrc store.db .local/share/aish/* ; ls -A .ssh .config/aish"
+    )
+    output = await tools(home, fence).call("run", {"command": command}, Context())
+    text = output.parts[0].text
+    assert "plain" in text and "hush" not in text and "id_rsa" not in text
+    assert (home / "store.db").read_text() == "hush"
+
+
+async def test_a_link_to_what_is_hidden_leads_to_nothing(hiding):
+    fence, home = hiding
+    (home / "link").symlink_to(home / ".ssh" / "id_rsa")
+    (home / ".config" / "gh").symlink_to(home / ".aws")
+    output = await tools(home, fence).call("run", {"command": "cat link .config/gh/credentials"}, Context())
+    assert "hush" not in output.parts[0].text
+
+
+async def test_a_workspace_within_what_is_hidden_stays_in_sight(tmp_path):
+    inside = tmp_path / "data" / "work"
+    inside.mkdir(parents=True)
+    (tmp_path / "data" / "aish.db").write_text("hush")
+    fence = make_sandbox("bwrap", inside, network=False, hides=[tmp_path / "data"])
+    if not await fence.probe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    output = await tools(inside, fence).call("run", {"command": "echo in > x; cat x ../aish.db"}, Context())
+    assert "in\n" in output.parts[0].text and "hush" not in output.parts[0].text
+    assert (inside / "x").read_text() == "in\n"
+
+
+class TenantContext(Context):
+    owner = "key_ann"
+
+
+async def test_a_command_of_a_tenant_runs_in_the_sandbox_or_not_at_all(tmp_path, monkeypatch):
+    for sandbox in (NoSandbox(), make_sandbox("auto", tmp_path, network=False)):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(ToolError, match="only inside the sandbox"):
+            await tools(tmp_path, sandbox).call("run", {"command": "touch x"}, TenantContext())
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
+    commands = Commands(Surroundings(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}), SafetyConfig())
+    commands._live = object()
+    commands.where = lambda: str(tmp_path)
+    if not await commands.sandbox.probe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    output = await commands.tools().call("run", {"command": "echo own"}, TenantContext())
+    assert output.parts[0].text == "own\n"

@@ -206,3 +206,51 @@ def test_what_cannot_be_written_is_known_before_anything_is_written(space, tmp_p
 def test_a_name_is_the_same_however_it_is_written(space):
     names = ("a.txt", "./a.txt", str(space.root / "a.txt"), (space.root / "a.txt").as_uri())
     assert {space.relative(name) for name in names} == {"a.txt"}
+
+
+@pytest.fixture(params=[True, False], ids=["openat2", "stepwise"])
+def home(request, tmp_path: Path):
+    """A workspace that holds files of aish itself."""
+    for name in ("data/aish/aish.db", "config/aish/config.toml", "store.db", "src/a.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("hush")
+    (tmp_path / "link").symlink_to("data/aish/aish.db")
+    (tmp_path / "src" / "folder").symlink_to("../data/aish")
+    hides = [tmp_path / name for name in ("data/aish", "config/aish", "store.db", "not-there")]
+    made = Workspace(tmp_path, use_openat2=request.param, hides=hides)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["data/aish/aish.db", "config/aish/config.toml", "store.db", "link", "src/folder/aish.db", "src/../store.db"],
+)
+def test_what_belongs_to_aish_itself_is_not_opened_by_whatever_name(home, name):
+    for use in (home.read, home.check_readable, home.check_writable, home.exists, lambda n: home.write(n, b"x")):
+        if use in (home.exists, home.check_writable) and name == "link":
+            continue
+        with pytest.raises(ToolError):
+            use(name)
+    assert (home.root / "data/aish/aish.db").read_text() == "hush"
+    assert (home.root / "store.db").read_text() == "hush"
+
+
+def test_nothing_new_is_put_where_aish_keeps_its_files(home):
+    for name in ("data/aish/approved.json", "not-there", "config/aish"):
+        with pytest.raises(ToolError):
+            home.write(name, b"[]")
+        with pytest.raises(ToolError), home.folder_of(name):
+            pass
+    with pytest.raises(ToolError):
+        home.entries("data/aish")
+    assert home.read("src/a.py") == b"hush"
+    home.write("src/b.py", b"x")
+
+
+def test_a_workspace_among_the_files_of_aish_opens_nothing(tmp_path):
+    (tmp_path / "aish.db").write_text("hush")
+    space = Workspace(tmp_path, hides=[tmp_path])
+    with pytest.raises(ToolError, match="belongs to aish"):
+        space.read("aish.db")
+    space.close()

@@ -17,6 +17,11 @@ CONTRACT = (
 )
 
 
+# The beginning of a line that is one.
+BEGINNING = re.compile(r" {0,3}(?:[-*] )?CMD:")
+BEGINNING_CHARS = 9
+
+
 def proposals(reply: str) -> list[str]:
     found = [_bare(match[1]) for line in lines_of_prose(reply) if (match := _COMMAND.fullmatch(line))]
     return list(dict.fromkeys(filter(None, found)))[:MAX_PROPOSALS]

@@ -66,6 +66,20 @@ class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Whether commands of the model see variables named like secrets, such as `GITHUB_TOKEN`."),
     ] = False
+    secrets_for_tools: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Tools, with `*`, that get the real value where a model behind `redact` wrote the placeholder"
+            " of a secret. Any other gets the placeholder."
+        ),
+    ] = ()
+    secrets_for_programs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Programs that get it in a command line, such as `gh`: every command of the line must be named,"
+            " and nothing be redirected to a file."
+        ),
+    ] = ()
     second_opinion: Annotated[
         str,
         Meta(description="Another model or preset that may halt work towards a goal before a step; it allows nothing."),

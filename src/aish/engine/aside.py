@@ -68,8 +68,9 @@ class Aside:
         max_tokens: int,
         deadline_s: float,
         sampling: Sampling | None = None,
+        plans_calls: bool = False,
     ) -> Said:
-        """The same, and what it came to."""
+        """The same, and what it came to. `plans_calls` as in a StepRequest."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
         asked = Admitted(new_id("use"), session, route.name, category, estimate)
         call = await self._ledger.admit(asked, answer_tokens=max_tokens, deadline_s=deadline_s)
@@ -80,6 +81,7 @@ class Aside:
             deadline_s=deadline_s,
             session=session,
             stream=False,
+            plans_calls=plans_calls,
         )
         said: list[str] = []
         usage: Usage | None = None

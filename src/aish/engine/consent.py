@@ -15,12 +15,17 @@ from aish.engine.meter import Meter
 from aish.engine.pump import Pump
 from aish.errors import AishError
 from aish.ports import Ask, Gate
+from aish.safety.redact import has_placeholder
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked
 from aish.types.globs import Globs
 from aish.types.tools import Arguments
 
 ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
+HIDDEN_SECRET = (
+    "<secret-…> stands for a secret and is passed on as it is: only tools and programs that the user has named get the "
+    "secret itself (safety.secrets_for_tools, safety.secrets_for_programs)"
+)
 
 
 class Consent:
@@ -128,6 +133,8 @@ class Consent:
     async def _with_preview(self, question: Question) -> Question:
         if question.kind is not QuestionKind.EFFECT:
             return question
+        if has_placeholder(question.arguments):
+            question = msgspec.structs.replace(question, reasons=(*question.reasons, HIDDEN_SECRET))
         preview = await self._executor.preview(
             question.tool, question.arguments, call=question.call, deadline_s=self._meter.remaining_s
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from aish.calls.mend import BadArguments, mend
 from aish.calls.validate import schema_errors
-from aish.engine.consent import Consent
+from aish.engine.consent import HIDDEN_SECRET, Consent
 from aish.engine.execute import Executor, Outcome, aish_says
 from aish.engine.journal import Journal
 from aish.engine.meter import Meter
@@ -24,6 +24,7 @@ from aish.engine.pump import Pump
 from aish.engine.scribe import Scribe
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
+from aish.safety.redact import has_placeholder
 from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
@@ -76,8 +77,10 @@ class Dispatcher:
         ask_about: Sequence[str] = (),
         repair: bool = True,
         journal: Journal | None = None,
+        owner: str = "",
     ) -> None:
-        """`journal` is that of the run these calls belong to, if they do."""
+        """`journal` is that of the run these calls belong to, if they do. `owner` as in an EffectRequest."""
+        self._owner = owner
         self._offer = offer
         self._executor = executor
         self._meter = meter
@@ -217,7 +220,7 @@ class Dispatcher:
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: Prepared) -> Prepared | Outcome:
-        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments))
+        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments, self._owner))
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
@@ -252,6 +255,8 @@ class Dispatcher:
             self._stop = TurnEnd.CANCELLED
             self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
             return
+        if has_placeholder(item.arguments):
+            outcome = outcome.with_note(HIDDEN_SECRET)
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
     async def _executed(self, item: Prepared) -> Outcome:

@@ -58,10 +58,11 @@ def aish_says(status: ResultStatus, text: str) -> Outcome:
 
 
 class _Context:
-    def __init__(self, session: str, turn: str, call: str, say: Callable[[str], None]) -> None:
+    def __init__(self, session: str, turn: str, call: str, owner: str, say: Callable[[str], None]) -> None:
         self.session = session
         self.turn = turn
         self.call = call
+        self.owner = owner
         self.status = say
 
 
@@ -90,8 +91,10 @@ class Executor:
         session: str,
         turn: str,
         redact: Callable[[str], str],
+        owner: str = "",
         for_programs: bool = False,
     ) -> None:
+        self._owner = owner
         self._for_programs = for_programs
         self._tools = tools
         self._lanes = lanes
@@ -104,7 +107,7 @@ class Executor:
         self, spec: ToolSpec, arguments: Arguments, *, call: str, deadline_s: float, say: Callable[[str], None]
     ) -> Outcome:
         started_s = self._clock.monotonic_s()
-        context = _Context(self._session, self._turn, call, say)
+        context = _Context(self._session, self._turn, call, self._owner, say)
         timeout_s = min(spec.timeout_s, deadline_s)
         outcome = await self._guarded(spec, arguments, context, timeout_s)
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)

@@ -29,7 +29,7 @@ from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
 from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
-from aish.types.tools import ToolSpec
+from aish.types.tools import Effect, ToolSpec
 
 if TYPE_CHECKING:
     from aish.engine.planning.following import Planner
@@ -63,6 +63,7 @@ class TurnMaker:
         self._tools_note = tools_note
         self.background = background
         self._lanes = Lanes()
+        self._readers: set[str] = set()  # tools of servers that only read when they were offered last
 
     def turn(
         self,
@@ -85,8 +86,16 @@ class TurnMaker:
         system = self._system_parts(request, chosen.route, conversation, offer, background)
         asking = Asking(self._means, chosen, request, conversation, system, offer.specs, transcript, meter, scribe)
         dispatcher = partial(self.dispatcher, scribe, meter, offer, ask, request, journal, tools=tools)
-        past, notes = conversation.past, chosen.notes
+        past, notes = conversation.past, (*chosen.notes, *self._changed_tools(offer.specs))
         return Turn(asking, transcript, notes, past, request, offer, dispatcher, meter, scribe)
+
+    def _changed_tools(self, offered: Sequence[ToolSpec]) -> list[str]:
+        """What is to be told of tools whose server no longer says that they only read."""
+        theirs = [spec for spec in offered if spec.hints is not None]
+        changed = {spec.name for spec in theirs if spec.effect is not Effect.READ and spec.name in self._readers}
+        self._readers -= changed
+        self._readers |= {spec.name for spec in theirs if spec.effect is Effect.READ}
+        return [f"{name} has changed: its server no longer says that it only reads" for name in sorted(changed)]
 
     async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
         """What the model would be sent for it now."""
@@ -131,10 +140,14 @@ class TurnMaker:
         if not clients and not request.tools:
             return Offer(tools.specs)
         if not (named := request.tool_choice.among):
-            return self.offer(request.tools, interactive=interactive, clients=clients, source=tools)
+            return self.offer(
+                request.tools, interactive=interactive, clients=clients, source=tools, owner=request.owner
+            )
         among = Globs(named)
         clients = [spec for spec in clients if spec.name in among]
-        return self.offer(request.tools, interactive=interactive, clients=clients, source=tools, among=among)
+        return self.offer(
+            request.tools, interactive=interactive, clients=clients, source=tools, among=among, owner=request.owner
+        )
 
     def offer(
         self,
@@ -144,12 +157,14 @@ class TurnMaker:
         clients: Sequence[ToolSpec] = (),
         source: Toolset | None = None,
         among: Globs | None = None,
+        owner: str = "",
     ) -> Offer:
         source = source or self._tools
         if not tools:
             return offering(source.specs, (), clients)
         known = source.specs()
-        wanted, offers = globs_of(tuple(tools)), self._gate.offers
+        offers = partial(self._gate.offers, owner=owner) if owner else self._gate.offers
+        wanted = globs_of(tuple(tools))
         offered = [spec for spec in known if spec.name in wanted and offers(spec, interactive=interactive)]
         if among is not None:
             offered = [spec for spec in offered if spec.name in among]
@@ -165,7 +180,9 @@ class TurnMaker:
         journal: Journal | None = None,
         ask_about: Sequence[str] = (),
         tools: Toolset | None = None,
+        owner: str = "",
     ) -> Dispatcher:
+        owner = request.owner if request else owner
         executor = Executor(
             tools=tools or self._tools,
             lanes=self._lanes,
@@ -173,6 +190,7 @@ class TurnMaker:
             session=scribe.session,
             turn=scribe.turn,
             redact=self._redact,
+            owner=owner,
             for_programs=request is None,
         )
         return Dispatcher(
@@ -185,6 +203,7 @@ class TurnMaker:
             ask_about=request.ask_about if request else ask_about,
             repair=request is None or request.repair,
             journal=journal,
+            owner=owner,
         )
 
 

@@ -233,6 +233,7 @@ class Norris:
             may_fall_back=body.may_fall_back,
             category=Category.NORRIS,
             limits=limits,
+            owner=body.owner,
         )
 
     def _asked_about(self) -> tuple[str, ...]:
@@ -274,6 +275,7 @@ class Norris:
             journal=self._run.journal,
             ask_about=self._asked_about(),
             wall_s=self._left_s(),
+            owner=self._body.owner,
         )
         if self._stopped:
             raise self._stopped

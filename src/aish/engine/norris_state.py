@@ -21,6 +21,7 @@ class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
     second_opinion: str = ""
     tools: tuple[str, ...] = ("*",)
     may_fall_back: bool = True
+    owner: str = ""
     system: str = ""
     max_steps: int = 16
     max_cost: float | None = None

@@ -102,9 +102,11 @@ class Engine:
         """
         return self._turns.turn(request, ask=ask, journal=journal, left=left, listener=listener)
 
-    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, guests: str = "") -> Sequence[ToolSpec]:
-        """The tools these globs name that the gate would let a request see, with those of its guests."""
-        return self._maker.offer(tools, interactive=interactive, source=self._maker.tools(guests)).specs
+    def offered(
+        self, tools: Sequence[str] = ("*",), *, interactive: bool, guests: str = "", owner: str = ""
+    ) -> Sequence[ToolSpec]:
+        """The tools these globs name that the gate would let a request of this owner see, with those of its guests."""
+        return self._maker.offer(tools, interactive=interactive, source=self._maker.tools(guests), owner=owner).specs
 
     def tools_for(self, guests: str) -> Toolset:
         """All there are for a request that has brought these."""
@@ -121,11 +123,13 @@ class Engine:
         journal: Journal | None = None,
         ask_about: Sequence[str] = (),
         wall_s: float | None = None,
+        owner: str = "",
     ) -> ToolResult:
         """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
         `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
         session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
+        `owner` as in an EffectRequest.
         """
         return await self._turns.call_tool(
             name,
@@ -136,6 +140,7 @@ class Engine:
             journal=journal,
             ask_about=ask_about,
             wall_s=wall_s,
+            owner=owner,
         )
 
     def redacted(self, text: str) -> str:

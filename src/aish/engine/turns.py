@@ -237,18 +237,22 @@ class Turns:
         journal: Journal | None = None,
         ask_about: Sequence[str] = (),
         wall_s: float | None = None,
+        owner: str = "",
     ) -> ToolResult:
         """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
         `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
         session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
+        `owner` as in an EffectRequest.
         """
         call = ToolCall(new_id("call"), name, arguments)
         scribe = Scribe("", new_id("turn"), self._clock.now_ns)
         limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
-        offer = self._maker.offer(tools, interactive=ask is not None)
+        offer = self._maker.offer(tools, interactive=ask is not None, owner=owner)
         meter = metering(limits, self._clock)
-        dispatcher = self._maker.dispatcher(scribe, meter, offer, ask, journal=journal, ask_about=ask_about)
+        dispatcher = self._maker.dispatcher(
+            scribe, meter, offer, ask, journal=journal, ask_about=ask_about, owner=owner
+        )
         call = msgspec.structs.replace(call, name=offer.canonical(name))
         async with aclosing(dispatcher.run([call])) as batches:
             async for events in batches:

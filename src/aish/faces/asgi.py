@@ -20,6 +20,7 @@ Pairs = Iterable[tuple[bytes, bytes]]
 
 # In a scope: globs of the tools that the asker may use, where that is known.
 TOOLS = "aish.tools"
+OWNER = "aish.owner"  # the key of a tenant, "" for the local user and for administrators
 # In a scope: the request on its connection, where the server is ours.
 CONNECTION = "aish.connection"
 
@@ -132,6 +133,7 @@ class Exchange:
         self.path: str = scope["path"]
         self.headers = Headers(scope["headers"], dict(reversed(scope["headers"])))  # ASGI has them in lower case
         self._scope = scope
+        self.owner: str = scope.get(OWNER, "")
         self._link: Link | None = scope.get(CONNECTION)
         # Nothing goes past what somebody has put around `send`.
         is_ours = self._link is not None and send == self._link.send

@@ -22,6 +22,7 @@ def first_state(
     max_minutes: float | None = None,
     where: str = "",
     may_fall_back: bool = True,
+    owner: str = "",
 ) -> bytes:
     norris = config.norris
     body = NorrisBody(
@@ -36,6 +37,7 @@ def first_state(
         turn=config.limits.limits(),
         where=where,
         may_fall_back=may_fall_back,
+        owner=owner,
     )
     return msgspec.json.encode(body)
 

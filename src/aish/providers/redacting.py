@@ -1,19 +1,25 @@
 """A provider that secrets do not leave for: scrubbed on the way out, put back on the way in.
 
+They are put back into what a reader is told. In the arguments of a call, in a plan and in a command line that the model
+proposes, a placeholder stays unless the user has named the tool or the program: else a model could have a secret sent
+to where it likes.
+
 Wraps any other, for models marked `redact`. Names, capabilities and failures are the inner provider's.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import msgspec
 
+from aish.calls.proposals import BEGINNING, BEGINNING_CHARS
 from aish.errors import ProviderError, ProviderRejected
 from aish.ports import Provider, Words
 from aish.providers.faults import SEND_TEXT
+from aish.safety.recipients import SHELL_TOOL, Recipients
 from aish.safety.redact import Redactor, Restorer, Vault
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.embeddings import Embedded, Inputs, texts_of
@@ -23,9 +29,12 @@ from aish.types.models import ModelInfo
 from aish.types.requests import Knobs, Sampling, StepRequest
 from aish.types.tools import ToolSpec
 
+NONE = Recipients()
+
 
 class RedactingProvider:
-    def __init__(self, inner: Provider, redactor: Redactor) -> None:
+    def __init__(self, inner: Provider, redactor: Redactor, recipients: Recipients = NONE) -> None:
+        self._recipients = recipients
         self._inner = inner
         self._redactor = redactor
 
@@ -67,7 +76,7 @@ class RedactingProvider:
 
     async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         vault = Vault(self._redactor, request.session)
-        reply = _Reply(vault, is_json=request.sampling.json_object or request.sampling.json_schema is not None)
+        reply = _Reply(vault, request, self._recipients)
         async with self._inner.stream(_sent(request, vault)) as batches:
             async for batch in batches:
                 if restored := [whole for chunk in batch for whole in reply.restore(chunk)]:
@@ -77,11 +86,13 @@ class RedactingProvider:
 class _Reply:
     """The streams within an answer: text, which may be asked for as JSON, reasoning, and each call's arguments."""
 
-    def __init__(self, vault: Vault, *, is_json: bool) -> None:
+    def __init__(self, vault: Vault, request: StepRequest, recipients: Recipients) -> None:
         self._vault = vault
-        self._text = Restorer(vault.restore_json if is_json else vault.restore)
+        self._recipients = recipients
+        self._tools = {tool.name for tool in request.tools}
+        self._text = Restorer(_restoring_text(vault, request))
         self._reasoning = Restorer(vault.restore)
-        self._calls: dict[int | None, Restorer] = {}
+        self._calls: dict[int | None, _Arguments] = {}
 
     def restore(self, chunk: Chunk) -> list[Chunk]:
         if isinstance(chunk, TextDelta):
@@ -89,8 +100,11 @@ class _Reply:
         if isinstance(chunk, ReasoningDelta):
             return [ReasoningDelta(text)] if (text := self._reasoning.feed(chunk.text)) else []
         if isinstance(chunk, CallFragment):
-            restorer = self._calls.setdefault(chunk.index, Restorer(self._vault.restore_json))
-            return [msgspec.structs.replace(chunk, arguments=restorer.feed(chunk.arguments))]
+            if chunk.index not in self._calls:
+                name = chunk.name if chunk.name in self._tools else ""  # one that is misspelt may come to mean another
+                self._calls[chunk.index] = _Arguments(self._vault, self._recipients, name)
+            arguments = self._calls[chunk.index].feed(chunk.arguments)
+            return [msgspec.structs.replace(chunk, arguments=arguments)]
         if isinstance(chunk, StepFinished):
             return [*self._rest(), chunk]
         return [chunk]
@@ -103,6 +117,56 @@ class _Reply:
             rest.append(TextDelta(text))
         rest += [CallFragment(index, arguments=t) for index, call in self._calls.items() if (t := call.finish())]
         return rest
+
+
+class _Arguments:
+    """Of one call. What the shell is to run is known only once all of it is there."""
+
+    def __init__(self, vault: Vault, recipients: Recipients, tool: str) -> None:
+        self._vault = vault
+        self._recipients = recipients
+        self._tool = tool
+        self._restorer = Restorer(vault.restore_json if recipients.has_tool(tool) else str)
+        self._waits = tool == SHELL_TOOL and bool(recipients.programs) and not recipients.has_tool(tool)
+        self._waiting: list[str] = []
+
+    def feed(self, text: str) -> str:
+        if self._waits:
+            self._waiting.append(text)
+            return ""
+        return self._restorer.feed(text)
+
+    def finish(self) -> str:
+        if not self._waits:
+            return self._restorer.finish()
+        whole = "".join(self._waiting)
+        return self._vault.restore_json(whole) if self._recipients.has_programs_of(self._tool, whole) else whole
+
+
+def _restoring_text(vault: Vault, request: StepRequest) -> Callable[[str], str]:
+    if request.plans_calls:
+        return str
+    if request.sampling.json_object or request.sampling.json_schema is not None:
+        return vault.restore_json
+    return _Prose(vault).restore
+
+
+class _Prose:
+    """Text in pieces, for a reader; a line that proposes a command is left as it is."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._begun = ""  # the beginning of the line
+
+    def restore(self, piece: str) -> str:
+        return "".join(map(self._restore_line, piece.splitlines(keepends=True)))
+
+    def _restore_line(self, piece: str) -> str:
+        self._begun = (self._begun + piece)[:BEGINNING_CHARS]
+        is_command = BEGINNING.match(self._begun) is not None
+        if piece.splitlines()[0] != piece:
+            self._begun = ""
+        return piece if is_command else self._vault.restore(piece)
 
 
 def _sent(request: StepRequest, vault: Vault) -> StepRequest:

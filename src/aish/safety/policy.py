@@ -4,6 +4,10 @@ Deny beats ask beats allow; where no rule speaks, the effect's own verdict does.
 (it is allowed only if each part is) and by what the classifier proves: a line proved read-only needs no rule, a
 destructive one is not covered by a rule that names no command, and a catastrophe is asked about whatever the rules say.
 So is a tool that would change a start-up file or keys, unless a rule names the path.
+
+What a person has answered "always" to covers exactly what was shown (`approvals`), and less than that: what is
+destructive, reads a secret or writes outside the workspace is asked about again. An answer of a tenant counts for that
+tenant alone.
 """
 
 from __future__ import annotations
@@ -15,12 +19,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.ports import Ask
-from aish.safety.always import edited, rule_for_command, rule_for_tool
+from aish.safety.always import digest_of, edited, is_current, rule_for_command, rule_for_tool
 from aish.safety.commands import Level, ShellContext, classify
 from aish.safety.commands.verdict import Read, Reason
 from aish.safety.commands.verdict import Verdict as Finding
 from aish.safety.paths import BadPath, relative_path
-from aish.safety.rules import ANY_WORD, Rule, Words, matches_command, matches_effect, matches_path, matches_tool
+from aish.safety.rules import (
+    ANY_WORD,
+    Rule,
+    Words,
+    free_words,
+    matches_command,
+    matches_effect,
+    matches_path,
+    matches_tool,
+    names_command,
+)
 from aish.types.decisions import Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.tools import Arguments, Effect, ToolSpec
 
@@ -45,6 +59,10 @@ _PATH_ARGUMENTS = frozenset({
 })  # fmt: skip
 _MAX_REASONS = 5
 _MOST_OFFERED = 10_000
+NO_SANDBOX = (
+    "a server with several keys runs commands only inside the sandbox: install bubblewrap and set safety.sandbox to "
+    "auto or bwrap"
+)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -73,9 +91,11 @@ class PolicyGate:
         where: Callable[[], str] | None = None,
         remember: Callable[[Rule], None] = lambda rule: None,
         real_paths: RealPaths = lambda read: (),
+        confines_tenants: Callable[[], bool] = lambda: False,
     ) -> None:
         """`where` says the working directory of now, for a shell that moves; `real_paths` looks at the disk for what a
-        read leads to."""
+        read leads to. `confines_tenants`: commands of a tenant run where they reach neither the files of aish nor
+        those of other tenants."""
         self._real_paths = real_paths
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
@@ -83,30 +103,46 @@ class PolicyGate:
         self._where = where
         self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
-        self._offered: dict[tuple[str, Effect, bool], bool] = {}  # by these rules; asked for every tool in every turn
+        self._confines_tenants = confines_tenants
+        # By these rules; asked for every tool in every turn.
+        self._offered: dict[tuple[str, Effect, bool, str, str], bool] = {}
+        self._note_approvals()
 
     @property
     def _shell(self) -> ShellContext:
         return self._context if self._where is None else msgspec.structs.replace(self._context, cwd=self._where())
 
-    def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
+    def offers(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
         """Not where every call of it would be refused."""
-        key = tool.name, tool.effect, interactive
+        if self._is_unconfined(tool, owner):
+            return False
+        owner = owner if owner in self._approvers else ""
+        digest = digest_of(tool) if tool.name in self._approved_tools else ""
+        key = tool.name, tool.effect, interactive, owner, digest
         offered = self._offered.get(key)
         if offered is None:
             if len(self._offered) >= _MOST_OFFERED:
                 self._offered.clear()
-            offered = self._offered[key] = self._may_run(tool, interactive=interactive)
+            offered = self._offered[key] = self._may_run(tool, owner, interactive=interactive)
         return offered
 
-    def _may_run(self, tool: ToolSpec, *, interactive: bool) -> bool:
-        judged = self._judge_tool(tool, ())
+    def _note_approvals(self) -> None:
+        """Whose rules there are besides those for all, and the tools that are approved as they were."""
+        self._approvers = {rule.owner for rule in self._rules}
+        self._approved_tools = {name for rule in self._rules if rule.digest for name in rule.tools}
+
+    def _is_unconfined(self, tool: ToolSpec, owner: str) -> bool:
+        """Commands run as the server's user, who may read what belongs to every tenant."""
+        return bool(owner) and tool.name == SHELL_TOOL and not self._confines_tenants()
+
+    def _may_run(self, tool: ToolSpec, owner: str, *, interactive: bool) -> bool:
+        judged = self._judge_tool(tool, (), owner)
         if tool.name == SHELL_TOOL and judged.verdict is Verdict.ASK:
             return True  # a line that is proved read-only runs without anybody's consent
         return judged.verdict is Verdict.ALLOW or (judged.verdict is Verdict.ASK and interactive)
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
-        judged = self.judge(effect.tool, effect.arguments)
+        judged = self.judge(effect.tool, effect.arguments, effect.owner)
         if judged.verdict is not Verdict.ASK:
             return Decision(judged.verdict, judged.rule, judged.reason)
         if ask is None:
@@ -116,34 +152,38 @@ class PolicyGate:
             case Choice.NO:
                 return Decision(Verdict.DENY, "the user", answer.note or "the user said no")
             case Choice.EDIT:
-                return self._edited(effect.tool, answer.arguments)
+                return self._edited(effect, answer.arguments)
             case Choice.ALWAYS if judged.always is not None:
-                self._add(edited(judged.always, answer.rule))
+                self._add(edited(judged.always, answer.rule), "" if answer.for_all else effect.owner)
             case Choice.YES | Choice.TURN | Choice.ALWAYS:
                 pass
         return Decision(Verdict.ALLOW, "the user")
 
-    def _add(self, rule: Rule | None) -> None:
+    def _add(self, rule: Rule | None, owner: str) -> None:
+        rule = msgspec.structs.replace(rule, owner=owner) if rule is not None else None
         if rule is not None and rule not in self._rules:
             self._remember(rule)
             self._rules.append(rule)
             self._offered.clear()
+            self._note_approvals()
 
-    def judge(self, tool: ToolSpec, arguments: Arguments) -> Judgement:
+    def judge(self, tool: ToolSpec, arguments: Arguments, owner: str = "") -> Judgement:
+        if self._is_unconfined(tool, owner):
+            return Judgement(Verdict.DENY, "safety.sandbox", NO_SANDBOX)
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
-            return self._judge_command(tool, command)
-        return self._judge_tool(tool, _paths_in(tool, arguments, self._root))
+            return self._judge_command(tool, command, owner)
+        return self._judge_tool(tool, _paths_in(tool, arguments, self._root), owner)
 
-    def _edited(self, tool: ToolSpec, arguments: Arguments | None) -> Decision:
+    def _edited(self, effect: EffectRequest, arguments: Arguments | None) -> Decision:
         """What the person wrote themselves they have also agreed to; only a denial stands above it."""
-        judged = self.judge(tool, arguments or {})
+        judged = self.judge(effect.tool, arguments or {}, effect.owner)
         if judged.verdict is Verdict.DENY or arguments is None:
             return Decision(Verdict.DENY, judged.rule, judged.reason or "the edit was empty")
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
 
-    def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None]) -> Judgement:
-        about = [rule for rule in self._about(tool) if not (rule.commands or rule.reads)]
-        matching = [rule for rule in about if _fits_paths(rule, tool, paths)]
+    def _judge_tool(self, tool: ToolSpec, paths: Sequence[str | None], owner: str) -> Judgement:
+        about = [rule for rule in self._about(tool, owner) if not (rule.commands or rule.reads)]
+        matching = [rule for rule in about if is_current(rule, tool) and _fits_paths(rule, tool, paths)]
         rule = _strictest(matching)
         verdict = rule.verdict if rule else self._verdicts.get(tool.effect, Verdict.DENY)
         is_named = any(rule.paths for rule in matching)
@@ -155,6 +195,8 @@ class PolicyGate:
         if rule:
             return Judgement(verdict, rule.title, rule.why or f"{tool.name}: {rule.title}")
         reason = f"{tool.name} can {_PHRASES[tool.effect]}"
+        if lapsed := [rule for rule in about if not is_current(rule, tool)]:
+            reason = f"{reason}; {_lapse(tool, lapsed)}"
         return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
 
     def _find_secret(self, tool: ToolSpec, paths: Sequence[str | None]) -> str:
@@ -180,20 +222,20 @@ class PolicyGate:
         places = ((path, place_of(str(self._root / path), scope)) for path in known)
         return next((path for path, place in places if place in (Place.KEYS, Place.STARTUP)), "")
 
-    def _judge_command(self, tool: ToolSpec, command: str) -> Judgement:
+    def _judge_command(self, tool: ToolSpec, command: str, owner: str) -> Judgement:
         from aish.safety.lines import read_line  # with the parser: loaded for the first command
 
-        shell = msgspec.structs.replace(self._shell, readable=self._readable(tool))
+        shell = msgspec.structs.replace(self._shell, readable=self._readable(tool, owner))
         line, finding = read_line(command, shell), self._look(classify(command, shell), shell)
-        judged = self._by_rules(tool, line, finding) or self._by_finding(tool, line, finding)
-        if keeping := [rule for rule in self._about(tool) if rule.paths and rule.verdict is not Verdict.ALLOW]:
+        judged = self._by_rules(tool, line, finding, owner) or self._by_finding(tool, line, finding)
+        if keeping := [rule for rule in self._about(tool, owner) if rule.paths and rule.verdict is not Verdict.ALLOW]:
             judged = self._by_paths(keeping, command, line, finding, judged)
         reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
         return msgspec.structs.replace(judged, reasons=reasons)
 
-    def _readable(self, tool: ToolSpec) -> tuple[str, ...]:
+    def _readable(self, tool: ToolSpec, owner: str) -> tuple[str, ...]:
         """The folders that rules let commands read besides the workspace."""
-        return tuple(folder for rule in self._about(tool) for folder in rule.reads)
+        return tuple(folder for rule in self._about(tool, owner) for folder in rule.reads)
 
     def _look(self, finding: Finding, shell: ShellContext) -> Finding:
         """A proof holds for names; links and wildcards may lead elsewhere. What they lead to is judged as well."""
@@ -215,9 +257,9 @@ class PolicyGate:
                 return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
         return finding
 
-    def _by_rules(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement | None:
+    def _by_rules(self, tool: ToolSpec, line: CommandLine, finding: Finding, owner: str) -> Judgement | None:
         """None where the rules leave it open. No command is allowed by a rule about paths: it may touch others, too."""
-        about = [rule for rule in self._about(tool) if not (rule.paths or rule.reads)]
+        about = [rule for rule in self._about(tool, owner) if not (rule.paths or rule.reads)]
         for verdict in (Verdict.DENY, Verdict.ASK):
             for rule in about:
                 if rule.verdict is verdict and (not rule.commands or _touches(rule, line, finding)):
@@ -225,9 +267,7 @@ class PolicyGate:
         if finding.catastrophe:
             return Judgement(Verdict.ASK, "catastrophe", _first_reason(finding), insist=True)
         allowing = [rule for rule in about if rule.verdict is Verdict.ALLOW and rule.commands]
-        matches = _names_all if _reads_secret(finding) else matches_command
-        if line.is_plain and line.parts and all(any(matches(r, p) for r in allowing) for p in line.parts):
-            named = next(rule for rule in allowing if matches(rule, line.parts[0]))
+        if (named := self._find_allowing(allowing, line, finding)) is not None:
             return Judgement(Verdict.ALLOW, named.title, "")
         blanket = next((rule for rule in about if rule.verdict is Verdict.ALLOW and not rule.commands), None)
         hidden = not line.is_readable and any(rule.commands and rule.verdict is not Verdict.ALLOW for rule in about)
@@ -235,6 +275,36 @@ class PolicyGate:
         if blanket is not None and not guarded and not hidden:
             return Judgement(Verdict.ALLOW, blanket.title, "")
         return None
+
+    def _find_allowing(self, rules: Sequence[Rule], line: CommandLine, finding: Finding) -> Rule | None:
+        """A rule of the configuration for each command of the line, or a lasting yes to the whole of it. What is
+        destructive or reads a secret is allowed only by rules that name exactly these commands."""
+        if not line.is_plain or not line.parts:
+            return None
+        matches = names_command if _is_grave(finding) else matches_command
+        written = [rule for rule in rules if rule.covers == "prefix"]
+        named = [next((rule for rule in written if matches(rule, part)), None) for part in line.parts]
+        if all(named):
+            return named[0]
+        if len(line.parts) > 1 or _is_grave(finding) or any(not write.inside for write in finding.writes):
+            return None
+        return next((rule for rule in rules if rule.covers != "prefix" and self._covers(rule, line.parts[0])), None)
+
+    def _covers(self, rule: Rule, words: Words) -> bool:
+        """Whether a lasting yes covers this command: its holes take no path outside the workspace."""
+        if rule.covers == "exact":
+            return names_command(rule, words)
+        fits = (free_words(tuple(text.split()), words) for text in rule.commands)
+        return any(all(map(self._is_inside, free)) for free in fits if free is not None)
+
+    def _is_inside(self, path: str) -> bool:
+        from aish.safety.commands.exposure import is_secret
+        from aish.safety.commands.places import Place, place_of, resolve
+        from aish.safety.commands.scope import Scope
+
+        scope = Scope(self._shell)
+        absolute = resolve(path, scope)
+        return absolute is not None and place_of(absolute, scope) is Place.INSIDE and not is_secret(absolute, scope)
 
     def _by_paths(
         self, keeping: Sequence[Rule], command: str, line: CommandLine, finding: Finding, judged: Judgement
@@ -253,7 +323,7 @@ class PolicyGate:
         if judged.verdict is not Verdict.ALLOW or is_ruled or reads_only_named(line, self._shell):
             return judged
         reason = f"it may reach what the rule '{keeping[0].title}' is about without naming it"
-        return Judgement(Verdict.ASK, keeping[0].title, reason, always=_always(line, finding))
+        return Judgement(Verdict.ASK, keeping[0].title, reason, always=self._always(line, finding))
 
     def _by_finding(self, tool: ToolSpec, line: CommandLine, finding: Finding) -> Judgement:
         verdict = self._verdicts.get(tool.effect, Verdict.DENY)
@@ -261,7 +331,7 @@ class PolicyGate:
             return Judgement(verdict, f"gate.{tool.effect}", "commands are denied by gate.exec")
         if finding.level is Level.SAFE:
             return Judgement(Verdict.ALLOW, "proved read-only", "")
-        always = _always(line, finding)
+        always = self._always(line, finding)
         if finding.level is Level.DESTRUCTIVE:
             return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
         if _reads_secret(finding):
@@ -288,13 +358,22 @@ class PolicyGate:
         rule = Rule(Verdict.ALLOW, name=f"always read {' '.join(folders)}", tools=(SHELL_TOOL,), reads=tuple(folders))
         return Judgement(Verdict.ASK, "reads outside", _first_reason(finding), always=rule, like=rule.title)
 
-    def _about(self, tool: ToolSpec) -> list[Rule]:
-        return [rule for rule in self._rules if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
+    def _about(self, tool: ToolSpec, owner: str) -> list[Rule]:
+        rules = (rule for rule in self._rules if not rule.owner or rule.owner == owner)
+        return [rule for rule in rules if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
+
+    def _always(self, line: CommandLine, finding: Finding) -> Rule | None:
+        """None also where a lasting yes would not be listened to."""
+        is_one = line.is_plain and len(line.parts) == 1
+        if not is_one or _is_grave(finding) or any(not write.inside for write in finding.writes):
+            return None
+        return rule_for_command(line.parts[0], is_inside=self._is_inside)
 
 
-def _always(line: CommandLine, finding: Finding) -> Rule | None:
-    is_one = line.is_plain and len(line.parts) == 1
-    return rule_for_command(line.parts[0], whole=_reads_secret(finding)) if is_one else None
+def _lapse(tool: ToolSpec, lapsed: Sequence[Rule]) -> str:
+    if any(rule.digest for rule in lapsed):
+        return f"{tool.name} has changed since you allowed it always"
+    return f"{tool.name} was allowed always before aish kept what it was: answer once more"
 
 
 def _title(rule: Rule | None) -> str:
@@ -324,8 +403,8 @@ def _secret_reason(finding: Finding) -> str:
     return next(reason.text for reason in finding.reasons if reason.kind == "secret")
 
 
-def _names_all(rule: Rule, words: Words) -> bool:
-    return any(tuple(prefix.split()) == words for prefix in rule.commands)
+def _is_grave(finding: Finding) -> bool:
+    return finding.level is Level.DESTRUCTIVE or _reads_secret(finding)
 
 
 def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
@@ -403,4 +482,5 @@ def _question(effect: EffectRequest, judged: Judgement) -> Question:
         like=judged.like,
         rule=judged.rule,
         schema=effect.tool.schema,
+        owner=effect.owner,
     )

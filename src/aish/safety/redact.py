@@ -31,9 +31,23 @@ TAGS = frozenset(
 )
 _OTHERS = frozenset({"arguments", "metadata"})  # where the words are somebody else's
 _CONTROL = re.compile(r"[\x00-\x1f]")  # which no string of JSON has
-_PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
+PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
 _PLACEHOLDER_START = "<secret-"
+
+
+def has_placeholder(arguments: Any) -> bool:
+    """Whether a placeholder stands anywhere in the arguments of a call, however deep they are."""
+    waiting = [arguments]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str) and _PLACEHOLDER_START in value and PLACEHOLDER.search(value):
+            return True
+        if isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            waiting += value
+    return False
 
 
 class Redactor:
@@ -181,7 +195,7 @@ class Vault:
         if _PLACEHOLDER_START not in text:
             return text
         known = self._secrets
-        return _PLACEHOLDER.sub(lambda match: form(known[match[0]]) if match[0] in known else match[0], text)
+        return PLACEHOLDER.sub(lambda match: form(known[match[0]]) if match[0] in known else match[0], text)
 
     def _placeholder(self, secret: str) -> str:
         digest = hmac.digest(self._session, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()

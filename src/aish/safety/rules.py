@@ -6,8 +6,10 @@ must hold. Its examples are checked when it is loaded: a rule that does not do w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import msgspec
 
@@ -18,8 +20,18 @@ from aish.types.tools import Effect
 # A word of a prefix that stands for any one word.
 ANY_WORD = "*"
 
+# How `commands` are read: as the words a command begins with, as the whole command, or as the whole command with holes.
+# A rule for a tool is exact where it is for the tool as it was when it was approved.
+Coverage = Literal["prefix", "exact", "pattern"]
+
+# A word for a hole: a plain name or path. It is no option, no URL, no assignment, no `@file` and no `+command`.
+_FREE_WORD = re.compile(r"[\w./,%][\w./,%@+-]*")
+
 
 class Rule(msgspec.Struct, frozen=True):
+    """`covers`, `owner` and `digest` are set by answers "always": how `commands` are read, the key for which alone the
+    rule counts ("" for all), and the digest of the tool as it was approved."""
+
     verdict: Verdict
     name: str = ""
     tools: tuple[str, ...] = ()
@@ -30,6 +42,9 @@ class Rule(msgspec.Struct, frozen=True):
     match: tuple[str, ...] = ()  # commands or tool names that it must match
     not_match: tuple[str, ...] = ()
     why: str = ""
+    covers: Coverage = "prefix"
+    owner: str = ""
+    digest: str = ""
 
     @property
     def title(self) -> str:
@@ -49,7 +64,35 @@ def matches_effect(rule: Rule, effect: Effect) -> bool:
 
 
 def matches_command(rule: Rule, words: Words) -> bool:
-    return any(_begins_with(words, tuple(prefix.split())) for prefix in rule.commands)
+    match rule.covers:
+        case "exact":
+            return names_command(rule, words)
+        case "pattern":
+            return any(free_words(tuple(text.split()), words) is not None for text in rule.commands)
+        case _:
+            return any(_begins_with(words, tuple(prefix.split())) for prefix in rule.commands)
+
+
+def names_command(rule: Rule, words: Words) -> bool:
+    """Whether it names exactly this command, word for word."""
+    return any(tuple(text.split()) == words for text in rule.commands)
+
+
+def free_words(pattern: Sequence[str], words: Words) -> list[str] | None:
+    """The words that stand in the holes of a pattern; None if it does not fit. A hole takes one word, at the end more.
+    Nothing that may be an option fits a hole."""
+    if len(words) < len(pattern) or (len(words) > len(pattern) and pattern[-1:] != (ANY_WORD,)):
+        return None
+    wanted = (*pattern, *[ANY_WORD] * (len(words) - len(pattern)))
+    free: list[str] = []
+    for want, word in zip(wanted, words, strict=True):
+        if word is None or (want != ANY_WORD and word != want):
+            return None
+        if want == ANY_WORD:
+            if not _FREE_WORD.fullmatch(word):
+                return None
+            free.append(word)
+    return free
 
 
 def matches_path(rule: Rule, path: str) -> bool:

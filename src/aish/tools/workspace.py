@@ -16,7 +16,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -58,13 +58,20 @@ class Workspace:
     """Holds the root open: renaming it away does not move us.
 
     `packages` are names of folders that package managers fill with links to a cache; with `hard_links` every file is
-    read, whatever names it has.
+    read, whatever names it has. `hides` are files and folders that are not opened though the root contains them.
     """
 
     def __init__(
-        self, root: Path, *, use_openat2: bool = True, packages: Set[str] = frozenset(), hard_links: bool = False
+        self,
+        root: Path,
+        *,
+        use_openat2: bool = True,
+        packages: Set[str] = frozenset(),
+        hard_links: bool = False,
+        hides: Iterable[Path] = (),
     ) -> None:
         self.root = root.resolve()
+        self._hides = tuple(hidden for path in hides if _touch(hidden := path.resolve(), self.root))
         # A root that is given as a link may be named by that as well as by what it leads to.
         self._names = dict.fromkeys((PurePosixPath(self.root), PurePosixPath(root.absolute())))
         self._fd = os.open(self.root, _FOLDER)
@@ -116,21 +123,21 @@ class Workspace:
         path = self._relative(name)
         if path.name in ("", "."):
             raise _refusal(f"{name} is a folder")
-        with self._opened(path.parent, _FOLDER, name) as folder:
+        with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
             mode = _replaceable_mode(folder, path.name, name)
             _replace(folder, path.name, content, mode, name)
 
     def check_writable(self, name: str) -> None:
         """Raises ToolError for what `write` would refuse as things are now."""
         path = self._relative(name)
-        with self._opened(path.parent, _FOLDER, name) as folder:
+        with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
             _replaceable_mode(folder, path.name, name)
 
     def exists(self, name: str) -> bool:
         """Whether anything has that name, a link that leads nowhere included. Raises ToolError for a name outside."""
         path = self._relative(name)
         try:
-            with self._opened(path.parent, _FOLDER, name) as folder:
+            with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
                 os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return False
@@ -151,7 +158,7 @@ class Workspace:
         path = self._relative(name)
         if path.name in ("", "."):
             raise _refusal(f"{name} is a folder")
-        with self._opened(path.parent, _FOLDER, name) as folder:
+        with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
             try:
                 yield folder, path.name
             except OSError as exc:
@@ -203,15 +210,30 @@ class Workspace:
         return None
 
     @contextlib.contextmanager
-    def _opened(self, path: PurePosixPath, flags: int, name: str) -> Iterator[int]:
+    def _opened(self, path: PurePosixPath, flags: int, name: str, *, child: str = "") -> Iterator[int]:
+        """`child` is what is then named in the folder."""
         try:
             fd = self._open_beneath(path, flags) if self._kernel_keeps else self._open_stepwise(path, flags)
         except OSError as exc:
             raise _translated(exc, name) from exc
         try:
+            if self._hides and self._is_hidden(self._place_of(fd, path) / child):
+                raise _refusal(f"{name} belongs to aish itself and is not opened")
             yield fd
         finally:
             os.close(fd)
+
+    def _place_of(self, fd: int, path: PurePosixPath) -> Path:
+        """Where an open file is, whatever links led there. Without links on the way, its name says so."""
+        if not self._kernel_keeps:
+            return self.root / path
+        try:
+            return Path(f"/proc/self/fd/{fd}").readlink()
+        except OSError:  # a machine without /proc
+            return (self.root / path).resolve()
+
+    def _is_hidden(self, place: Path) -> bool:
+        return any(place.is_relative_to(hidden) for hidden in self._hides)
 
     def _open_beneath(self, path: PurePosixPath, flags: int) -> int:
         how = _OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
@@ -227,6 +249,10 @@ class Workspace:
             return os.open(path.name or ".", flags | os.O_NOFOLLOW, dir_fd=folder)
         finally:
             os.close(folder)
+
+
+def _touch(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 @functools.cache

@@ -28,11 +28,15 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EffectRequest(msgspec.Struct, frozen=True):
-    """One effect, prepared in full: exactly these arguments run if the gate lets them."""
+    """One effect, prepared in full: exactly these arguments run if the gate lets them.
+
+    `owner` is the key of a tenant it is for, "" for the local user and for administrators.
+    """
 
     call: str
     tool: ToolSpec
     arguments: Arguments
+    owner: str = ""
 
 
 class QuestionKind(StrEnum):
@@ -45,7 +49,8 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `like` names the calls that a yes for the rest of the turn covers, "" if only this one. `preview` shows what would
     change, as a unified diff where files would; "" if that is not known before. `rule` names what asks, as in a
-    Decision. `schema` is what edited arguments must fit; it is told to whoever answers, and not recorded.
+    Decision. `schema` is what edited arguments must fit; it is told to whoever answers, and not recorded. `owner` is
+    the key that a lasting yes counts for, "" for all; an administrator's counts for all.
     """
 
     call: str
@@ -61,6 +66,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     preview: str = ""
     rule: str = ""
     schema: JsonSchema = {}
+    owner: str = ""
 
 
 class Choice(StrEnum):
@@ -77,3 +83,4 @@ class Answer(msgspec.Struct, frozen=True):
     note: str = ""  # told to the model when the answer is no
     arguments: Arguments | None = None  # with EDIT
     rule: str = ""  # with ALWAYS: what it covers, where the person changed it
+    for_all: bool = False  # with ALWAYS: an administrator's answer to a tenant's question counts for all

@@ -94,7 +94,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     own. `memory`: what is known of the user goes along; `project`: the files do. `may_fall_back`: another model may
     answer where this one cannot be reached. `planner`: plan first, then work; `run` is the run of a plan to go on with.
     `stream` False: nobody looks before a step has ended. `traceparent` is the asker's own trace, as W3C Trace Context
-    has it; "" if it has none.
+    has it; "" if it has none. `owner` is the key of a tenant, "" for the local user and for administrators.
     """
 
     input: tuple[Message, ...]
@@ -127,6 +127,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     stream: bool = True
     traceparent: str = ""
+    owner: str = ""
 
     @property
     def is_autonomous(self) -> bool:
@@ -148,7 +149,7 @@ class StepRequest(msgspec.Struct, frozen=True):
     `session` is for what must be the same within one, such as placeholders for secrets. `stream` False: nobody waits
     for the pieces, so the answer may come as one. `picks_tool`: the answer is to say which tool to call, or that none
     fits, for which a model may have an adapter; `tuning` is what its provider makes of that. `traceparent` as in a
-    TurnRequest.
+    TurnRequest. `plans_calls`: the text of the answer is calls to be made, not words for a reader.
     """
 
     model: str
@@ -165,3 +166,4 @@ class StepRequest(msgspec.Struct, frozen=True):
     picks_tool: bool = False
     tuning: Tuning | None = None
     traceparent: str = ""
+    plans_calls: bool = False

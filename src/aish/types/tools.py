@@ -27,7 +27,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
     """A tool as the engine knows it. `name` is the wire name, `source__tool`.
 
     `paths` are the arguments that name files, at any depth; none means that it is not known which do. `beyond`: it may
-    touch other files than those it is told. `output_schema` is what it promises of its structured results.
+    touch other files than those it is told. `output_schema` is what it promises of its structured results. `hints` are
+    a foreign server's words on what the tool does; None for a tool that comes from no server.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()
     beyond: bool = False
     output_schema: JsonSchema | None = None
+    hints: JsonObject | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ Variables that hold secrets are kept from what a model runs, unless the configur
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class Commands:
-    def __init__(self, here: Surroundings, safety: SafetyConfig) -> None:
+    def __init__(self, here: Surroundings, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
+        """`hides` are files and folders that commands in the sandbox do not see."""
+        self._hides = hides
         self._here = here
         self._safety = safety
         self._live: LiveBash | None = None
@@ -49,7 +51,13 @@ class Commands:
     def sandbox(self) -> Sandbox:
         from aish.tools.builtin.sandbox import make_sandbox
 
-        return make_sandbox(self._safety.sandbox, self._here.cwd, network=self._safety.network)
+        return make_sandbox(
+            self._safety.sandbox,
+            self._here.cwd,
+            network=self._safety.network,
+            hides=self._hides,
+            home=paths.home_dir(self._here.env),
+        )
 
     @asynccontextmanager
     async def live_shell(

@@ -10,6 +10,7 @@ import msgspec
 from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.schema import Config
 from aish.errors import ConfigError
+from aish.safety.always import narrowed
 from aish.safety.commands import ShellContext
 from aish.safety.policy import PolicyGate
 from aish.safety.rules import Rule, example_errors
@@ -18,7 +19,13 @@ from aish.types.decisions import Verdict
 from aish.types.tools import Effect
 
 
-def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where: Callable[[], str]) -> PolicyGate:
+def make_gate(
+    config: Config,
+    env: Mapping[str, str],
+    shell: ShellContext,
+    where: Callable[[], str],
+    confines_tenants: Callable[[], bool],
+) -> PolicyGate:
     """`where` is the directory that commands run in now."""
     approvals = approvals_file(env)
     return PolicyGate(
@@ -28,6 +35,7 @@ def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where
         where=where,
         remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
         real_paths=RealPaths(Path(shell.cwd), lambda path: _is_secret(path, shell)),
+        confines_tenants=confines_tenants,
     )
 
 
@@ -48,7 +56,7 @@ def _approved(file: Path) -> list[Rule]:
     if not approvals:
         return []
     try:
-        rules = msgspec.convert(approvals, list[Rule])
+        rules = [narrowed(rule) for rule in msgspec.convert(approvals, list[Rule])]
         errors = "; ".join(example_errors(rules))
     except msgspec.ValidationError as exc:
         rules, errors = [], str(exc)

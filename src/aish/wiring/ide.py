@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.config.paths import data_dir
 from aish.config.schema_ide import IdeConfig
 from aish.faces.runtime import Surroundings
@@ -29,18 +31,18 @@ _MARKS = (
 McpOfNow = Callable[[], Mapping[str, "McpServer"]]
 
 
-def find_ide_tools(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> IdeTools | None:
-    """None where they are not wanted."""
+def find_ide_tools(config: IdeConfig, here: Surroundings, mcp: McpOfNow, hides: Sequence[Path] = ()) -> IdeTools | None:
+    """None where they are not wanted. `hides` are files and folders that no tool opens."""
     if config.enabled == "never" or (config.enabled == "auto" and not _is_project(here.cwd)):
         return None
-    return IdeTools(lambda: _make(config, here, mcp))
+    return IdeTools(lambda: _make(config, here, mcp, hides))
 
 
 def _is_project(folder: Path) -> bool:
     return any((folder / mark).exists() for mark in _MARKS)
 
 
-def _make(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> Ide:
+def _make(config: IdeConfig, here: Surroundings, mcp: McpOfNow, hides: Sequence[Path]) -> Ide:
     from aish.tools.ide.edits.journaled import Journaled
     from aish.tools.ide.facade import Ide
 
@@ -51,7 +53,8 @@ def _make(config: IdeConfig, here: Surroundings, mcp: McpOfNow) -> Ide:
     def make_applier(space: Workspace) -> EditApplier:
         return Journaled(space, data_dir(here.env) / "edits")
 
-    return Ide(here.cwd, settings_of(config, here.env), make_applier=make_applier, find_server=find_server)
+    settings = msgspec.structs.replace(settings_of(config, here.env), hides=tuple(hides))
+    return Ide(here.cwd, settings, make_applier=make_applier, find_server=find_server)
 
 
 def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:

@@ -68,8 +68,11 @@ class Providers:
         if not settings.redact:
             return provider
         from aish.providers.redacting import RedactingProvider
+        from aish.safety.recipients import Recipients
 
-        return RedactingProvider(provider, self._redactor)
+        safety = self._config.safety
+        recipients = Recipients(safety.secrets_for_tools, safety.secrets_for_programs)
+        return RedactingProvider(provider, self._redactor, recipients)
 
     def _provider(self, name: str, settings: ProviderConfig) -> Provider:
         match settings.kind:

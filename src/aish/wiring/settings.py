@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aish.config import paths
 from aish.config.schema import Config, NetworkConfig
 from aish.engine.choose import Routing
 from aish.engine.cost import Caps
@@ -29,6 +31,14 @@ def presets_of(config: Config) -> dict[str, Preset]:
         )
         for name, preset in config.presets.items()
     }
+
+
+def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """What belongs to aish itself, so that no tool is to read it: settings, keys, approvals, what was said."""
+    folders = paths.config_dir(env), paths.data_dir(env), paths.cache_dir(env)
+    store = config.store.path
+    files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
+    return (*folders, *map(Path, files))
 
 
 def endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:

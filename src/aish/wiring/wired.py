@@ -40,7 +40,7 @@ from aish.wiring.gate import make_gate
 from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
 from aish.wiring.mcp import McpLinks
 from aish.wiring.providers import Providers
-from aish.wiring.settings import endpoint_flags, proxies_of, secret_variables, secrets_of
+from aish.wiring.settings import endpoint_flags, private_paths, proxies_of, secret_variables, secrets_of
 from aish.wiring.stores import make_store
 from aish.wiring.telemetry import observed
 
@@ -103,7 +103,7 @@ class Wired:
         self._clock = SystemClock()
         self._tools = Registry()
         self._mcp = self._links()
-        self._commands = Commands(here, self.config.safety)
+        self._commands = Commands(here, self.config.safety, self._private)
         self._ide: IdeTools | None = None
 
     @property
@@ -152,6 +152,8 @@ class Wired:
             shared=shared or bool(self.config.store.url),
         )
         try:
+            if serving:
+                await self._commands.sandbox.probe()  # whether tenants may run commands is known from the start
             if serving or self.config.telemetry.otlp_endpoint:
                 _ = self.store  # what is wrong with it is said at once; a first prompt does not wait for it
             self._add_tools(tools, mcp)
@@ -265,7 +267,7 @@ class Wired:
 
     @cached_property
     def _gate(self) -> PolicyGate:
-        return make_gate(self.config, self.surroundings.env, self.shell_context, self._commands.where)
+        return make_gate(self.config, self.surroundings.env, self.shell_context, self._commands.where, self._confines)
 
     async def _background(self, request: TurnRequest) -> Background:
         from aish.wiring.background import find_background
@@ -307,7 +309,14 @@ class Wired:
         self._mcp.begin(mcp)
 
     def _ide_tools(self) -> IdeTools | None:
-        return find_ide_tools(self.config.ide, self.surroundings, lambda: self.mcp_servers)
+        return find_ide_tools(self.config.ide, self.surroundings, lambda: self.mcp_servers, self._private)
+
+    @property
+    def _private(self) -> tuple[Path, ...]:
+        return private_paths(self.config, self.surroundings.env)
+
+    def _confines(self) -> bool:
+        return self._commands.sandbox.holds
 
     def _local_tools(self) -> Registry:
         tools = Registry()

@@ -26,6 +26,7 @@ class PlanBody(msgspec.Struct, frozen=True, omit_defaults=True):
     planning: Planning = Planning()
     plan: Plan | None = None
     may_fall_back: bool = True
+    owner: str = ""
 
 
 class PlanRun:
@@ -47,7 +48,14 @@ class PlanRun:
 async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> AsyncIterator[PlanRun]:
     """A new run, or the one that is gone on with."""
     planning = request.planner or Planning()
-    body = PlanBody(question_of(request), request.model, request.tools, planning, may_fall_back=request.may_fall_back)
+    body = PlanBody(
+        question_of(request),
+        request.model,
+        request.tools,
+        planning,
+        may_fall_back=request.may_fall_back,
+        owner=request.owner,
+    )
     goal = body.question[:_MAX_GOAL]
     owning = (
         keeper.taken(request.run)
@@ -84,6 +92,7 @@ def resumed(body: PlanBody, run: str, session: str) -> TurnRequest:
         may_fall_back=body.may_fall_back,
         planner=planning,
         run=run,
+        owner=body.owner,
     )
 
 

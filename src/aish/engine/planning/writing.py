@@ -117,6 +117,7 @@ class PlanWriter:
             max_tokens=_MAX_TOKENS,
             deadline_s=deadline_s,
             sampling=Sampling(temperature=0.0, json_schema=self._schema),
+            plans_calls=True,
         )
 
 

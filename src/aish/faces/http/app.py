@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import AishError, ConnectionLost, forget_way
-from aish.faces.asgi import TOOLS, Exchange, HttpRefusal, Receive, Scope, Send
+from aish.faces.asgi import OWNER, TOOLS, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.faces.asgi import App as Asgi
 from aish.faces.http.approvals import Given
 from aish.faces.http.callers import Caller
@@ -131,7 +131,8 @@ class App:
                 message = {**message, "headers": [*message.get("headers", ()), *exchange.extra]}
             await send(message)
 
-        await mount({**scope, "headers": [(b"host", b"localhost"), *headers], TOOLS: caller.tools}, receive, sent)
+        known = {"headers": [(b"host", b"localhost"), *headers], TOOLS: caller.tools, OWNER: caller.owner}
+        await mount({**scope, **known}, receive, sent)
 
     async def _answer_once(self, exchange: Exchange, scope: Scope, caller: Caller, key: str, found: Found) -> None:
         async def answer(recorded: Exchange) -> None:

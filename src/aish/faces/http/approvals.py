@@ -88,7 +88,7 @@ class Approvals:
         _check(approval.question, given)
         answered = msgspec.structs.replace(
             approval,
-            answer=Answer(given.choice, given.note, given.arguments),
+            answer=Answer(given.choice, given.note, given.arguments, for_all=caller.admin),
             answered_by=caller.key,
             answered_ms=self._service.now_ms(),
         )

@@ -177,7 +177,8 @@ def _runnable(service: Service, caller: Caller, tools: Tools) -> tuple[str, ...]
     there is nobody else, whatever needs another's consent is not shown."""
     if service.ask(caller) is not None:
         return tools.ours
-    free = {spec.name for spec in service.engine.offered(tools.ours, interactive=False, guests=tools.guest_name)}
+    offered = service.engine.offered(tools.ours, interactive=False, guests=tools.guest_name, owner=caller.owner)
+    free = {spec.name for spec in offered}
     return tuple(name for name in tools.ours if name in free or name in tools.agreed)
 
 
@@ -347,6 +348,7 @@ def begin_request(
         parallel_calls=parallel_calls,
         sampling=sampling,
         stream=stream,
+        owner=caller.owner,
     )
 
 

@@ -25,6 +25,11 @@ class Caller(msgspec.Struct, frozen=True):
     metrics: bool = False
     digest: str = ""
 
+    @property
+    def owner(self) -> str:
+        """Whose answers "always" are, and whose commands: an administrator's are everyone's."""
+        return "" if self.admin else self.key
+
     def may_use_model(self, name: str) -> bool:
         return self.models == _ALL or name in globs_of(self.models)
 

@@ -22,7 +22,7 @@ class ConsoleTools:
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         asked = self._service.ask(caller) is not None
-        offered = self._service.engine.offered(caller.tools, interactive=asked)
+        offered = self._service.engine.offered(caller.tools, interactive=asked, owner=caller.owner)
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": [shown(spec) for spec in offered]}))
 
 

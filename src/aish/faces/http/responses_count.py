@@ -16,7 +16,11 @@ async def count_input(service: Service, plan: Plan) -> int:
     request, engine = plan.request, service.engine
     route = await engine.router.resolve(request.model)
     messages = (*(request.context or ()), *request.input)
-    offered = engine.offered(request.tools, interactive=False, guests=request.guests) if request.tools else ()
+    offered = (
+        engine.offered(request.tools, interactive=False, guests=request.guests, owner=request.owner)
+        if request.tools
+        else ()
+    )
     tools = [*request.client_tools, *offered]
     texts = [compose_system(route.system, request.system), *(_text(message) for message in messages)]
     texts += [msgspec.json.encode([tool.name, tool.description, tool.schema]).decode() for tool in tools]

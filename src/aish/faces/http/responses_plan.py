@@ -232,6 +232,7 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         limits=limits_of(service, asked),
         traceparent=traceparent_of(exchange),
         stream=bool(asked.stream or asked.background),
+        owner=caller.owner,
     )
 
 

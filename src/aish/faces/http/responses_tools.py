@@ -7,6 +7,7 @@ turn, and the answer begins another. For all other tools it is asked as in every
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import msgspec
 
@@ -51,9 +52,9 @@ async def choose(service: Service, caller: Caller, asked: ResponseBody, listed: 
     functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
     if not declared.mcp:
         return Chosen(tools.ours, tools.clients, functions)
-    offered, named = service.engine.offered, tools.guest_name
-    someone = {spec.name: spec for spec in offered(tools.ours, interactive=True, guests=named)}
-    nobody = {spec.name for spec in offered(tools.ours, interactive=False, guests=named)}
+    offered = partial(service.engine.offered, tools.ours, guests=tools.guest_name, owner=caller.owner)
+    someone = {spec.name: spec for spec in offered(interactive=True)}
+    nobody = {spec.name for spec in offered(interactive=False)}
     gated = {name for name in someone if name not in nobody or name == SHELL_TOOL}
     asked_about, by_server = Globs(tools.ask), ToolsByServer(someone)
     late = frozenset(n for n in someone if n in asked_about or (n in gated and _may_ask(n, declared)))

@@ -113,6 +113,7 @@ class Runs:
             max_minutes=_least(given.max_minutes, config.norris.max_minutes),
             where=SERVER,
             may_fall_back=caller.may_use_model(config.routing.fallback),
+            owner=caller.owner,
         )
         session = caller.session(new_id("sess"))
         owning = engine.runs.begun(RunKind.NORRIS, checked_goal(given.goal), body, session=session)

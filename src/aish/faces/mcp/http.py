@@ -97,6 +97,9 @@ class McpHttp:
         finally:
             self._open -= 1
 
+    def _server_for(self, exchange: Exchange) -> ToolServer:
+        return self._server.for_owner(exchange.owner) if exchange.owner else self._server
+
     def _check(self, exchange: Exchange) -> None:
         """What can be refused before a byte of the body is read."""
         headers = exchange.headers
@@ -156,7 +159,7 @@ class McpHttp:
             await _reply(exchange, failure(id, exc), stateless=True)
             return
         relay = Relay(exchange)
-        work = asyncio.ensure_future(self._server.answer(request, relay.note))
+        work = asyncio.ensure_future(self._server_for(exchange).answer(request, relay.note))
         with self._sessions.running(None if request.stateless else session, request.id, work):
             if not await relay.run(work):
                 return
@@ -185,7 +188,7 @@ class McpHttp:
         check_envelope(request)
         check_standard(exchange.headers, request)
         arguments = request.params.get("arguments")
-        for spec in self._server.specs() if request.method == "tools/call" else ():
+        for spec in self._server_for(exchange).specs() if request.method == "tools/call" else ():
             if spec.name == request.params.get("name"):
                 check_mirrored(exchange.headers, spec.schema, arguments if isinstance(arguments, dict) else {})
         return request
@@ -193,23 +196,24 @@ class McpHttp:
     async def _serve_batch(self, exchange: Exchange, messages: Sequence[Message]) -> None:
         if exchange.headers.get(VERSION) not in _BATCH_VERSIONS:
             raise RpcError(INVALID_REQUEST, "Invalid Request: batches are not part of this revision")
-        work = asyncio.ensure_future(self._answer_all(messages))
+        work = asyncio.ensure_future(_answer_all(self._server_for(exchange), messages))
         if await Relay(exchange).run(work):
             answers = [answer.body for answer in work.result()]
             await exchange.reply(200 if answers else 202, b"[" + b",".join(answers) + b"]" if answers else b"")
 
-    async def _answer_all(self, messages: Sequence[Message]) -> list[Answer]:
-        """One after another: one batch is not to be a way around the bound on what runs at once."""
-        answers = []
-        for message in messages:
-            if message.id is None or message.is_answer:
-                continue
-            try:
-                request = read_request(message, stateless=lambda method, params: False, structured=False)
-                answers.append(await self._server.answer(request, lambda note: None))
-            except RpcError as exc:
-                answers.append(failure(message.id if isinstance(message.id, str | int) else None, exc))
-        return answers
+
+async def _answer_all(server: ToolServer, messages: Sequence[Message]) -> list[Answer]:
+    """One after another: one batch is not to be a way around the bound on what runs at once."""
+    answers = []
+    for message in messages:
+        if message.id is None or message.is_answer:
+            continue
+        try:
+            request = read_request(message, stateless=lambda method, params: False, structured=False)
+            answers.append(await server.answer(request, lambda note: None))
+        except RpcError as exc:
+            answers.append(failure(message.id if isinstance(message.id, str | int) else None, exc))
+    return answers
 
 
 async def _reply(exchange: Exchange, answer: Answer, *, stateless: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from typing import Any, Protocol
 
 import msgspec
@@ -37,10 +38,16 @@ Report = Callable[[bytes], None]
 class ToolHost(Protocol):
     """What the face needs of an engine."""
 
-    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]: ...
+    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, owner: str = "") -> Sequence[ToolSpec]: ...
 
     async def call_tool(
-        self, name: str, arguments: str, *, tools: Sequence[str] = ("*",), on_status: Callable[[str], None]
+        self,
+        name: str,
+        arguments: str,
+        *,
+        tools: Sequence[str] = ("*",),
+        on_status: Callable[[str], None],
+        owner: str = "",
     ) -> ToolResult: ...
 
 
@@ -70,14 +77,21 @@ class ToolServer:
         page_tools: int = PAGE_TOOLS,
     ) -> None:
         self._host = host
+        self._owner = ""  # as in an EffectRequest
         self._tools = tuple(tools)
         self._list_changed = list_changed
         self._settled = settled
         self._calling = asyncio.Semaphore(max_calls)
         self._page_tools = page_tools
 
+    def for_owner(self, owner: str) -> ToolServer:
+        """The same server for the calls of a tenant; both share the bound on calls at once."""
+        server = copy(self)
+        server._owner = owner
+        return server
+
     def specs(self) -> Sequence[ToolSpec]:
-        return self._host.offered(self._tools, interactive=False)
+        return self._host.offered(self._tools, interactive=False, owner=self._owner)
 
     async def answer(self, request: Request, report: Report) -> Answer:
         """Never fails. `report` is given notifications about this request while it runs."""
@@ -119,8 +133,9 @@ class ToolServer:
     async def _call(self, request: Request, report: Report) -> Result:
         name, arguments = _call_params(request.params)
         async with self._calling:
+            on_status = _progress(request.progress_token, report)
             result = await self._host.call_tool(
-                name, arguments, tools=self._tools, on_status=_progress(request.progress_token, report)
+                name, arguments, tools=self._tools, on_status=on_status, owner=self._owner
             )
         # A tool that ran may itself have said that something is not allowed: that is its result.
         if result.effect is None and result.status in (ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED):

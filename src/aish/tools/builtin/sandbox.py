@@ -1,7 +1,9 @@
 """A fence around commands, where the machine has one: bubblewrap.
 
 Inside it the workspace and `/tmp` can be written, everything else is read-only, and there is no network unless that is
-allowed. It is a second line behind the gate, not a replacement: what is destroyed inside the workspace is gone.
+allowed. Files of aish, folders of keys and browsers in the home, and sockets of privileged services are hidden: an
+empty folder or an empty file stands in their place. It is a second line behind the gate, not a replacement: what is
+destroyed inside the workspace is gone.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, Protocol
@@ -24,17 +26,47 @@ _TMP = "/tmp"
 # Whoever can write to a socket or a pipe in there is outside.
 _DOORS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
 _MOST_DOORS = 1000
+# What holds keys, tokens and sessions, below the home.
+_SECRETS = (
+    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", ".password-store", ".vault-token", ".netrc",
+    ".git-credentials", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials", ".terraform.d",
+    ".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".gradle/gradle.properties", ".boto", ".s3cfg",
+    ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/git/credentials", ".config/rclone",
+    ".config/sops", ".config/op", ".config/doctl", ".config/helm", ".config/containers", ".config/google-chrome",
+    ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi", ".config/opera",
+    ".config/Bitwarden", ".config/1Password", ".config/Signal", ".mozilla", ".thunderbird", ".electrum", ".bitcoin",
+    ".local/share/keyrings", ".local/share/kwalletd", ".huggingface/token", ".cache/huggingface/token",
+    ".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history", ".node_repl_history",
+    "snap/firefox", "snap/chromium", ".var/app",
+)  # fmt: skip
+# Sockets below these obey everyone who may open them, and a read-only file system does not stop that.
+_SOCKETS = (
+    "/run/user", "/run/dbus", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio", "/run/libvirt",
+    "/run/lxd", "/run/incus", "/run/snapd.socket", "/run/systemd/private",
+)  # fmt: skip
 
 
 class Sandbox(Protocol):
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         """The command line that runs `argv` inside; raises ToolError if a fence was demanded and there is none."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether commands are known to run inside; False before `probe`."""
+
+    async def probe(self) -> bool:
+        """Finds out whether commands run inside."""
+
     async def describe(self) -> str:
         """For `aish doctor`."""
 
 
 class NoSandbox:
+    holds = False
+
+    async def probe(self) -> bool:
+        return False
+
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         return argv
 
@@ -43,13 +75,26 @@ class NoSandbox:
 
 
 class Bubblewrap:
-    """`required` False means: use it where it works, go without where it does not."""
+    """`required` False means: use it where it works, go without where it does not. `hides` are files and folders that
+    commands do not see, besides the secrets of the home and what obeys everyone."""
 
-    def __init__(self, workspace: Path, *, required: bool, network: bool) -> None:
+    def __init__(
+        self, workspace: Path, *, required: bool, network: bool, hides: Sequence[Path] = (), home: Path | None = None
+    ) -> None:
         self._workspace = workspace
         self._required = required
         self._network = network
+        secrets = [home / name for name in _SECRETS] if home is not None else []
+        self._hides = (*hides, *secrets, *map(Path, _SOCKETS))
         self._works: bool | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether commands are known to run inside; False before it was tried."""
+        return self._works is True
+
+    async def probe(self) -> bool:
+        return await self._is_there()
 
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         if await self._is_there():
@@ -67,14 +112,26 @@ class Bubblewrap:
 
     def _fence(self, cwd: Path) -> tuple[str, ...]:
         workspace = str(self._workspace)
+        around, others = self._hidden()
         return (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
             *chain.from_iterable(islice(_closed_doors(), _MOST_DOORS)),
-            *("--bind", workspace, workspace, "--chdir", str(cwd)),
+            *_masks(around),
+            *("--bind", workspace, workspace),
+            *_masks(others),
+            *("--chdir", str(cwd)),
             *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
             *(() if self._network else ("--unshare-net",)),
             "--",
         )
+
+    def _hidden(self) -> tuple[list[Path], list[Path]]:
+        """What is there to be hidden: folders around the workspace, which stays in sight, and all else."""
+        workspace = self._workspace.resolve()
+        there = [path for path in dict.fromkeys(map(_resolved, self._hides)) if path is not None]
+        around = [path for path in there if workspace.is_relative_to(path)]
+        others = {path for path in there if path not in around}
+        return around, sorted(path for path in others if others.isdisjoint(path.parents))
 
     async def _is_there(self) -> bool:
         """Tried once: kernels and containers may forbid what is installed."""
@@ -103,7 +160,23 @@ def _closed_doors() -> Iterator[tuple[str, ...]]:
                 yield "--tmpfs", entry.path
 
 
-def make_sandbox(mode: SandboxMode, workspace: Path, *, network: bool) -> Sandbox:
+def _resolved(path: Path) -> Path | None:
+    """Where it is without links, which cannot be mounted over; None where there is nothing."""
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+
+
+def _masks(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        yield from ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))
+
+
+def make_sandbox(
+    mode: SandboxMode, workspace: Path, *, network: bool, hides: Sequence[Path] = (), home: Path | None = None
+) -> Sandbox:
+    """`hides` are files and folders of aish itself, `home` is where the person's keys are."""
     if mode == "off":
         return NoSandbox()
-    return Bubblewrap(workspace, required=mode == "bwrap", network=network)
+    return Bubblewrap(workspace, required=mode == "bwrap", network=network, hides=hides, home=home)

@@ -58,6 +58,9 @@ _SPEC = ToolSpec(
 )
 
 
+_NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap is missing or may not be used here"
+
+
 class LiveShell(Protocol):
     async def run_model(self, line: str, timeout_s: float) -> RunResult: ...
 
@@ -93,12 +96,20 @@ class ShellTools:
         command, timeout_s = str(arguments["command"]), float(arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
         if "\0" in command:
             raise ToolError("a command line cannot hold NUL characters", status=ResultStatus.BAD_ARGUMENTS)
+        if context.owner:
+            return await self._run_for_tenant(command, timeout_s)
         if (live := self._live()) is not None:
             return await _run_live(live, command, timeout_s)
         return await self._run(command, timeout_s)
 
     async def aclose(self) -> None:
         """Every call ends what it started."""
+
+    async def _run_for_tenant(self, command: str, timeout_s: float) -> ToolOutput:
+        """Never where it would reach what belongs to others."""
+        if not await self._sandbox.probe():
+            raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
+        return await self._run(command, timeout_s)
 
     async def _run(self, command: str, timeout_s: float) -> ToolOutput:
         # stderr joins stdout inside the shell, so that the two keep their order.

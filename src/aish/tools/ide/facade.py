@@ -36,6 +36,7 @@ class IdeSettings(msgspec.Struct, frozen=True):
     diagnostics_wait_s: float = 10.0
     format_on_edit: bool = False
     hard_links: bool = False
+    hides: tuple[Path, ...] = ()  # files and folders that no tool opens
 
 
 FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
@@ -52,7 +53,7 @@ class Ide:
         make_applier: Callable[[Workspace], EditApplier],
         find_server: FindServer = lambda: None,
     ) -> None:
-        self.space = Workspace(root, packages=FOLDERS, hard_links=settings.hard_links)
+        self.space = Workspace(root, packages=FOLDERS, hard_links=settings.hard_links, hides=settings.hides)
         self._find_server = find_server
         self.backends = Backends(
             self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide

@@ -222,6 +222,7 @@ class McpServer:
             source=self.spec.name,
             timeout_s=self.spec.call_timeout_s + _MARGIN_S,
             output_schema=tool.output_schema,
+            hints={"readOnly": tool.read_only, "destructive": tool.destructive, "openWorld": tool.open_world},
         )
 
 
