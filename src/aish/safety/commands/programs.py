@@ -24,6 +24,7 @@ _XARGS = (
     "--replace="
 )
 _MAX_WRAPPERS = 6
+_SIGNATURE = re.compile(r"%G|%\(signature")
 # Of these the table names the kind of host, and the words name the host.
 _NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
 
@@ -168,6 +169,8 @@ def _check_permit(
     if permit.check == "find":
         _check_find(arguments, scope, proof, depth)
         return
+    if program == "git" and (signing := next((field for field in arguments if _SIGNATURE.search(field.text)), None)):
+        raise _Unproved(f"{signing.shown} may run a program that checks signatures")
     flags = tables.read_only().flags(permit)
     if not permit.any:
         _check_listed(name, permit, arguments, flags)
@@ -177,7 +180,7 @@ def _check_permit(
     span = (arguments[0] if arguments else Field("", (0, 1), "")).span
     if permit.secret:
         proof.doubt(f"{name} shows {permit.secret}", span, "secret", "secret")
-    elif permit.network and (program != "git" or arguments):
+    elif permit.network and (arguments or name != "git remote"):
         _check_network(name, permit, arguments, proof)
     else:
         check_operands(name, permit, arguments, scope, proof, flags)
@@ -237,7 +240,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
     table = tables.read_only()
     starts: list[Field] = []
     names: list[str] = []
-    runs = is_alternative = False
+    runs = is_alternative = follows = False
     index = 0
     while index < len(arguments):
         field = arguments[index]
@@ -252,6 +255,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
             runs = True
         elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
             index += text.startswith("-newer")
+            follows = follows or text in ("-L", "-follow")
             is_alternative = is_alternative or text in ("-o", "-or", "!", "-not", ",")
         elif not field.exact and (field.split or text[:1] in ("", "-", DYNAMIC, "*", "?", "[")):
             raise _Unproved(f"{field.shown} may become an action of find")
@@ -259,6 +263,8 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
             raise _Unproved(f"find with {field.shown} is not known to be read-only")
         else:
             starts.append(field)
+    if runs and follows:
+        raise _Unproved("find follows links, which may lead anywhere")
     if runs and any(name_pattern_is_secret(name) for name in names):
         proof.doubt("find looks for files that hold secrets", arguments[0].span, "secret", "secret")
     is_narrowed = bool(names) and not is_alternative and any(name.strip("*") for name in names)
