@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from aish.safety.commands.bounds import MAX_COMMANDS
 from aish.safety.commands.model import Span
 from aish.safety.commands.verdict import Change, Level, Reason, Write
 
 # Enough to convince anybody; keeps a hostile line from filling memory.
 MAX_REASONS = 40
+# More than a line may run: a rule that denies a program must not be crowded out by others.
+MAX_PROGRAMS = 2 * MAX_COMMANDS
 
 
 class Findings:
@@ -36,7 +39,7 @@ class Findings:
             self.writes.append(Write(path, change, inside, self.anchor or span))
 
     def program(self, name: str) -> None:
-        if len(self.programs) < MAX_REASONS:
+        if len(self.programs) < MAX_PROGRAMS:
             self.programs[name] = None
 
     @property

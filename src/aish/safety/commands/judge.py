@@ -1,4 +1,4 @@
-"""The whole judgement of one line: parse, loose pass, strict pass, verdict."""
+"""The whole judgement of one line: parse, loose pass, comparison of readings, strict pass, verdict."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 
 from msgspec import structs
 
+from aish.safety.commands.agreement import compare
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
 from aish.safety.commands.findings import Findings
+from aish.safety.commands.grammar_check import doubt_reading
 from aish.safety.commands.loose import Loose
 from aish.safety.commands.parse import parse
 from aish.safety.commands.scope import Scope
@@ -52,8 +54,10 @@ def classify(line: str, context: ShellContext) -> Verdict:
             Loose(findings).text(_ANSI.sub("''", text), Scope(context), (0, len(text.encode())))
         if not parsed.sound and _LEADING_BRACE.search(text):
             Loose(findings).text(_LEADING_BRACE.sub(r"\1\2command ", text), Scope(context), (0, len(text.encode())))
+        agreement = compare(text, parsed)
+        ambiguous = [doubt_reading(text, agreement, findings, context)] if agreement.doubt else []
         if findings.level is Level.SAFE and not doubts:
-            doubts = prove(parsed.script, context)
+            doubts = [*ambiguous, *prove(parsed.script, context)]
     except (TooBig, RecursionError) as exc:
         says = str(exc) if isinstance(exc, TooBig) else "the line is nested too deeply to check"
         doubts.append(Reason(says, (0, len(line)), "too-big", "unproved"))
