@@ -67,6 +67,9 @@ class _Commands(PlainWords):
 
     def _skip_blanks(self) -> str:
         """The character after them, or nothing at the end."""
+        char = self.text[self.at : self.at + 1]
+        if char != " " and char != "\t":
+            return char
         match = _BLANKS.match(self.text, self.at)
         if match is not None and match.end() > self.at:
             self.at = match.end()

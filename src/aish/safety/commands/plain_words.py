@@ -41,6 +41,7 @@ _BRACES = re.compile(
     re.ASCII,
 )
 _HOME = re.compile(r"~(?:[A-Za-z_][\w.-]*)?", re.ASCII)
+_SPECIAL = frozenset("{}~=")
 # What is changed before a program sees it.
 _ALIVE = frozenset("*?[]{}~")
 
@@ -72,7 +73,7 @@ class PlainWords:
         inert = _INERT.match(self.text, start)
         if inert is not None:
             self.at = inert.end()
-            raw = _decode(inert[0])
+            raw = inert[0]
             return Word((Text(raw, quoted=False),), raw, (start, self.at), raw)
         parts: list[Part] = []
         while self.at < len(self.text) and (char := self.text[self.at]) not in _WORD_ENDS:
@@ -82,7 +83,8 @@ class PlainWords:
         if self.text[self.at : self.at + 1] == "(" or self.text.startswith(("<(", ">("), self.at):
             raise Outside("a parenthesis touches a word")
         word = Word(tuple(parts), _decode(self.text[start : self.at]), (start, self.at), _literal(parts))
-        _check_unquoted(word)
+        if not _SPECIAL.isdisjoint(word.raw):
+            _check_unquoted(word)
         return word
 
     def process_substitution(self) -> Word:

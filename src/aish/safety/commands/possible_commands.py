@@ -107,20 +107,27 @@ def _words_of(piece: str) -> Iterator[tuple[str | None, ...]]:
     if len(piece) <= MAX_SCRIPT_CHARS:
         piece = _ANSI.sub(lambda match: decode_ansi(match[1]), piece)
     words = _unquoted(piece).split()
-    while words:
-        redirect = _REDIRECT.fullmatch(words[0])
-        if redirect is not None:
-            words = words[1 if redirect[1] else 2 :]
-        elif _ASSIGNMENT.fullmatch(words[0]) or words[0] in _KEYWORDS:
-            words = words[1:]
-        else:
-            break
+    words = words[_prefix(words) :]
     if not words:
         return
     yield _known(words)
     if _runs_others(words):
         for start in range(1, len(words)):
-            yield _known(words[start:])
+            yield _known(words[start : start + MAX_WORDS_OF_COMMAND])
+
+
+def _prefix(words: list[str]) -> int:
+    """How many words stand before the program: assignments, redirections, keywords."""
+    at = 0
+    while at < len(words):
+        redirect = _REDIRECT.fullmatch(words[at])
+        if redirect is not None:
+            at += 1 if redirect[1] else 2
+        elif _ASSIGNMENT.fullmatch(words[at]) or words[at] in _KEYWORDS:
+            at += 1
+        else:
+            break
+    return at
 
 
 def _runs_others(words: list[str]) -> bool:
