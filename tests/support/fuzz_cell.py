@@ -46,7 +46,7 @@ expected=$found
 number=0
 while IFS= read -r -d '' line; do
   printf '\n\2%s\n' "$number" >&9
-  ( ulimit -t 1 -f 1000; FUZZ_LINE=$number exec /bin/bash --norc --noprofile -c -- "$line" ) </dev/null >/dev/null 2>&1
+  ( ulimit -t 1 -f 1000 -v 500000; FUZZ_LINE=$number exec /bin/bash --norc --noprofile -c -- "$line" ) </dev/null >/dev/null 2>&1
   look
   if [[ $found != "$expected" ]]; then
     printf '%s\0%s\0' "$number" "$found"
