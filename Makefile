@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TEST_PROCESSES ?= 2
 
-.PHONY: run install test check lint format fresh-install conformance bench bench-quick perf-check perf-baseline bench-mcp bench-gateway bench-durability eval eval-slice docs clean
+.PHONY: run install test check lint format fresh-install conformance bench bench-quick perf-check perf-baseline fuzz-gate bench-mcp bench-gateway bench-durability eval eval-slice docs clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -58,6 +58,10 @@ perf-check: $(VENV)/.installed-dev
 # After a change that is meant to cost more, or that made things cheaper.
 perf-baseline: $(VENV)/.installed-dev
 	$(BIN)/python bench/perf_check.py --baseline
+
+# Is what is proved safe harmless in a real bash? Two or three minutes. By hand: FUZZ="--lines 2000000 --seed 7".
+fuzz-gate: $(VENV)/.installed-dev
+	$(BIN)/python tests/fuzz_gate.py $(FUZZ)
 
 # The MCP client beside the official SDK, as ratios. Makes an environment for the SDK under .cache.
 bench-mcp: $(VENV)/.installed-dev

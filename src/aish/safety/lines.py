@@ -6,37 +6,55 @@ substituted, no assignment) can be allowed by the words its commands begin with:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from aish.safety.commands import ShellContext
+from aish.safety.commands.agreement import Agreement, compare
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.model import Block, Kind, Node, Param, Redirect, Simple, Sub, Word
 from aish.safety.commands.parse import parse
+from aish.safety.commands.possible_commands import possible_words
 from aish.safety.rules import Words
 
 _PLAIN = frozenset({Kind.SEQUENCE, Kind.PIPELINE})
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """`is_readable`: every command in it can be told by its name before it runs."""
+    """`is_readable`: every command in it can be told by its name before it runs. `possible` are commands that it may
+    hold in another reading: for rules that forbid, never for one that allows."""
 
     parts: tuple[Words, ...]
     is_plain: bool
     is_readable: bool = False
+    possible: tuple[Words, ...] = ()
 
 
 def read_line(line: str, context: ShellContext) -> CommandLine:
     try:
         parsed = parse(line)
-    except (TooBig, ValueError):
-        return CommandLine((), is_plain=False)
+        agreement = compare(line, parsed)
+    except (TooBig, ValueError, RecursionError):
+        return CommandLine((), is_plain=False, possible=possible_words(line))
     found = list(commands_in(parsed.script))
-    parts = tuple(tuple(word.literal for word in simple.words) for simple in found if simple.words)
+    parts = _words_of(found)
+    possible = _possible(line, agreement) if agreement.doubt else ()
     shadowed = any(words[0] in context.aliases or words[0] in context.functions for words in parts)
-    plain = parsed.sound and not shadowed and _is_plain(parsed.script) and all(_is_literal(s) for s in found)
-    return CommandLine(parts, is_plain=plain, is_readable=parsed.sound and all(words[0] for words in parts))
+    sound = parsed.sound and not agreement.doubt
+    plain = sound and not shadowed and _is_plain(parsed.script) and all(_is_literal(s) for s in found)
+    readable = parsed.sound and all(words[0] for words in (*parts, *possible))
+    return CommandLine(parts, plain, readable, possible)
+
+
+def _words_of(commands: Iterable[Simple]) -> tuple[Words, ...]:
+    return tuple(tuple(word.literal for word in simple.words) for simple in commands if simple.words)
+
+
+def _possible(line: str, agreement: Agreement) -> tuple[Words, ...]:
+    if agreement.plain is not None:
+        return _words_of(commands_in(agreement.plain))
+    return possible_words(line)
 
 
 def commands_in(node: Node) -> Iterator[Simple]:

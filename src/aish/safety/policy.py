@@ -409,9 +409,10 @@ def _is_grave(finding: Finding) -> bool:
 
 def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
     """For rules that forbid: the command may stand anywhere, also behind a wrapper, a path or options of its own."""
-    if any(matches_command(rule, _by_basename(words)) for words in line.parts):
+    parts = (*line.parts, *line.possible)
+    if any(matches_command(rule, _by_basename(words)) for words in parts):
         return True
-    words = {word for part in line.parts for field in part if field for word in field.split()}
+    words = {word for part in parts for field in part if field for word in field.split()}
     for prefix in rule.commands:
         program, *rest = prefix.split() or [""]
         if program in finding.programs and all(word in words or word == ANY_WORD for word in rest):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aish.safety.commands.bounds import MAX_COMMANDS
 from aish.safety.commands.model import Span
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Change, Level, Reason, Write
@@ -10,6 +11,8 @@ from aish.safety.commands.words import Field
 # Enough to convince anybody; keeps a hostile line from filling memory.
 MAX_REASONS = 40
 MAX_ARGUMENTS = 100
+# More than a line may run: a rule that denies a program must not be crowded out by others.
+MAX_PROGRAMS = 2 * MAX_COMMANDS
 
 
 class Findings:
@@ -45,7 +48,7 @@ class Findings:
             self.writes.append(Write(path, change, inside, self.anchor or span))
 
     def program(self, name: str) -> None:
-        if len(self.programs) < MAX_REASONS:
+        if len(self.programs) < MAX_PROGRAMS:
             self.programs[name] = None
 
     @property

@@ -1,4 +1,4 @@
-"""The whole judgement of one line: parse, loose pass, strict pass, verdict."""
+"""The whole judgement of one line: parse, loose pass, comparison of readings, strict pass, verdict."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 
 from msgspec import structs
 
+from aish.safety.commands.agreement import compare
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
 from aish.safety.commands.exposure import find_secret
 from aish.safety.commands.findings import Findings
+from aish.safety.commands.grammar_check import doubt_reading
 from aish.safety.commands.loose import Loose
 from aish.safety.commands.parse import parse
 from aish.safety.commands.proof import Proof
@@ -55,9 +57,11 @@ def classify(line: str, context: ShellContext) -> Verdict:
             Loose(findings).text(_ANSI.sub("''", text), Scope(context), (0, len(text.encode())))
         if not parsed.sound and _LEADING_BRACE.search(text):
             Loose(findings).text(_LEADING_BRACE.sub(r"\1\2command ", text), Scope(context), (0, len(text.encode())))
+        agreement = compare(text, parsed)
+        ambiguous = [doubt_reading(text, agreement, findings, context)] if agreement.doubt else []
         if findings.level is Level.SAFE and not doubts:
             proof = prove(parsed.script, context)
-            doubts = proof.doubts
+            doubts = [*ambiguous, *proof.doubts]
         if (doubts or findings.level is not Level.SAFE) and not any(doubt.kind == "secret" for doubt in doubts):
             doubts = [*doubts, *_secrets(findings)]
     except (TooBig, RecursionError) as exc:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 
 class Parsed(msgspec.Struct, frozen=True):
+    """`operators` are what stands between the commands, keywords too, with their positions."""
+
     script: Block
     sound: bool
+    operators: tuple[tuple[int, str], ...] = ()
 
 
 # To the shell every byte past ASCII is part of a word, so a letter stands in for it. The grammar's own scanner takes
@@ -64,7 +67,7 @@ def parse(text: str) -> Parsed:
     if not _BETWEEN.fullmatch(source, root.children[-1].end_byte if root.children else 0):
         reader.odd = True
     script = Block(Kind.SEQUENCE, body, (0, len(source)))
-    return Parsed(script, sound=not root.has_error and not reader.odd and sound)
+    return Parsed(script, not root.has_error and not reader.odd and sound, tuple(reader.operators))
 
 
 def _mask_heredocs(source: bytes) -> bytes:
@@ -124,7 +127,11 @@ class _Reader(WordReader):
         kind = node.type
         if kind == "command":
             return self._command(node)
-        if not node.is_named or kind == "comment":
+        if not node.is_named:
+            if kind != "\n":
+                self.operators.append((node.start_byte, kind))
+            return None
+        if kind == "comment":
             return None
         self.enter()
         try:

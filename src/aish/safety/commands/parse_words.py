@@ -40,6 +40,7 @@ class WordReader:
     def __init__(self, source: bytes) -> None:
         self.source = source
         self.odd = False
+        self.operators: list[tuple[int, str]] = []
         self._depth = 0
         self._merges = 0
 

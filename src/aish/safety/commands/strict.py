@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from aish.safety.commands import tables
+from aish.safety.commands.agreement import is_certain, is_whole
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.exposure import is_plain_name
 from aish.safety.commands.listing import listing_of, lists_names
@@ -143,8 +144,10 @@ class _Prover:
     def _alias(self, node: Simple, name: str) -> None:
         """The alias's text with the rest of the command, proved in its turn."""
         rest = " ".join(word.raw for word in node.words[1:])
+        text = f"{self._scope.aliases[name]} {rest}"
         try:
-            parsed = parse(f"{self._scope.aliases[name]} {rest}")
+            parsed = parse(text)
+            certain = is_whole(self._scope.aliases[name]) and is_certain(text, parsed)
         except TooBig:
             self.doubt(f"{name} is an alias too long to check", node.span, "alias")
             return
@@ -153,7 +156,7 @@ class _Prover:
         before = len(self.doubts)
         self.node(parsed.script)
         self._scope = scope
-        if len(self.doubts) > before or not parsed.sound:
+        if len(self.doubts) > before or not certain:
             del self.doubts[before:]
             self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
 
