@@ -83,6 +83,7 @@ class Dispatcher:
         self._meter = meter
         self._repair = repair
         self._journal = journal
+        self._turn = scribe.turn
         self._pump = Pump(scribe)
         self._consent = Consent(
             gate=gate,
@@ -217,7 +218,7 @@ class Dispatcher:
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: Prepared) -> Prepared | Outcome:
-        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments))
+        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments, self._turn))
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)

@@ -65,21 +65,24 @@ class PolicyGate:
         *,
         verdicts: Mapping[Effect, Verdict] = CAREFUL,
         shell: ShellContext,
-        where: Callable[[], str] | None = None,
+        where: Callable[[str], str] | None = None,
         remember: Callable[[Rule], None] = lambda rule: None,
     ) -> None:
-        """`where` says the working directory of now, for a shell that moves."""
+        """`where` says the working directory of a turn, for a shell that moves."""
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
         self._context = shell
         self._where = where
+        self._turn = ""  # of the call that is judged; judging never waits, so no other call comes between
         self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
         self._offered: dict[tuple[str, Effect, bool], bool] = {}  # by these rules; asked for every tool in every turn
 
     @property
     def _shell(self) -> ShellContext:
-        return self._context if self._where is None else msgspec.structs.replace(self._context, cwd=self._where())
+        if self._where is None:
+            return self._context
+        return msgspec.structs.replace(self._context, cwd=self._where(self._turn))
 
     def offers(self, tool: ToolSpec, *, interactive: bool) -> bool:
         """Not where every call of it would be refused."""
@@ -98,7 +101,7 @@ class PolicyGate:
         return judged.verdict is Verdict.ALLOW or (judged.verdict is Verdict.ASK and interactive)
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
-        judged = self.judge(effect.tool, effect.arguments)
+        judged = self.judge(effect.tool, effect.arguments, turn=effect.turn)
         if judged.verdict is not Verdict.ASK:
             return Decision(judged.verdict, judged.rule, judged.reason)
         if ask is None:
@@ -108,7 +111,7 @@ class PolicyGate:
             case Choice.NO:
                 return Decision(Verdict.DENY, "the user", answer.note or "the user said no")
             case Choice.EDIT:
-                return self._edited(effect.tool, answer.arguments)
+                return self._edited(effect, answer.arguments)
             case Choice.ALWAYS if judged.always is not None:
                 self._add(edited(judged.always, answer.rule))
             case Choice.YES | Choice.TURN | Choice.ALWAYS:
@@ -121,14 +124,15 @@ class PolicyGate:
             self._rules.append(rule)
             self._offered.clear()
 
-    def judge(self, tool: ToolSpec, arguments: Arguments) -> Judgement:
+    def judge(self, tool: ToolSpec, arguments: Arguments, *, turn: str = "") -> Judgement:
+        self._turn = turn
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
             return self._judge_command(tool, command)
         return self._judge_tool(tool, _paths_in(tool, arguments, self._root))
 
-    def _edited(self, tool: ToolSpec, arguments: Arguments | None) -> Decision:
+    def _edited(self, effect: EffectRequest, arguments: Arguments | None) -> Decision:
         """What the person wrote themselves they have also agreed to; only a denial stands above it."""
-        judged = self.judge(tool, arguments or {})
+        judged = self.judge(effect.tool, arguments or {}, turn=effect.turn)
         if judged.verdict is Verdict.DENY or arguments is None:
             return Decision(Verdict.DENY, judged.rule, judged.reason or "the edit was empty")
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)

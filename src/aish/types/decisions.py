@@ -33,6 +33,7 @@ class EffectRequest(msgspec.Struct, frozen=True):
     call: str
     tool: ToolSpec
     arguments: Arguments
+    turn: str = ""  # where a tool works may depend on what this turn did before
 
 
 class QuestionKind(StrEnum):

@@ -1,5 +1,5 @@
-"""Where commands run: the person's live shell while there is one, else a shell of their own behind the sandbox; always
-the latter where the sandbox is demanded.
+"""Where commands of a model run: in copies of the person's live shell while there is one, else in a shell of their own;
+both inside the sandbox where there is one.
 
 Variables that hold secrets are kept from what a model runs, unless the configuration says otherwise.
 """
@@ -7,8 +7,8 @@ Variables that hold secrets are kept from what a model runs, unless the configur
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,10 +29,15 @@ class Commands:
         self._here = here
         self._safety = safety
         self._live: LiveBash | None = None
+        self._chosen = ""
 
     def where(self) -> str:
-        """The directory of now."""
+        """The directory of the person."""
         return self._live.cwd if self._live else str(self._here.cwd)
+
+    def where_in(self, turn: str) -> str:
+        """The directory in which the next command of that turn runs."""
+        return self._live.model_cwd(turn) if self._live else str(self._here.cwd)
 
     def tools(self) -> ShellTools:
         from aish.tools.builtin.shell import ShellTools
@@ -42,8 +47,18 @@ class Commands:
             shell=shutil.which("bash") or shutil.which("sh") or "sh",
             sandbox=self.sandbox,
             env={name: value for name, value in self._here.env.items() if name not in self._secrets()},
-            live=lambda: None if self._safety.sandbox == "bwrap" else self._live,
+            live=lambda: self._live,
+            chosen=lambda: "" if self._safety.sandbox == "bwrap" else self._chosen,
         )
+
+    @contextmanager
+    def chosen(self, command: str) -> Iterator[None]:
+        """Meanwhile this very command runs in the person's own shell: they chose it."""
+        self._chosen = command
+        try:
+            yield
+        finally:
+            self._chosen = ""
 
     @cached_property
     def sandbox(self) -> Sandbox:
@@ -62,6 +77,7 @@ class Commands:
             cwd=self._here.cwd,
             rc_file=str(paths.home_dir(self._here.env) / ".bashrc"),
             model_env={**dict.fromkeys(self._secrets(), ""), **QUIET_ENVIRONMENT},
+            hides=lambda name: not self._safety.secrets_in_env and looks_secret(name),
         )
         async with LiveBash.open(spec, on_output=on_output, on_notice=on_notice) as shell:
             self._live = shell

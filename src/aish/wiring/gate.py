@@ -17,8 +17,8 @@ from aish.types.decisions import Verdict
 from aish.types.tools import Effect
 
 
-def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where: Callable[[], str]) -> PolicyGate:
-    """`where` is the directory that commands run in now."""
+def make_gate(config: Config, env: Mapping[str, str], shell: ShellContext, where: Callable[[str], str]) -> PolicyGate:
+    """`where` is the directory that commands of a turn run in now."""
     approvals = approvals_file(env)
     return PolicyGate(
         [*rules_of(config), *_approved(approvals)],

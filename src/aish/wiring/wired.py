@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -236,6 +236,9 @@ class Wired:
     ) -> AbstractAsyncContextManager[LiveBash]:
         return self._commands.live_shell(on_output=on_output, on_notice=on_notice)
 
+    def chosen_command(self, command: str) -> AbstractContextManager[None]:
+        return self._commands.chosen(command)
+
     async def describe_sandbox(self) -> str:
         return await self._commands.sandbox.describe()
 
@@ -264,7 +267,7 @@ class Wired:
 
     @cached_property
     def _gate(self) -> PolicyGate:
-        return make_gate(self.config, self.surroundings.env, self.shell_context, self._commands.where)
+        return make_gate(self.config, self.surroundings.env, self.shell_context, self._commands.where_in)
 
     async def _background(self, request: TurnRequest) -> Background:
         from aish.wiring.background import find_background
