@@ -12,6 +12,7 @@ import msgspec
 
 from aish.config.load import Loaded
 from aish.config.schema import Config
+from aish.engine.hazards import Containment
 from aish.engine.session import Engine
 from aish.errors import AishError
 from aish.ports import Provider, Store, Toolset
@@ -202,6 +203,10 @@ class Runtime(Protocol):
     @property
     def shell_context(self) -> ShellContext:
         """What the command classifier is told of where commands run."""
+
+    @property
+    def containment(self) -> Containment:
+        """What holds the commands of a model here."""
 
     def chosen_command(self, command: str) -> AbstractContextManager[None]:
         """While it is open, `shell__run` runs this very command in the live shell itself, since the person chose it,

@@ -321,4 +321,5 @@ def _question(effect: EffectRequest, judged: Judgement) -> Question:
         like=judged.like,
         rule=judged.rule,
         schema=effect.tool.schema,
+        turn=effect.turn,
     )

@@ -62,6 +62,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     preview: str = ""
     rule: str = ""
     schema: JsonSchema = {}
+    turn: str = ""  # whose call it is; not recorded either
 
 
 class Choice(StrEnum):

@@ -6,6 +6,7 @@ Variables that hold secrets are kept from what a model runs, unless the configur
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -13,15 +14,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.config import paths
 from aish.config.schema_tools import SafetyConfig
 from aish.faces.runtime import Surroundings
+from aish.safety.commands import ShellContext
 from aish.safety.secret_formats import looks_secret
 
 if TYPE_CHECKING:
     from aish.tools.builtin.sandbox import Sandbox
     from aish.tools.builtin.shell import ShellTools
     from aish.tools.livebash.shell import LiveBash
+
+
+_TMP = "/tmp"  # which the sandbox lets be written
 
 
 class Commands:
@@ -86,8 +93,32 @@ class Commands:
             finally:
                 self._live = None
 
+    @property
+    def has_network(self) -> bool:
+        """Whether the sandbox lets commands talk to other machines."""
+        return self._safety.network
+
     def _secrets(self) -> frozenset[str]:
         """The variables that commands of a model do not get."""
         if self._safety.secrets_in_env:
             return frozenset()
         return frozenset(name for name in self._here.env if looks_secret(name))
+
+
+class CommandContainment:
+    """What stands between the commands of a model and everything but the workspace."""
+
+    def __init__(self, commands: Commands, shell: ShellContext) -> None:
+        self._commands = commands
+        self._shell = shell
+
+    def shell_in(self, turn: str) -> ShellContext:
+        return msgspec.structs.replace(self._shell, cwd=self._commands.where_in(turn))
+
+    async def is_active(self) -> bool:
+        return not self._commands.has_network and await self._commands.sandbox.is_active()
+
+    def is_new(self, path: str) -> bool:
+        folders = (*self._shell.roots, _TMP)
+        is_inside = any(Path(path).is_relative_to(folder) for folder in folders)
+        return is_inside and not os.path.lexists(path)

@@ -34,7 +34,7 @@ from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.owners import ProcessOwners
 from aish.wire.presence import Presence
-from aish.wiring.commands import Commands
+from aish.wiring.commands import CommandContainment, Commands
 from aish.wiring.engines import Engines
 from aish.wiring.gate import make_gate
 from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
@@ -235,6 +235,10 @@ class Wired:
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
     ) -> AbstractAsyncContextManager[LiveBash]:
         return self._commands.live_shell(on_output=on_output, on_notice=on_notice)
+
+    @property
+    def containment(self) -> CommandContainment:
+        return CommandContainment(self._commands, self.shell_context)
 
     def chosen_command(self, command: str) -> AbstractContextManager[None]:
         return self._commands.chosen(command)

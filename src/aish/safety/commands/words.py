@@ -16,6 +16,7 @@ from aish.safety.commands.model import Block, Param, Part, Span, Sub, Text, Word
 from aish.safety.commands.scope import Scope
 
 DYNAMIC = "\0"
+SUBSTITUTED = "/dev/fd/63"  # the file that stands for `<(…)` and `>(…)`
 # More fields from one word than this are not a command line but an attack on us.
 MAX_FIELDS = 64
 
@@ -98,7 +99,7 @@ def _value(part: Part, scope: Scope, evaluate: Evaluate | None) -> str | None:
         return _parameter(part, scope, evaluate)
     if isinstance(part, Sub):
         if part.direction:
-            return "/dev/fd/63"
+            return SUBSTITUTED
         return evaluate(part.script, scope) if evaluate is not None else None
     return None
 

@@ -30,6 +30,9 @@ class Sandbox(Protocol):
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         """The command line that runs `argv` inside; raises ToolError if a fence was demanded and there is none."""
 
+    async def is_active(self) -> bool:
+        """Whether commands run inside."""
+
     async def describe(self) -> str:
         """For `aish doctor`."""
 
@@ -37,6 +40,9 @@ class Sandbox(Protocol):
 class NoSandbox:
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         return argv
+
+    async def is_active(self) -> bool:
+        return False
 
     async def describe(self) -> str:
         return "off: commands run with all your rights"
@@ -57,6 +63,9 @@ class Bubblewrap:
         if self._required:
             raise ToolError("safety.sandbox is bwrap, but bubblewrap is missing or may not be used here")
         return argv
+
+    async def is_active(self) -> bool:
+        return await self._is_there()
 
     async def describe(self) -> str:
         if await self._is_there():
