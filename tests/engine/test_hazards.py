@@ -129,6 +129,19 @@ OVERWRITES = [
     'echo x > "$F"',
     "echo x > ../../elsewhere/new.txt",
     "chmod 600 keep.txt",
+    "command sort -o keep.txt a",
+    "echo a | xargs sort -o keep.txt",
+    "find . -exec sort -o keep.txt {} ;",
+    "git -c alias.x='!sort -o keep.txt a' x",
+    "S=sort; $S -o keep.txt a",
+    "$(echo sort) -o keep.txt a",
+    "f() { cp a keep.txt; }; f",
+    "exec 3> keep.txt",
+    "python3 - <<'E'\nopen('keep.txt','w').write('x')\nE",
+    "perl -e 'open(F,\">keep.txt\")'",
+    "awk -i inplace 1 keep.txt",
+    "git remote set-url origin x",
+    "cp a.txt /tmp/keep.txt",
 ]
 
 UPLOADS = [

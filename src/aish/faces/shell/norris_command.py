@@ -43,7 +43,8 @@ _CODES = {RunState.FINISHED: 0, RunState.ABANDONED: 3, RunState.FAILED: 4, RunSt
 def norris_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Work towards a goal. What is destructive halts: on a terminal you are asked, else it ends there.",
+        description="Work towards a goal. What is neither proved harmless nor held by the sandbox halts: on a terminal "
+        "you are asked, else it ends there.",
         epilog="exit codes: 0 reached, 3 given up, 4 the model could not be asked, 5 a limit, 6 halted, 130 stopped",
     )
     parser.add_argument("goal", nargs="+")

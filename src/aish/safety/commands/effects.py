@@ -57,7 +57,7 @@ def _sed(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, _SED)
     scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
     for path in sed_writes("\n".join(scripts)):
-        # No shell puts the home in there, but whoever writes this means it.
+        # No shell expands it there, but the home is what is meant.
         target = scope.home + path[1:] if path.startswith("~/") else path
         note_write(Field(target, call.span, path), Change.OVERWRITE, scope, findings)
 
