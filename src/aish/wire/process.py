@@ -133,8 +133,7 @@ class ChildProcess:
 
     def _hang_up(self) -> None:
         """What a terminal does that goes away; a stopped job hears it once it runs again."""
-        if self.spec.terminal is not None:
-            self._signal(signal.SIGHUP)
+        if self.spec.terminal is not None and self._signal(signal.SIGHUP):
             self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
