@@ -118,6 +118,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§19 a real shell: one persistent bash on a pty, for the person's lines and the model's": (
         "tools/livebash/test_live_bash.py::*",
         "tools/livebash/test_model_lines.py::*",
+        "tools/livebash/test_chosen_lines.py::*",
         "tools/livebash/test_asking_bash.py::*",
         "tools/livebash/test_streams.py::*",
         "wire/test_pty.py::*",
@@ -305,6 +306,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§15 work towards a goal halts where it should, and survives": (
         "engine/test_norris.py::*",
+        "engine/test_hazards.py::*",
         "e2e/test_work.py::*",
         "faces/http/test_runs.py::*",
     ),

@@ -147,6 +147,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "tools/builtin/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
         "faces/mentions.py",  # git, for a range of commits
+        "tools/livebash/fork.py",  # a line of a model, on a pty of its own
         "tools/livebash/shell.py",  # the live shell, on a pty
         "tools/mcp/stdio.py",  # servers the user named
         "wire/child_reading.py",  # reads from one, starts none

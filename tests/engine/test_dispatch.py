@@ -294,7 +294,7 @@ async def test_a_person_is_asked_and_their_word_counts(choice, status):
     assert results(events)[0].status is status
     (question,) = ask.asked
     assert (question.kind, question.tool, question.arguments) == (QuestionKind.EFFECT, "t__w", {"path": "x"})
-    assert bodies(events, DecisionAsked)[0].question == msgspec.structs.replace(question, schema={})
+    assert bodies(events, DecisionAsked)[0].question == msgspec.structs.replace(question, schema={}, turn="")
     assert bodies(events, DecisionMade)[0].decision.rule == "the user"
     assert status is ResultStatus.OK or "a note" in results(events)[0].parts[0].text
 

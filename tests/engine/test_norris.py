@@ -24,6 +24,7 @@ from aish.types.requests import StepRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState, StepRecord, StepState
 from aish.types.tools import Arguments, Effect, ToolOutput
 from aish.types.usage import Price, Usage
+from support.containment import FakeSandbox
 from support.engines import Bench, Tools, call, said
 
 COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
@@ -69,20 +70,22 @@ class Person:
         return self.answers.pop(0) if self.answers else LEAVE
 
 
-async def work(bench: Bench, person: Person, goal: str = "tidy up", **body: Any) -> RunRecord:
+async def work(
+    bench: Bench, person: Person, goal: str = "tidy up", sandbox: FakeSandbox | None = None, **body: Any
+) -> RunRecord:
     given = msgspec.json.encode(NorrisBody(**{"model": "scripted:model", **body}))
     async with asyncio.timeout(20), bench.engine.runs.begun(RunKind.NORRIS, goal, given) as run:
-        await Norris(bench.engine, run, person).work()
+        await Norris(bench.engine, run, person, sandbox or FakeSandbox()).work()
     return await bench.engine.runs.find(run.record.id)
 
 
 async def resume(bench: Bench, run: RunRecord, person: Person, answer: HaltAnswer | None = None) -> RunRecord:
     async with asyncio.timeout(20), bench.engine.runs.taken(run.id) as owned:
-        await Norris(bench.engine, owned, person).work(answer)
+        await Norris(bench.engine, owned, person, FakeSandbox()).work(answer)
     return await bench.engine.runs.find(run.id)
 
 
-async def test_commands_that_are_not_destructive_run_and_the_goal_ends_it() -> None:
+async def test_commands_that_the_sandbox_holds_run_and_the_goal_ends_it() -> None:
     bench = Bench(text("CMD: make all"), text("CMD: make test\nGOAL: complete"), tools=tools())
     person = Person()
     run = await work(bench, person)
@@ -112,7 +115,7 @@ async def test_the_sentinel_in_prose_or_in_a_fence_is_text(words: str) -> None:
     assert person.steps == [1, 2]
 
 
-async def test_a_file_of_the_workspace_is_written_unasked_and_one_outside_it_halts() -> None:
+async def test_a_new_file_of_the_workspace_is_written_unasked_and_one_outside_it_halts() -> None:
     inside = ["make > build.log 2>&1", "cd docs && echo done > state.txt", "make | tee notes.txt"]
     bench = Bench(*(text(f"CMD: {command}") for command in inside), text("GOAL: complete"), tools=tools())
     person = Person()
@@ -127,6 +130,29 @@ async def test_a_halt_says_of_a_file_in_the_workspace_that_it_is_removed_and_no_
     person = Person()
     await work(Bench(text("CMD: rm notes.txt"), tools=tools()), person)
     assert [halt.reason for halt in person.halts] == ["removes notes.txt"]
+
+
+async def test_a_file_that_is_there_is_not_overwritten_unasked() -> None:
+    for command in ("make > build.log", "cd docs && echo done > state.txt", "make | tee notes.txt", "mv a notes.txt"):
+        sandbox = FakeSandbox("/work/build.log", "/work/docs/state.txt", "/work/notes.txt")
+        bench, person = Bench(text(f"CMD: {command}"), tools=tools()), Person()
+        assert (await work(bench, person, sandbox=sandbox)).state is RunState.HALTED
+        assert bench.tools.calls == [] and "overwrite" in person.halts[0].reason
+
+
+@pytest.mark.parametrize("rule", ["nothing", "exec", "named"])
+async def test_without_a_sandbox_what_is_not_proved_harmless_halts_whatever_the_rules_say(rule: str) -> None:
+    from aish.safety.rules import Rule
+    from aish.types.decisions import Verdict
+    from support.engines import policy_gate
+
+    named = Rule(verdict=Verdict.ALLOW, commands=("make",), tools=("shell__run",))
+    gates = {"nothing": policy_gate(), "exec": policy_gate(exec="allow"), "named": policy_gate(named)}
+    bench = Bench(text("CMD: ls\nCMD: make"), text("GOAL: complete"), tools=tools(), gate=gates[rule])
+    person = Person(PROCEED)
+    assert (await work(bench, person, sandbox=FakeSandbox(active=False))).state is RunState.FINISHED
+    assert ["no sandbox" in halt.reason for halt in person.halts] == [True]
+    assert person.commands == ["ls", "make"]
 
 
 @pytest.mark.parametrize("command", ["rm -rf build", "git push --force", "dd if=/dev/zero of=/dev/sda"])
@@ -357,7 +383,7 @@ async def test_a_pause_halts_before_the_next_action() -> None:
     held._bodies["files__read"] = pausing
     body = msgspec.json.encode(NorrisBody(model="scripted:model"))
     async with asyncio.timeout(20), bench.engine.runs.begun(RunKind.NORRIS, "g", body) as run:
-        norris.append(Norris(bench.engine, run, person))
+        norris.append(Norris(bench.engine, run, person, FakeSandbox()))
         await norris[0].work()
     assert person.halts[0].kind is HaltKind.PAUSE
 

@@ -287,7 +287,7 @@ def test_what_the_configuration_allows_and_tools_of_aish_itself_are_not_bound():
 
 def kept_gate(tmp_path) -> PolicyGate:
     env = {"HOME": str(tmp_path)}
-    return make_gate(Config(), env, HERE, lambda: "/work", lambda: True)
+    return make_gate(Config(), env, HERE, lambda turn: "/work", lambda: True)
 
 
 async def test_what_is_kept_says_whose_it_is_and_what_it_was_about(tmp_path):

@@ -499,7 +499,8 @@ def test_a_link_or_a_wildcard_is_judged_by_what_it_leads_to() -> None:
     }
     gate = reading_gate(found=found)
     assert gate.judge(SHELL, {"command": "cat notes"}).rule == "secret"
-    assert gate.judge(SHELL, {"command": "cat docs"}).verdict is ASK
+    judged = gate.judge(SHELL, {"command": "cat docs"})
+    assert (judged.verdict, judged.rule, judged.always) == (ASK, "reads outside", None)
     assert gate.judge(SHELL, {"command": "cat *"}).rule == "secret"
     assert gate.judge(SHELL, {"command": "grep -r x ."}).rule == "secret"
     assert gate.judge(SHELL, {"command": "ls *"}).verdict is ALLOW

@@ -16,6 +16,7 @@ from aish.faces.http.app import App
 from aish.faces.http.service import Service
 from aish.faces.runtime import Surroundings
 from support.asgi import Reply, Visit
+from support.containment import FakeSandbox
 from support.engines import Bench
 
 
@@ -34,6 +35,7 @@ class FakeRuntime:
         self.settled.set()
         self.waited_for = False
         self.reloads_to: FakeRuntime | None = None
+        self.containment = FakeSandbox()
 
     @asynccontextmanager
     async def engine(self, *, serving: bool = False, shared: bool = False) -> AsyncIterator[Engine]:

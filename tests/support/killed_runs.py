@@ -37,6 +37,7 @@ from aish.types.runs import Halt, HaltAnswer, HaltChoice, RunKind, RunRecord, St
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
 from aish.wire.clock import SystemClock
 from aish.wire.owners import ProcessOwners
+from support.containment import FakeSandbox
 from support.engines import policy_gate
 
 STEPS = 4
@@ -181,7 +182,7 @@ async def begin(engine: Engine, kind: str, person: Truthful) -> None:
     if kind == "norris":
         body = msgspec.json.encode(NorrisBody(model="s:m"))
         async with engine.runs.begun(RunKind.NORRIS, "make it all", body) as run:
-            await Norris(engine, run, person).work()
+            await Norris(engine, run, person, FakeSandbox()).work()
         return
     request = TurnRequest((user("make it all"),), model="s:m", tools=("*",), planner=Planning(max_replans=0))
     async with engine.turn(request, ask=person) as batches:
@@ -192,7 +193,7 @@ async def begin(engine: Engine, kind: str, person: Truthful) -> None:
 async def go_on(engine: Engine, record: RunRecord, person: Truthful) -> None:
     if record.kind is RunKind.NORRIS:
         async with engine.runs.taken(record.id) as run:
-            await Norris(engine, run, person).work()
+            await Norris(engine, run, person, FakeSandbox()).work()
         return
     body = msgspec.json.decode(record.body, type=PlanBody)
     async with engine.turn(resumed(body, record.id, record.session), ask=person) as batches:

@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from aish.config.schema_tools import SafetyConfig
 from aish.errors import ToolError
 from aish.faces.runtime import Surroundings
+from aish.safety.commands import ShellContext
+from aish.safety.policy import PolicyGate
 from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
 from aish.tools.builtin.shell import Capture, ShellTools
+from aish.types.decisions import Answer, Choice, EffectRequest, Question
 from aish.types.live_shell import RunResult
 from aish.wiring.commands import Commands
 from support.eventually import eventually
@@ -171,19 +175,9 @@ async def test_inside_the_fence_tmp_is_the_real_one_but_for_sockets(tmp_path, in
     assert output.parts[0].text.startswith("out\n[aish] exit code 1")
 
 
-@pytest.mark.parametrize(("mode", "where"), [("auto", "live"), ("bwrap", "own"), ("off", "live")])
-async def test_where_the_sandbox_is_demanded_nothing_runs_in_the_live_shell(tmp_path, mode, where):
-    class Live:
-        cwd = str(tmp_path)
-
-        async def run_model(self, line, timeout_s):
-            return RunResult(line, 0, str(tmp_path), 0.0, "live")
-
-    commands = Commands(Surroundings(tmp_path, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
-    commands._live = Live()
-    commands.__dict__["sandbox"] = NoSandbox()
-    output = await commands.tools().call("run", {"command": "echo own"}, Context())
-    assert output.parts[0].text.strip() == where
+class Fence(NoSandbox):
+    async def wrap(self, argv, cwd):
+        return ("in", str(cwd), *argv)
 
 
 @pytest.fixture
@@ -255,3 +249,80 @@ async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
         pytest.skip("this machine has no bubblewrap, or forbids it")
     output = await commands.tools().call("run", {"command": "echo own"}, TenantContext())
     assert output.parts[0].text == "own\n"
+
+
+class Live:
+    """A person's shell that says what it was given."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = self.ends_in = str(cwd)
+        self.status = 0
+
+    def model_cwd(self, turn):
+        return self.cwd
+
+    async def run_model(self, line, timeout_s, *, turn, wrap):
+        wrapped = await wrap(("sh",), Path(self.cwd))
+        return RunResult(line, self.status, self.ends_in, 0.0, f"{turn} {' '.join(wrapped)}")
+
+    async def run_proposal(self, line, timeout_s):
+        return RunResult(line, self.status, self.ends_in, 0.0, "in the person's shell")
+
+
+def live_commands(cwd: Path, live: Live, sandbox, mode="auto") -> Commands:
+    commands = Commands(Surroundings(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
+    commands._live = live
+    commands.__dict__["sandbox"] = sandbox
+    return commands
+
+
+async def test_commands_run_in_copies_of_the_live_shell_inside_the_sandbox(tmp_path):
+    commands = live_commands(tmp_path, Live(tmp_path), Fence())
+    output = await commands.tools().call("run", {"command": "x"}, Context())
+    assert output.parts[0].text == f"t in {tmp_path} sh"
+
+
+@pytest.mark.parametrize("mode", ["auto", "off", "bwrap"])
+async def test_what_the_person_chose_runs_in_their_shell_unless_the_sandbox_is_demanded(tmp_path, mode):
+    commands = live_commands(tmp_path, Live(tmp_path), NoSandbox(), mode)
+    shell = commands.tools()
+    with commands.chosen("make"):
+        chosen = await shell.call("run", {"command": "make"}, Context())
+        other = await shell.call("run", {"command": "make it"}, Context())
+    later = await shell.call("run", {"command": "make"}, Context())
+    said = [output.parts[0].text for output in (chosen, other, later)]
+    assert said == ["t sh" if mode == "bwrap" else "in the person's shell", "t sh", "t sh"]
+
+
+async def test_without_the_sandbox_that_is_demanded_nothing_runs_beside_the_live_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    commands = live_commands(tmp_path, Live(tmp_path), make_sandbox("bwrap", tmp_path, network=False))
+    with pytest.raises(ToolError, match="bubblewrap"):
+        await commands.tools().call("run", {"command": "x"}, Context())
+
+
+async def test_a_model_is_told_when_its_directory_is_another_one(tmp_path):
+    live = Live(tmp_path)
+    live.ends_in, live.status = "/usr", 3
+    output = await live_commands(tmp_path, live, NoSandbox()).tools().call("run", {"command": "x"}, Context())
+    assert output.parts[0].text == "t sh\n[aish] exit code 3\n[aish] your working directory is now /usr"
+    assert output.is_error
+
+
+async def test_the_gate_judges_in_the_directory_that_the_turn_has_come_to(tmp_path):
+    live = Live(tmp_path)
+    commands = live_commands(tmp_path, live, NoSandbox())
+    shell = ShellContext(cwd=str(tmp_path), home="/home/u", roots=(str(tmp_path),))
+    gate = PolicyGate(shell=shell, where=commands.where_in)
+    spec = commands.tools().specs()[0]
+    effect = EffectRequest("c", msgspec.structs.replace(spec, name="shell__run"), {"command": "echo x > f"}, turn="t")
+    asked: list[Question] = []
+
+    async def ask(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(Choice.NO)
+
+    await gate.authorise(effect, ask)
+    live.cwd = "/etc"
+    await gate.authorise(effect, ask)
+    assert [question.rule for question in asked] == ["gate.exec", "destructive"]

@@ -77,7 +77,7 @@ class Consent:
             return decision
         question = Question(
             effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, arguments, doubt, insist=True,
-            schema=effect.tool.schema,
+            schema=effect.tool.schema, turn=effect.turn,
         )  # fmt: skip
         answer = await self.ask(question)
         if answer.choice in (Choice.YES, Choice.TURN):
@@ -93,7 +93,7 @@ class Consent:
         reason = "it was asked for that every such call be approved"
         question = Question(
             effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason,
-            rule=ASKED_FOR, schema=effect.tool.schema,
+            rule=ASKED_FOR, schema=effect.tool.schema, turn=effect.turn,
         )  # fmt: skip
         answer = await self.ask(question)
         if answer.choice in (Choice.YES, Choice.TURN):
@@ -117,7 +117,7 @@ class Consent:
         if question.like and question.like in self._for_turn and not question.insist:
             return Answer(Choice.YES)
         question = await self._with_preview(question)
-        await self._pump.say(DecisionAsked(msgspec.structs.replace(question, schema={})), question.call)
+        await self._pump.say(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
         try:
             with self._meter.paused():  # a person's time to think is not the turn's
                 answer = await self._ask(question)

@@ -86,6 +86,7 @@ class Dispatcher:
         self._meter = meter
         self._repair = repair
         self._journal = journal
+        self._turn = scribe.turn
         self._pump = Pump(scribe)
         self._consent = Consent(
             gate=gate,
@@ -220,7 +221,8 @@ class Dispatcher:
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: Prepared) -> Prepared | Outcome:
-        decision = await self._consent.decide(EffectRequest(item.call.id, item.spec, item.arguments, self._owner))
+        request = EffectRequest(item.call.id, item.spec, item.arguments, self._owner, self._turn)
+        decision = await self._consent.decide(request)
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)

@@ -1,8 +1,9 @@
 """Works towards a goal by itself: step after step, until it is reached, a limit is, or a person has to decide.
 
 A step is one turn in the run's session and the commands that its text proposes, all through the one gate. Commands that
-are not destructive run; whatever else the gate would ask about halts the work. The run is durable: what is needed to go
-on is saved before and after each step, and another process can take it over.
+are proved harmless run, and so do those that a sandbox holds (`hazards`); whatever else the gate would ask about halts
+the work. The run is durable: what is needed to go on is saved before and after each step, and another process can take
+it over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from aish.calls.proposals import proposals
 from aish.engine.advice import objection_to, write_tasks
 from aish.engine.consent import ASKED_FOR
-from aish.engine.hazards import hazard_in
+from aish.engine.hazards import Containment, hazard_of
 from aish.engine.journal import digest_of
 from aish.engine.norris_heard import Heard
 from aish.engine.norris_state import NorrisBody, Show, Watcher
@@ -58,10 +59,11 @@ class _Stopped(Exception):
 
 
 class Norris:
-    def __init__(self, engine: Engine, run: OwnedRun, watcher: Watcher) -> None:
+    def __init__(self, engine: Engine, run: OwnedRun, watcher: Watcher, containment: Containment) -> None:
         self._engine = engine
         self._run = run
         self._watcher = watcher
+        self._containment = containment
         self._body = msgspec.json.decode(run.record.body, type=NorrisBody)
         self._goal = run.record.goal
         self._kept = frozenset(self._body.commands)  # as they were stored: without secrets
@@ -286,7 +288,7 @@ class Norris:
         if digest_of(question.tool, question.arguments) == self._body.allowed:
             self._change(skips=0)
             return Answer(Choice.YES)
-        hazard = hazard_in(question) if question.tool == SHELL else ""
+        hazard = await hazard_of(question, self._containment) if question.tool == SHELL else ""
         reason = hazard or question.reason
         if not hazard and self._may_run(question):
             objection = await self._objection(question)
@@ -297,7 +299,7 @@ class Norris:
         return await self._halted(Halt(HaltKind.EFFECT, reason, question))
 
     def _may_run(self, question: Question) -> bool:
-        """Commands that are not destructive, and what the gate would not have asked about."""
+        """Commands without a hazard, and what the gate would not have asked about."""
         if question.kind is not QuestionKind.EFFECT or question.insist:
             return False
         return question.rule == ASKED_FOR or (question.tool == SHELL and question.rule == _SHELL_RULE)

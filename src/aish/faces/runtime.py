@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ import msgspec
 
 from aish.config.load import Loaded
 from aish.config.schema import Config
+from aish.engine.hazards import Containment
 from aish.engine.session import Engine
 from aish.errors import AishError
 from aish.ports import Provider, Store, Toolset
@@ -203,6 +204,14 @@ class Runtime(Protocol):
     def shell_context(self) -> ShellContext:
         """What the command classifier is told of where commands run."""
 
+    @property
+    def containment(self) -> Containment:
+        """What holds the commands of a model here."""
+
+    def chosen_command(self, command: str) -> AbstractContextManager[None]:
+        """While it is open, `shell__run` runs this very command in the live shell itself, since the person chose it,
+        unless the sandbox is demanded. Every other command of a model runs in a copy of that shell."""
+
     async def describe_sandbox(self) -> str:
         """What fences in the commands of a model here."""
 
@@ -249,7 +258,7 @@ class Runtime(Protocol):
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
     ) -> AbstractAsyncContextManager[LiveShell]:
-        """Open for the length of the context. Meanwhile the model's commands run in it, too. POSIX only.
+        """Open for the length of the context. Meanwhile the model's commands run in copies of it. POSIX only.
 
         `on_output` hears what jobs print while no line runs.
         """

@@ -88,19 +88,20 @@ class PolicyGate:
         *,
         verdicts: Mapping[Effect, Verdict] = CAREFUL,
         shell: ShellContext,
-        where: Callable[[], str] | None = None,
+        where: Callable[[str], str] | None = None,
         remember: Callable[[Rule], None] = lambda rule: None,
         real_paths: RealPaths = lambda read: (),
         confines_tenants: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`where` says the working directory of now, for a shell that moves; `real_paths` looks at the disk for what a
-        read leads to. `confines_tenants`: commands of a tenant run where they reach neither the files of aish nor
+        """`where` says the working directory of a turn, for a shell that moves; `real_paths` looks at the disk for what
+        a read leads to. `confines_tenants`: commands of a tenant run where they reach neither the files of aish nor
         those of other tenants."""
         self._real_paths = real_paths
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
         self._context = shell
         self._where = where
+        self._turn = ""  # of the call that is judged; judging never waits, so no other call comes between
         self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
         self._confines_tenants = confines_tenants
@@ -110,7 +111,9 @@ class PolicyGate:
 
     @property
     def _shell(self) -> ShellContext:
-        return self._context if self._where is None else msgspec.structs.replace(self._context, cwd=self._where())
+        if self._where is None:
+            return self._context
+        return msgspec.structs.replace(self._context, cwd=self._where(self._turn))
 
     def offers(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
         """Not where every call of it would be refused."""
@@ -142,7 +145,7 @@ class PolicyGate:
         return judged.verdict is Verdict.ALLOW or (judged.verdict is Verdict.ASK and interactive)
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
-        judged = self.judge(effect.tool, effect.arguments, effect.owner)
+        judged = self.judge(effect.tool, effect.arguments, effect.owner, turn=effect.turn)
         if judged.verdict is not Verdict.ASK:
             return Decision(judged.verdict, judged.rule, judged.reason)
         if ask is None:
@@ -167,7 +170,8 @@ class PolicyGate:
             self._offered.clear()
             self._note_approvals()
 
-    def judge(self, tool: ToolSpec, arguments: Arguments, owner: str = "") -> Judgement:
+    def judge(self, tool: ToolSpec, arguments: Arguments, owner: str = "", *, turn: str = "") -> Judgement:
+        self._turn = turn
         if self._is_unconfined(tool, owner):
             return Judgement(Verdict.DENY, "safety.sandbox", NO_SANDBOX)
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
@@ -176,7 +180,7 @@ class PolicyGate:
 
     def _edited(self, effect: EffectRequest, arguments: Arguments | None) -> Decision:
         """What the person wrote themselves they have also agreed to; only a denial stands above it."""
-        judged = self.judge(effect.tool, arguments or {}, effect.owner)
+        judged = self.judge(effect.tool, arguments or {}, effect.owner, turn=effect.turn)
         if judged.verdict is Verdict.DENY or arguments is None:
             return Decision(Verdict.DENY, judged.rule, judged.reason or "the edit was empty")
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
@@ -336,6 +340,8 @@ class PolicyGate:
             return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
         if _reads_secret(finding):
             return Judgement(Verdict.ASK, "secret", _secret_reason(finding), always=always)
+        if verdict is not Verdict.ALLOW and finding.only("link"):
+            return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
         if verdict is not Verdict.ALLOW and finding.only("outside"):
             return self._by_folders(finding)
         if finding.only("network", "outside") and finding.hosts:
@@ -484,4 +490,5 @@ def _question(effect: EffectRequest, judged: Judgement) -> Question:
         rule=judged.rule,
         schema=effect.tool.schema,
         owner=effect.owner,
+        turn=effect.turn,
     )

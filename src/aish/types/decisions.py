@@ -37,6 +37,7 @@ class EffectRequest(msgspec.Struct, frozen=True):
     tool: ToolSpec
     arguments: Arguments
     owner: str = ""
+    turn: str = ""  # where a tool works may depend on what this turn did before
 
 
 class QuestionKind(StrEnum):
@@ -67,6 +68,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     rule: str = ""
     schema: JsonSchema = {}
     owner: str = ""
+    turn: str = ""  # whose call it is; not recorded either
 
 
 class Choice(StrEnum):

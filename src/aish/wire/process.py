@@ -10,7 +10,8 @@ went long ago and left others behind, also when we are cancelled. Every wait has
 `process_guard` kills the group. Children are started from the event loop's thread only (see there why).
 
 A child on a terminal may be a shell that puts every job into a group of its own: there it is the session that is ended,
-by SIGHUP first, and what asked to be left alone (`nohup`) is left alone, as are the groups in `spared`.
+by SIGHUP first, and what asked to be left alone (`nohup`) is left alone where the spec has `spares_hangup`, as are the
+groups in `spared`.
 
 Known limit: a group is remembered by number. The number stays taken as long as anyone is in the group, so it could only
 be somebody else's if the whole group went and the kernel came round to it again before we left the context.
@@ -52,7 +53,9 @@ class ChildProcess:
         self._stdin = transport.get_pipe_transport(STDIN)
         self._released = False
         self.spared: frozenset[int] = frozenset()  # groups of a terminal's session that are not ended with it
-        self._watched = process_guard.session(self.pid) if spec.terminal is not None else str(self.pid)
+        self._watched = str(self.pid)
+        if spec.terminal is not None:
+            self._watched = process_guard.session(self.pid, spares_hangup=spec.spares_hangup)
         process_guard.watch(self._watched)
 
     @classmethod
@@ -130,8 +133,7 @@ class ChildProcess:
 
     def _hang_up(self) -> None:
         """What a terminal does that goes away; a stopped job hears it once it runs again."""
-        if self.spec.terminal is not None:
-            self._signal(signal.SIGHUP)
+        if self.spec.terminal is not None and self._signal(signal.SIGHUP):
             self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
@@ -185,7 +187,9 @@ class ChildProcess:
             return False
         if POSIX:
             if self.spec.terminal is not None:
-                return process_guard.signal_session(self.pid, number, self.spared)
+                return process_guard.signal_session(
+                    self.pid, number, self.spared, spares_hangup=self.spec.spares_hangup
+                )
             return process_guard.signal_group(self.pid, number)
         if self.returncode is not None:
             return False
@@ -242,7 +246,8 @@ async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
 async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) -> asyncio.SubprocessTransport:
     if POSIX:
         guard = process_guard.before_exec(on_terminal=spec.terminal is not None)
-        return start(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard, **options)
+        return start(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard,
+                     pass_fds=spec.pass_fds, **options)  # fmt: skip
     group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.subprocess_exec(

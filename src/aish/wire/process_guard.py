@@ -8,7 +8,8 @@ Two independent means, because each has a gap:
 - `watch` and `forget`: one small `sh` per aish, in a session of its own, that reads process groups from a pipe of which
   only aish holds the writing end. When aish goes, by whatever means, the pipe ends and the guard kills every group
   still listed. A session (written s123) is every group in it, less those who ignore SIGHUP: they were started with
-  `nohup` or the like in order to outlive the terminal. Without /proc it is the group of its leader.
+  `nohup` or the like in order to outlive the terminal. Written S123 it is every group in it. Without /proc it is the
+  group of its leader.
 
 Where there is no prctl (macOS) the guard does it all; where there is no `sh` the kernel's signal is all there is.
 """
@@ -47,7 +48,7 @@ end_session() {
     read -r line <"$stat" || continue
     set -f; set -- ${line##*) }; set +f
     [ "$4" = "$session" ] || continue
-    while read -r key value; do
+    [ "$spares" ] && while read -r key value; do
       case $key$value in SigIgn:*[13579bdf]) continue 2 ;; esac
     done <"/proc/$pid/status"
     kill -9 "$pid"
@@ -55,7 +56,8 @@ end_session() {
 } 2>/dev/null
 for each in $groups; do
   case $each in
-    s*) session=${each#s}; end_session; kill -9 "-$session" ;;
+    s*) session=${each#s} spares=1; end_session; kill -9 "-$session" ;;
+    S*) session=${each#S} spares=; end_session; kill -9 "-$session" ;;
     *) kill -9 "-$each" ;;
   esac
 done 2>/dev/null
@@ -114,9 +116,9 @@ def _find_prctl() -> Callable[..., int] | None:
     return prctl
 
 
-def session(leader: int) -> str:
+def session(leader: int, *, spares_hangup: bool = True) -> str:
     """How a whole session is named to `watch` and `forget`."""
-    return f"s{leader}"
+    return f"s{leader}" if spares_hangup else f"S{leader}"
 
 
 def watch(group: int | str) -> None:
@@ -207,9 +209,12 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def signal_session(leader: int, number: int, spared: frozenset[int] = frozenset()) -> bool:
-    """The same for everybody in a session who does not ignore SIGHUP, less the groups that are spared."""
-    members = [pid for pid in _session_members(leader, spared) if not _ignores_hangup(pid)]
+def signal_session(
+    leader: int, number: int, spared: frozenset[int] = frozenset(), *, spares_hangup: bool = True
+) -> bool:
+    """The same for all processes of a session, less the groups that are spared and, if so wished, those that ignore
+    SIGHUP."""
+    members = [pid for pid in _session_members(leader, spared) if not (spares_hangup and _ignores_hangup(pid))]
     if not members:
         return not _PROC.is_dir() and signal_group(leader, number)
     for pid in members:

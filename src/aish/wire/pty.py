@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -137,6 +138,11 @@ class Pty:
     def spare(self, groups: frozenset[int]) -> None:
         """These are left alone when the session is ended, in place of those named before."""
         self._child.spared = groups
+
+    def interrupt(self) -> None:
+        """SIGINT to the child's group, and to the one in the foreground: each at once, as Ctrl-C does it."""
+        for group in {self.pid: None, self.foreground_group(): None}:
+            process_guard.signal_group(group, signal.SIGINT)
 
     def kill(self) -> None:
         """SIGKILL to the whole session, now."""

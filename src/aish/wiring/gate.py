@@ -23,10 +23,10 @@ def make_gate(
     config: Config,
     env: Mapping[str, str],
     shell: ShellContext,
-    where: Callable[[], str],
+    where: Callable[[str], str],
     confines_tenants: Callable[[], bool],
 ) -> PolicyGate:
-    """`where` is the directory that commands run in now."""
+    """`where` is the directory that commands of a turn run in now."""
     approvals = approvals_file(env)
     return PolicyGate(
         [*rules_of(config), *_approved(approvals)],

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 from aish.wire.clock import SystemClock
 from aish.wire.owners import ProcessOwners
 from aish.wire.presence import Presence
-from aish.wiring.commands import Commands
+from aish.wiring.commands import CommandContainment, Commands
 from aish.wiring.engines import Engines
 from aish.wiring.gate import make_gate
 from aish.wiring.ide import find_ide_tools, is_hidden, language_lines
@@ -239,6 +239,13 @@ class Wired:
     ) -> AbstractAsyncContextManager[LiveBash]:
         return self._commands.live_shell(on_output=on_output, on_notice=on_notice)
 
+    @property
+    def containment(self) -> CommandContainment:
+        return CommandContainment(self._commands, self.shell_context)
+
+    def chosen_command(self, command: str) -> AbstractContextManager[None]:
+        return self._commands.chosen(command)
+
     async def describe_sandbox(self) -> str:
         return await self._commands.sandbox.describe()
 
@@ -267,7 +274,8 @@ class Wired:
 
     @cached_property
     def _gate(self) -> PolicyGate:
-        return make_gate(self.config, self.surroundings.env, self.shell_context, self._commands.where, self._confines)
+        where = self._commands.where_in
+        return make_gate(self.config, self.surroundings.env, self.shell_context, where, self._confines)
 
     async def _background(self, request: TurnRequest) -> Background:
         from aish.wiring.background import find_background

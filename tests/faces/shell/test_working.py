@@ -20,6 +20,7 @@ from aish.types.decisions import Question, QuestionKind
 from aish.types.events import TextDelta
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunState
 from aish.types.tools import Arguments, Effect, ToolOutput
+from support.containment import FakeSandbox
 from support.engines import Bench, Tools, said
 
 
@@ -104,7 +105,7 @@ async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_
     body = msgspec.json.encode(NorrisBody(model="scripted:model"))
     async with asyncio.timeout(20):
         working = asyncio.create_task(
-            work(bench.engine, bench.engine.runs.begun(RunKind.NORRIS, "tidy", body), watcher)
+            work(bench.engine, bench.engine.runs.begun(RunKind.NORRIS, "tidy", body), watcher, FakeSandbox())
         )
         await began.wait()
         for _ in range(2):
@@ -116,6 +117,6 @@ async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_
         assert (record.state, record.owner) == (RunState.HALTED, "")
         assert "halted: you stopped it in the middle" in shown.getvalue()
 
-        assert await resume(bench.engine, record, watcher, None) == 0
+        assert await resume(bench.engine, record, watcher, FakeSandbox(), None) == 0
     assert "it may have been done" in shown.getvalue()  # the command that was under way, asked about
     assert len(tools.calls) == 2

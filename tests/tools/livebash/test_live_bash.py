@@ -642,7 +642,7 @@ async def test_where_its_files_cannot_be_made_that_is_said_and_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = tmp_path / "full"
-    monkeypatch.setattr("aish.tools.livebash.channel._in_memory", lambda: str(full))
+    monkeypatch.setattr("aish.tools.livebash.channel.memory_folder", lambda: str(full))
     async with live(tmp_path) as shell:
         with pytest.raises(ProcessError, match="cannot be made: No such file") as failed:
             await shell.run_user("echo hi", None)

@@ -175,7 +175,7 @@ class Runs:
                 records.append(run.record)
                 begun(run.record.id)
                 watcher = _Watcher(self._service, _owner_of(run.record))
-                worker = Norris(engine, run, watcher)
+                worker = Norris(engine, run, watcher, self._service.runtime.containment)
                 watcher.used_up = worker.pause
                 await worker.work(answer)
 

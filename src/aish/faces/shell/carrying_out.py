@@ -103,7 +103,8 @@ async def _run(shell: Shell, command: str, answer: Answer) -> bool:
             return Answer(Choice.YES if (typed or "").strip() == "yes" else Choice.NO)
         return answer if question.always else _YES
 
-    result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
+    with shell.runtime.chosen_command(command):
+        result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
     text = text_of(result.parts)
     if text:
         shell.output.answer(text if text.endswith("\n") else f"{text}\n")

@@ -33,7 +33,7 @@ async def norris(shell: Shell, rest: str) -> None:
             _list(shell, [run for run in await shell.engine.runs.list(_LOOKED_AT) if run.kind is RunKind.NORRIS])
         case "resume" if len(more.split()) <= 1:
             record = await find_run(shell.engine, more.strip(), RunKind.NORRIS)
-            await resume(shell.engine, record, _watcher(shell), None, go_on=_GO_ON)
+            await resume(shell.engine, record, _watcher(shell), shell.runtime.containment, None, go_on=_GO_ON)
         case _:
             await _begin(shell, checked_goal(rest))
 
@@ -50,6 +50,7 @@ async def _begin(shell: Shell, goal: str) -> None:
         shell.engine,
         shell.engine.runs.begun(RunKind.NORRIS, goal, body, session=request.session or None),
         _watcher(shell),
+        shell.runtime.containment,
         go_on=_GO_ON,
     )
 

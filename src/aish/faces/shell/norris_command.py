@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
+from aish.engine.hazards import Containment
 from aish.engine.norris import Norris
 from aish.engine.norris_state import NorrisBody
 from aish.engine.planning.kept import PlanBody, resumed
@@ -42,7 +43,8 @@ _CODES = {RunState.FINISHED: 0, RunState.ABANDONED: 3, RunState.FAILED: 4, RunSt
 def norris_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Work towards a goal. What is destructive halts: on a terminal you are asked, else it ends there.",
+        description="Work towards a goal. What is neither proved harmless nor held by the sandbox halts: on a terminal "
+        "you are asked, else it ends there.",
         epilog="exit codes: 0 reached, 3 given up, 4 the model could not be asked, 5 a limit, 6 halted, 130 stopped",
     )
     parser.add_argument("goal", nargs="+")
@@ -105,7 +107,7 @@ async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
     )
     async with runtime.engine() as engine:
         watcher = await _ready(engine, runtime, arguments.model)
-        return await work(engine, engine.runs.begun(RunKind.NORRIS, goal, body), watcher)
+        return await work(engine, engine.runs.begun(RunKind.NORRIS, goal, body), watcher, runtime.containment)
 
 
 async def _ready(engine: Engine, runtime: Runtime, model: str) -> TerminalWatcher:
@@ -127,6 +129,7 @@ async def work(
     engine: Engine,
     owning: AbstractAsyncContextManager[OwnedRun],
     watcher: TerminalWatcher,
+    containment: Containment,
     answer: HaltAnswer | None = None,
     *,
     go_on: str = GO_ON,
@@ -134,7 +137,7 @@ async def work(
     """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action; pressed
     again it stops what runs, and resuming asks about that as after a crash."""
     async with owning as run:
-        worker = Norris(engine, run, watcher)
+        worker = Norris(engine, run, watcher, containment)
         working = asyncio.ensure_future(worker.work(answer))
         with on_interrupt(lambda: _interrupt(worker, watcher, working)):
             state = await _until_stopped(working)
@@ -192,11 +195,17 @@ async def _resume(arguments: argparse.Namespace, runtime: Runtime, engine: Engin
         return await answer_planned(runtime, engine, resumed(body, record.id, record.session))
     answer = HaltAnswer(HaltChoice(arguments.answer)) if arguments.answer else None
     model = msgspec.json.decode(record.body, type=NorrisBody).model
-    return await resume(engine, record, await _ready(engine, runtime, model), answer)
+    return await resume(engine, record, await _ready(engine, runtime, model), runtime.containment, answer)
 
 
 async def resume(
-    engine: Engine, record: RunRecord, watcher: TerminalWatcher, answer: HaltAnswer | None, *, go_on: str = GO_ON
+    engine: Engine,
+    record: RunRecord,
+    watcher: TerminalWatcher,
+    containment: Containment,
+    answer: HaltAnswer | None,
+    *,
+    go_on: str = GO_ON,
 ) -> int:
     """The halt it stands at is shown again, where there is somebody to answer it."""
     if record.kind is not RunKind.NORRIS:
@@ -206,7 +215,7 @@ async def resume(
         answer = await watcher.halt(body.halt)
         if answer.choice is HaltChoice.LEAVE:
             return HALTED
-    return await work(engine, engine.runs.taken(record.id), watcher, answer, go_on=go_on)
+    return await work(engine, engine.runs.taken(record.id), watcher, containment, answer, go_on=go_on)
 
 
 async def find_run(engine: Engine, name: str, kind: RunKind | None = None) -> RunRecord:

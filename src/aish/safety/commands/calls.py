@@ -14,6 +14,7 @@ from itertools import pairwise
 from aish.safety.commands import tables
 from aish.safety.commands.bounds import MAX_CALLS
 from aish.safety.commands.code import check_code, check_query
+from aish.safety.commands.effects import note_effects
 from aish.safety.commands.files import argument_writes
 from aish.safety.commands.filters import sed_commands
 from aish.safety.commands.findings import Findings
@@ -47,6 +48,8 @@ _GIT_RUNS = re.compile(
     r"[\w.*/-]+\.(pager|editor|sshcommand|askpass|fsmonitor|helper|cmd|command|textconv|driver|process|clean|smudge)",
     re.IGNORECASE,
 )
+_TAR_OPTIONS = grammar("-I: --use-compress-program= -f: --file= -C: -X: -T: -b:")
+_SSH_RUNS = re.compile(r"(?is)(?:ProxyCommand|LocalCommand|KnownHostsCommand)[= \t]+(.+)")
 _RECIPE = re.compile(r"(?m)^\t(.+)$|;\s*(.+)$")
 
 
@@ -95,6 +98,7 @@ class Caller:
         if handler is not None:
             handler(call, scope, self.findings)
         argument_writes(call, scope, self.findings)
+        note_effects(call, scope, self.findings)
         self._interpreters(call, scope)
 
     def _dynamic(self, call: Call) -> None:
@@ -159,8 +163,20 @@ class Caller:
     def _login(self, call: Call, scope: Scope) -> None:
         """`ssh host <<EOF` and `sudo su <<EOF`: without a command, a shell reads the input."""
         self._export(call, scope)
+        self._run_locally(call, scope)
         if scope.stdin is not None and not any(inner.words or inner.text for inner in look_through(call, None)):
             self._stdin_script(call, scope)
+
+    def _run_locally(self, call: Call, scope: Scope) -> None:
+        """Settings of ssh whose values it runs on this machine."""
+        for field in call.arguments:
+            if (match := _SSH_RUNS.search(field.text)) is not None:
+                self.text(match[1], scope.copy(), field.span)
+
+    def _tar(self, call: Call, scope: Scope) -> None:
+        """The program that packs or unpacks."""
+        for text in scan(call.arguments, _TAR_OPTIONS).values("-I", "--use-compress-program"):
+            self.text(text, scope.copy(), call.span)
 
     def _eval(self, call: Call, scope: Scope) -> None:
         for field in call.arguments:
@@ -283,12 +299,14 @@ class Caller:
 # Besides shells, languages and clients, which have tables of their own.
 _READERS: dict[str, Callable[[Caller, Call, Scope], None]] = {
     **dict.fromkeys(_LOGINS, Caller._login),
+    **dict.fromkeys(("scp", "sftp", "rsync", "git-upload-pack"), Caller._run_locally),
     **dict.fromkeys(("source", "."), Caller._source),
     **dict.fromkeys(("at", "batch"), Caller._scheduled),
     **dict.fromkeys(("sed", "gsed"), Caller._sed),
     **dict.fromkeys(("make", "gmake"), Caller._make),
     **dict.fromkeys(("export", "declare", "typeset", "readonly", "local", "env"), Caller._export),
     **dict.fromkeys(("cp", "mv", "ln", "install"), Caller._copy),
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), Caller._tar),
     "crontab": Caller._crontab,
     "eval": Caller._eval,
     "git": Caller._git,

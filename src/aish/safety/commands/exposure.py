@@ -23,7 +23,7 @@ _BRACKET = re.compile(r"\[[!^]?\]?[^\]/]*\]")
 # /proc/7/root and /proc/7/cwd are links to folders: what stands behind them is what is read.
 _PROCESS_LINK = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(root|cwd)(?=/|$)")
 _MIN_LETTERS = 2
-_MAX_PARTS = 4
+_MAX_PIECES = 60
 _COMMON_ENDING = re.compile(r"\.(json|ya?ml|toml|txt|xml|ini|csv|properties|md|log|js|ts|py)$")
 
 
@@ -218,16 +218,17 @@ def _skip_stars(positions: set[int], pattern: str) -> set[int]:
     return found
 
 
-# What may stand before a path in an argument: `--key=`, `of=`, `@`.
-_PATH_START = re.compile(r"[=@:]")
+# What stands around a path in options, addresses and code.
+_AROUND = re.compile(r"[\s'\"`(){}<>|;&=,:@$]+")
 
 
 def find_secret(text: str, scope: Scope) -> str | None:
-    """The file of a secret that an argument names, whatever the program does with it."""
-    candidates = [text, *(text[match.end() :] for match in itertools.islice(_PATH_START.finditer(text), _MAX_PARTS))]
-    for candidate in candidates:
-        expanded = scope.home + candidate[1:] if candidate[:2] == "~/" else candidate
-        path = resolve(expanded, scope)
+    """The file of a secret that an argument names, whatever the program does with it; also within code."""
+    pieces = itertools.islice(_AROUND.split(text), _MAX_PIECES) if _AROUND.search(text) else ()
+    for candidate in (text, *pieces):
+        if not candidate or candidate.isalpha():  # `npm run secrets`: a word, as long as no program is known to read it
+            continue
+        path = resolve(scope.home + candidate[1:] if candidate[:2] == "~/" else candidate, scope)
         if path is not None and is_secret(_behind_links(path, scope), scope, glob=bool(_WILDCARD.search(path))):
             return candidate
     return None

@@ -116,6 +116,8 @@ def _targets(writer: Writer, found: Scan, call: Call) -> list[Field]:
         return named + positionals
     if writer.which == "rest":
         return positionals if found.has("-e", "--expression", "--reference") else positionals[1:]
+    if writer.which == "first":
+        return named + positionals[:1]
     if writer.which == "last" and not named and len(positionals) > 1:
         return positionals[-1:]
     return named
@@ -129,7 +131,7 @@ def _note_argument(target: Field, change: Change, call: Call, scope: Scope, find
         findings.doubt(f"changes permissions of {path}", target.span, "permissions.file", "permissions")
         return
     if ":" in target.text.partition("/")[0] and DYNAMIC not in target.text:
-        findings.doubt(f"copies to {target.shown}", target.span, "write.remote", "write")
+        findings.doubt(f"copies to {target.shown}", target.span, "upload.copy", "upload")
         return
     if path == "/dev/null" and call.name in ("mv", "gmv"):
         findings.danger("moves files into /dev/null, where they are lost", target.span, "remove.sink", "removal")

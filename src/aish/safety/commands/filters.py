@@ -13,6 +13,8 @@ _PLAIN = frozenset("pPdDqQ=nNgGhHxl{}z")
 _BRANCH = re.compile(r"[btT]\s*\w*\s*(?=[;\n}]|$)|:\s*\w+\s*(?=[;\n}]|$)|#[^\n]*")
 _FLAGS = re.compile(r"[gpiIM0-9]*")
 _SUBSTITUTE_RUN = re.compile(r"s(.)((?:(?!\1).)*)\1((?:(?!\1).)*)\1[gpiIM0-9]*e")
+_SUBSTITUTE_WRITE = re.compile(r"s(.)((?:(?!\1).)*)\1((?:(?!\1).)*)\1[gpiIMe0-9]*w[ \t]*([^\n]+)")
+_SED_WRITE = re.compile(r"(?:^|[;{\n\d$/!,])[ \t]*[wW][ \t]*([^\s;}][^\n]*)")
 _EXECUTE = re.compile(r"(?:^|[;{\n\d$/])\s*e\s+([^\n]+)")
 
 
@@ -65,6 +67,14 @@ def _sed_substitute(script: str, position: int) -> int | None:
         at += 1
     flags = _FLAGS.match(script, at)
     return flags.end() if flags else at
+
+
+def sed_writes(script: str) -> list[str]:
+    """Files that a sed script may write by `w`, `W` or the flag of a substitution. Only for raising danger."""
+    if "w" not in script.lower() or sed_is_pure(script):
+        return []
+    found = _SED_WRITE.findall(script) + [match[4] for match in _SUBSTITUTE_WRITE.finditer(script)]
+    return [name.strip() for name in found if name.strip()][:16]
 
 
 def sed_commands(arguments: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from aish.safety.commands.outputs import PLAIN_WRAPPERS, output_of, redirected_i
 from aish.safety.commands.parse import parse
 from aish.safety.commands.places import resolve
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.words import DYNAMIC, Field, expand
+from aish.safety.commands.words import DYNAMIC, SUBSTITUTED, Field, expand
 
 
 class Loose(Caller):
@@ -85,6 +85,7 @@ class Loose(Caller):
             self._assign(assignment, scope)
         fields = [field for word in node.words for field in expand(word, scope, substituted)]
         self._redirects(node.redirects, fields, scope)
+        self._feed(node, scope)
         if not fields:
             return
         self._remember(node, fields, scope)
@@ -96,6 +97,14 @@ class Loose(Caller):
             inner.stdin = fed
         self._named(node, fields, inner)
         scope.cwd, scope.aliases = inner.cwd, inner.aliases
+
+    def _feed(self, node: Simple, scope: Scope) -> None:
+        """`bash <(echo …)`: what a substitution prints is in the file that the command gets for it."""
+        scope.files.pop(SUBSTITUTED, None)
+        targets = (redirect.target for redirect in node.redirects if redirect.target is not None)
+        for part in (part for word in (*node.words, *targets) for part in word.parts):
+            if isinstance(part, Sub) and part.direction == "<" and (text := output_of(part.script, scope)):
+                scope.write(SUBSTITUTED, text + "\n")
 
     def _remember(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """`echo … > a.sh; sh a.sh`: what is written is what will run."""

@@ -84,9 +84,6 @@ def check_find(call: Call, scope: Scope, findings: Findings) -> None:
         findings.danger(
             "find removes every file that matches", call.span, "remove.find", "removal", catastrophe=precious
         )
-    for action in ("-fprint", "-fprintf", "-fls", "-fprint0"):
-        if action in texts:
-            findings.doubt("find writes its results to a file", call.span, "write.find", "write")
 
 
 def _is_precious(field: Field, scope: Scope) -> bool:

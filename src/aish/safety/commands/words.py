@@ -20,6 +20,7 @@ DYNAMIC = "\0"
 INSIDE = "\x03"
 # After DYNAMIC: names from below the workspace, as lines. A blank in one makes two, and the second may lead elsewhere.
 NAMES = "\x04"
+SUBSTITUTED = "/dev/fd/63"  # the file that stands for `<(…)` and `>(…)`
 # More fields from one word than this are not a command line but an attack on us.
 MAX_FIELDS = 64
 
@@ -106,7 +107,7 @@ def _value(part: Part, scope: Scope, evaluate: Evaluate | None) -> str | None:
         return _parameter(part, scope, evaluate)
     if isinstance(part, Sub):
         if part.direction:
-            return "/dev/fd/63"
+            return SUBSTITUTED
         if evaluate is None:
             return DYNAMIC + NAMES if scope.lists_names is not None and scope.lists_names(part.script, scope) else None
         return evaluate(part.script, scope)

@@ -106,8 +106,7 @@ class Bubblewrap:
     async def describe(self) -> str:
         if await self._is_there():
             network = "with network" if self._network else "no network"
-            fence = f"bubblewrap: {self._workspace} and /tmp writable, the rest read-only, {network}"
-            return fence if self._required else f"{fence}; not in your live shell (safety.sandbox is auto)"
+            return f"bubblewrap: {self._workspace} and /tmp writable, the rest read-only, {network}"
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
 
     def _fence(self, cwd: Path) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 from aish.wire.process import ChildProcess, ProcessSpec
+
+# Puts a command into the sandbox: its argv and directory to the argv that runs it there.
+Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 1800.0
@@ -62,14 +65,21 @@ _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap 
 
 
 class LiveShell(Protocol):
-    async def run_model(self, line: str, timeout_s: float) -> RunResult: ...
+    """The person's shell. Commands run in copies of it, but for those that the person chose to run in it."""
+
+    def model_cwd(self, turn: str) -> str: ...
+
+    async def run_model(self, line: str, timeout_s: float, *, turn: str, wrap: Wrap) -> RunResult: ...
+
+    async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
 
 
 class ShellTools:
     """`env` is all that commands get of the environment: what they print reaches the model.
 
-    While the person's own shell is alive (`live`), commands run there: in its directory, with what it has set. Where
-    there is none, or it is not given since only the sandbox will do, `cwd` says in which directory.
+    While the person's own shell is alive (`live`), each command runs in a copy of it, with what it has set, and a `cd`
+    holds for the next command of the same turn. Where there is none, `cwd` says in which directory. `chosen` is the
+    command that the person has just chosen to run in that shell itself, "" if none.
     """
 
     def __init__(
@@ -80,12 +90,14 @@ class ShellTools:
         sandbox: Sandbox,
         env: Mapping[str, str],
         live: Callable[[], LiveShell | None] = lambda: None,
+        chosen: Callable[[], str] = lambda: "",
     ) -> None:
         self._env = {**env, **QUIET_ENVIRONMENT}
         self._cwd = cwd
         self._shell = shell
         self._sandbox = sandbox
         self._live = live
+        self._chosen = chosen
 
     def specs(self) -> Sequence[ToolSpec]:
         return (_SPEC,)
@@ -99,7 +111,7 @@ class ShellTools:
         if context.owner:
             return await self._run_for_tenant(command, timeout_s)
         if (live := self._live()) is not None:
-            return await _run_live(live, command, timeout_s)
+            return await self._run_live(live, command, timeout_s, context.turn)
         return await self._run(command, timeout_s)
 
     async def aclose(self) -> None:
@@ -110,6 +122,17 @@ class ShellTools:
         if not await self._sandbox.probe():
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
         return await self._run(command, timeout_s)
+
+    async def _run_live(self, live: LiveShell, command: str, timeout_s: float, turn: str) -> ToolOutput:
+        before = live.model_cwd(turn)
+        try:
+            if command == self._chosen():
+                result = await live.run_proposal(command, timeout_s)
+            else:
+                result = await live.run_model(command, timeout_s, turn=turn, wrap=self._sandbox.wrap)
+        except ProcessError as exc:
+            raise ToolError(exc.message) from exc
+        return _live_output(result, timeout_s, before)
 
     async def _run(self, command: str, timeout_s: float) -> ToolOutput:
         # stderr joins stdout inside the shell, so that the two keep their order.
@@ -140,11 +163,7 @@ class ShellTools:
         return _output(capture, code, timeout_s)
 
 
-async def _run_live(live: LiveShell, command: str, timeout_s: float) -> ToolOutput:
-    try:
-        result = await live.run_model(command, timeout_s)
-    except ProcessError as exc:
-        raise ToolError(exc.message) from exc
+def _live_output(result: RunResult, timeout_s: float, before: str) -> ToolOutput:
     notes = {
         RunEnd.TIMED_OUT: f"stopped after {timeout_s:g} s",
         RunEnd.ASKED: "stopped: it asked for a password, and there is nobody to give one",
@@ -152,9 +171,12 @@ async def _run_live(live: LiveShell, command: str, timeout_s: float) -> ToolOutp
         RunEnd.LOST: "the shell was killed; there is a new one",
     }
     note = notes.get(result.end) or (f"exit code {result.status}" if result.status else "")
-    text = result.output or ("" if note else "[aish] no output, exit code 0")
-    separator = "\n" if text and note and not text.endswith("\n") else ""
-    return ToolOutput((TextPart(f"{text}{separator}[aish] {note}" if note else text),), is_error=bool(note))
+    moved = f"your working directory is now {result.cwd}" if result.cwd != before else ""
+    text = result.output or ("" if note or moved else "[aish] no output, exit code 0")
+    for said in filter(None, (note, moved)):
+        separator = "\n" if text and not text.endswith("\n") else ""
+        text += f"{separator}[aish] {said}"
+    return ToolOutput((TextPart(text),), is_error=bool(note))
 
 
 class Capture:

@@ -2,7 +2,7 @@
 
     rc         what bash reads when it starts: our functions, then the person's rc file
     line       the next line, whole; for bash after its nonce, which it must begin with, and with a NUL behind it
-    ctl        a pipe: "go NONCE MODE", "side NUMBER"
+    ctl        a pipe: "go NONCE MODE", "side NUMBER", "state NUMBER"
     status     a pipe: what bash has to say when it waits again
     jobs.pids  the groups of the jobs it then knows, and `end`
 
@@ -52,7 +52,7 @@ class Status(msgspec.Struct, frozen=True):
     editing: str
 
 
-def _in_memory() -> str | None:
+def memory_folder() -> str | None:
     """Where files cost least; None: the usual place."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -62,7 +62,7 @@ def _writing(failure: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        hint = f"is there room in {_in_memory() or tempfile.gettempdir()}?"
+        hint = f"is there room in {memory_folder() or tempfile.gettempdir()}?"
         raise ProcessError(f"{failure}: {exc.strerror}", hint=hint) from exc
 
 
@@ -75,7 +75,7 @@ class Channel:
         self.first_nonce = new_nonce()
         self._posix = posix
         with ExitStack() as stack, _writing("what a shell is talked to through cannot be made"):
-            self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=_in_memory()))  # mode 0700
+            self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for name in ("ctl", "status"):
                 os.mkfifo(self.folder / name, 0o600)
@@ -123,6 +123,9 @@ class Channel:
 
     def say_side(self, number: int) -> None:
         os.write(self._ctl, f"side {number}\n".encode())
+
+    def say_state(self, number: int) -> None:
+        os.write(self._ctl, f"state {number}\n".encode())
 
     def read_status(self) -> Status | None:
         """The last thing bash said; None when it has said nothing new."""

@@ -21,7 +21,7 @@ def result_of(life: Life, line: str, capture: OutputCapture, end: RunEnd, typed_
         status=status,
         cwd=life.status.cwd,
         duration_s=life.duration_s,
-        output=capture.text(_title(line), status),
+        output=capture.text(title_of(line), status),
         end=end,
         total_bytes=capture.total_bytes,
         left_out_bytes=capture.left_out_bytes,
@@ -32,7 +32,8 @@ def result_of(life: Life, line: str, capture: OutputCapture, end: RunEnd, typed_
     )
 
 
-def _title(line: str) -> str:
+def title_of(line: str) -> str:
+    """Its beginning, for a program that used the whole screen."""
     first, *more = line.strip().splitlines() or [""]
     cut = first[:_TITLE_CHARACTERS]
     return cut + ("…" if more or cut != first else "")

@@ -49,9 +49,10 @@ __aish_done() {
   [[ $- == *e* ]] || return "$rc" # with set -e, passing it on would end the shell
 }
 
-# Last in PROMPT_COMMAND: waits for the next line.
+# Last in PROMPT_COMMAND: waits for the next line. Copies of the shell are made here, so its variables must not hide
+# those of the person.
 __aish_idle() {
-  { local x=$- said; builtin set +ux; } 2>/dev/null
+  { local __aish_x=$- __aish_said; builtin set +ux; } 2>/dev/null
   __aish_ps1=${PS1-} PS1=''
   __aish_jobs
   { builtin jobs -p; builtin echo end; } >|"$__aish_dir/jobs.pids" 2>/dev/null || :
@@ -60,14 +61,15 @@ __aish_idle() {
   __aish_report || :
   __aish_waits 2>/dev/null || :
   while :; do
-    said=''
-    builtin read -r -t 86400 said <"$__aish_dir/ctl" 2>/dev/null || [[ $? -gt 128 ]] || break
-    case $said in
-      go*) [[ ${said:3:16} == "$__aish_seen" ]] || { __aish_load "${said:3:16}" "${said:20}"; __aish_jobs; break; } ;;
-      side*) ( __aish_group=$BASHPID; builtin shopt -u expand_aliases; builtin . "$__aish_home/side.bash" "${said#side }" & ) </dev/null >/dev/null 2>&1 ;;
+    __aish_said=''
+    builtin read -r -t 86400 __aish_said <"$__aish_dir/ctl" 2>/dev/null || [[ $? -gt 128 ]] || break
+    case $__aish_said in
+      go*) [[ ${__aish_said:3:16} == "$__aish_seen" ]] || { __aish_load "${__aish_said:3:16}" "${__aish_said:20}"; __aish_jobs; break; } ;;
+      side*) ( __aish_group=$BASHPID; builtin shopt -u expand_aliases; builtin . "$__aish_home/side.bash" "${__aish_said#side }" & ) </dev/null >/dev/null 2>&1 ;;
+      state*) ( __aish_group=$BASHPID; builtin shopt -u expand_aliases; builtin . "$__aish_home/snapshot.bash" "${__aish_said#state }" & ) </dev/null >/dev/null 2>&1 ;;
     esac
   done
-  __aish_options "$x"
+  __aish_options "$__aish_x"
   return 0
 }
 
@@ -169,13 +171,13 @@ __aish_keep() {
     __aish_asked_exit=''
   fi
   # An open here-document would swallow the last line; the empty one is for a line that ends in a backslash.
-  [[ $__aish_line == *'<<'* || ${x-} == *x* ]] || # x is what the options were
+  [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # what the options were
     __aish_eval="$__aish_eval"$'\n\n''__aish_rc=$? __aish_last=$_ __aish_pipe=(${PIPESTATUS[@]})'
   __aish_eval="$prefix$__aish_eval"
 }
 
 __aish_go() {
-  { local x=$-; builtin set +ux; } 2>/dev/null
+  { local __aish_x=$-; builtin set +ux; } 2>/dev/null
   [[ $1 == "$__aish_seen" ]] || __aish_load "$1" "$2"
   PS1=$__aish_ps1 __aish_rc=''
   __aish_restore_control
@@ -183,7 +185,7 @@ __aish_go() {
   [[ $__aish_had == 0 ]] || __aish_notices
   [[ -z ${PS0-} || $__aish_mode == model || ${BASH_VERSINFO[0]} -lt 5 ]] || builtin printf '%s' "${PS0@P}" >/dev/tty
   __aish_mark C 2>/dev/null
-  __aish_options "$x"
+  __aish_options "$__aish_x"
   return "$__aish_prev"
 }
 

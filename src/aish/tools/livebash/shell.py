@@ -1,8 +1,10 @@
-"""The live shell: keeps one bash alive, runs the person's lines and the model's in it, and knows its state.
+"""The live shell: keeps one bash alive, runs the person's lines in it and the model's in copies of it.
 
     async with LiveBash.open(LiveBashSpec(cwd=Path.cwd()), on_output=show, on_notice=say) as shell:
         result = await shell.run_user("make", terminal=0)
         result = await shell.run_model("git status", timeout_s=60)
+
+Nothing that a model's line does reaches the shell of the person: see `fork.py`.
 
 Opening returns at once; the rc files run while the prompt is drawn, and the first line waits for them. A bash that is
 killed is followed by another one in the same directory; one that exits ends the live shell (`exited`). What it was
@@ -22,23 +24,27 @@ from pathlib import Path
 import msgspec
 
 from aish.errors import ProcessError, SpawnFailed, UsageError
+from aish.tools.builtin.shell import Wrap
 from aish.tools.livebash.channel import Channel
 from aish.tools.livebash.disowned import disowned_groups
 from aish.tools.livebash.foreground import run_at_terminal
+from aish.tools.livebash.fork import ForkSpec, run_fork
 from aish.tools.livebash.life import Life
 from aish.tools.livebash.side import SideShell
+from aish.tools.livebash.snapshot import Snapshot, take_snapshot
 from aish.tools.livebash.unattended import run_unattended
 from aish.types.live_shell import Completions, RunEnd, RunResult, WordKind
 from aish.wire.process import ProcessSpec
 from aish.wire.pty import Pty, WindowSize
 
 _HISTORY_LINES = 10_000
+_MAX_TURNS = 64  # whose directories are remembered
 # A bash that dies this often before it is ready will not become ready the next time.
 _TRIES = 3
 _USUAL_SIZE = WindowSize(24, 80)
 _LOST_WITH_SH = (
     "there is no bash here, so the shell is a plain sh: no command completion, no history expansion, and the model's "
-    "lines run in a copy of it, so that what they set does not last"
+    "lines see its directory, but nothing of what it has set"
 )
 
 
@@ -47,7 +53,8 @@ class LiveBashSpec(msgspec.Struct, frozen=True):
     rc_file: str | None = None  # None: ~/.bashrc is not read
     shell: str | None = None  # None: bash, else sh
     env: Mapping[str, str] = {}
-    model_env: Mapping[str, str] = {}  # for the model's lines; empty values hide what is set
+    model_env: Mapping[str, str] = {}  # for the model's lines; an empty value hides what is set
+    hides: Callable[[str], bool] = lambda name: False  # further variables that the model's lines do not see
     size: WindowSize = _USUAL_SIZE
     ready_s: float = 20.0  # an rc file that takes longer is given up, unless somebody talks to it
     close_wait_s: float = 0.5
@@ -65,6 +72,9 @@ class LiveBash:
         self._shell, self._posix = _find_shell(spec.shell)
         self._size = spec.size
         self._turn = asyncio.Lock()
+        self._model_turn = asyncio.Lock()
+        self._model_cwds: dict[str, str] = {}  # by the id of a turn
+        self._snapshots = 0
         self._news = asyncio.Event()  # a life began, or none will any more
         self._life: Life | None = None
         self._pty: Pty | None = None
@@ -160,15 +170,56 @@ class LiveBash:
         async with self._turn:
             return await self._run(lambda life, pty: run_at_terminal(life, pty, line, terminal))
 
-    async def run_model(
-        self, line: str, timeout_s: float, *, on_text: Callable[[str], None] | None = None
-    ) -> RunResult:
-        """In the same shell and directory, without input or pager, at most so long. `on_text` hears lines early."""
+    async def run_proposal(self, line: str, timeout_s: float) -> RunResult:
+        """What a model wrote and the person chose to run: in their shell, without input or pager, at most so long."""
         _check(line)
         async with self._turn:
-            return await self._run(
-                lambda life, pty: run_unattended(life, pty, line, timeout_s, on_text, self._on_output)
-            )
+            return await self._run(lambda life, pty: run_unattended(life, pty, line, timeout_s, None, self._on_output))
+
+    async def run_model(
+        self,
+        line: str,
+        timeout_s: float,
+        *,
+        turn: str = "",
+        wrap: Wrap | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> RunResult:
+        """In a copy of the shell, without input or pager, at most so long. `on_text` hears lines early.
+
+        Where it ends is where the next line of the same `turn` begins. `wrap` puts it into the sandbox. Raises
+        ProcessError where no copy can be made.
+        """
+        _check(line)
+        async with self._model_turn:
+            fork = ForkSpec(
+                self._shell, line, self.model_cwd(turn), timeout_s, self._size, await self._snapshot(),
+                env=self._spec.model_env, hides=self._spec.hides, wrap=wrap,
+            )  # fmt: skip
+            result = await run_fork(fork, on_text)
+            if turn:
+                self._model_cwds[turn] = result.cwd
+            return result
+
+    def model_cwd(self, turn: str) -> str:
+        """Where the next line of the model begins: a turn begins in the person's directory, and keeps its own."""
+        known = self._model_cwds.get(turn)
+        if known is not None and Path(known).is_dir():
+            return known
+        if turn:
+            self._model_cwds[turn] = self._cwd
+            if len(self._model_cwds) > _MAX_TURNS:
+                del self._model_cwds[next(iter(self._model_cwds))]
+        return self._cwd
+
+    async def _snapshot(self) -> Snapshot | None:
+        """Waits until the shell does. None for a plain sh, which cannot tell what it has set."""
+        async with self._turn:
+            life = await self._ready_life()
+            if self._posix:
+                return None
+            self._snapshots += 1
+            return await take_snapshot(life.channel, self._snapshots)
 
     async def _run(self, run: Callable[[Life, Pty], Awaitable[RunResult]]) -> RunResult:
         while True:
@@ -207,7 +258,12 @@ class LiveBash:
         life = Life(channel, self._on_output, self._cwd)
         try:
             async with Pty.start(self._process(channel), size=self._size, take=life.take) as pty:
-                life.on_waiting = lambda: pty.spare(disowned_groups(pty.pid, channel.read_jobs()))
+
+                def waits(pty: Pty = pty) -> None:
+                    self._cwd = life.status.cwd or self._cwd
+                    pty.spare(disowned_groups(pty.pid, channel.read_jobs()))
+
+                life.on_waiting = waits
                 self._life, self._pty = life, pty
                 self._news.set()
                 giving_up = asyncio.get_running_loop().call_later(self._spec.ready_s, self._give_up, life, pty)

@@ -1,4 +1,5 @@
-"""A model's line: the person's shell and directory, but nobody at the keyboard, a time limit, and a way to stop it."""
+"""A line that a model proposed and the person chose: in their shell, but with no input, a time limit, and a way to stop
+it."""
 
 from __future__ import annotations
 
