@@ -6,7 +6,6 @@ Looks at no disk: a link may lead elsewhere. The gate looks, where there is a di
 from __future__ import annotations
 
 import functools
-import itertools
 import posixpath
 import re
 from collections.abc import Sequence
@@ -224,7 +223,7 @@ _AROUND = re.compile(r"[\s'\"`(){}<>|;&=,:@$]+")
 
 def find_secret(text: str, scope: Scope) -> str | None:
     """The file of a secret that an argument names, whatever the program does with it; also within code."""
-    pieces = itertools.islice(_AROUND.split(text), _MAX_PIECES) if _AROUND.search(text) else ()
+    pieces: list[str] = _AROUND.split(text, _MAX_PIECES)
     for candidate in (text, *pieces):
         if not candidate or candidate.isalpha():  # `npm run secrets`: a word, as long as no program is known to read it
             continue
