@@ -48,7 +48,6 @@ from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
 from aish.types.records import TurnRecord
 from aish.types.requests import Done, TurnRequest
-from aish.types.tools import ToolSpec
 
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
@@ -221,10 +220,6 @@ class Turns:
         """Nothing of it is owed any more."""
         self._recorder.let_go(turn)
         self._running.discard(turn.id)
-
-    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
-        """The tools these globs name that the gate would let a request see."""
-        return self._maker.offer(tools, interactive=interactive).specs
 
     async def call_tool(
         self,
