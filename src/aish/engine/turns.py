@@ -98,18 +98,12 @@ class Turns:
         self,
         request: TurnRequest,
         *,
-        ask: Ask | None = None,
-        journal: Journal | None = None,
-        left: Callable[[Sequence[Event]], None] | None = None,
-        listener: Listener | None = None,
+        ask: Ask | None,
+        journal: Journal | None,
+        left: Callable[[Sequence[Event]], None] | None,
+        listener: Listener | None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
-        """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
-        failures are events.
-
-        `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
-        belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
-        `listener` hears what a model says as it is read from the wire; what it has heard is in no batch.
-        """
+        """As `Engine.turn`."""
         return _UnderWay(self, request, ask, journal, left, listener)
 
     async def gone_on_with(self, request: TurnRequest) -> TurnRequest:
@@ -226,20 +220,15 @@ class Turns:
         name: str,
         arguments: str,
         *,
-        tools: Sequence[str] = ("*",),
-        ask: Ask | None = None,
-        on_status: Callable[[str], None] = lambda text: None,
-        journal: Journal | None = None,
-        ask_about: Sequence[str] = (),
-        wall_s: float | None = None,
-        owner: str = "",
+        tools: Sequence[str],
+        ask: Ask | None,
+        on_status: Callable[[str], None],
+        journal: Journal | None,
+        ask_about: Sequence[str],
+        wall_s: float | None,
+        owner: str,
     ) -> ToolResult:
-        """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
-
-        `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
-        session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
-        `owner` as in an EffectRequest.
-        """
+        """As `Engine.call_tool`."""
         call = ToolCall(new_id("call"), name, arguments)
         scribe = Scribe("", new_id("turn"), self._clock.now_ns)
         limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
