@@ -262,6 +262,18 @@ HOSTILE = [
     "<tool_call>now<arg_key>a</arg_key><arg_value>", '{"name":"now","arguments":{}},',
     '{"name": "get_weather", "arguments": {',
 ]  # fmt: skip
+
+
+class Counted(Recogniser):
+    """Counts the characters it searches, each as often as it is searched."""
+
+    searched_chars = 0
+
+    def _look(self, candidate: str, pieces: list[str | Written], *, final: bool, marked_only: bool) -> int:
+        self.searched_chars += len(candidate)
+        return super()._look(candidate, pieces, final=final, marked_only=marked_only)
+
+
 MOST_LOOKS = 1200  # at each character: the first looks are 1 024 characters long
 BEGINNINGS = [
     "",
@@ -277,11 +289,11 @@ BEGINNINGS = [
 @pytest.mark.parametrize("part", HOSTILE)
 def test_text_made_to_be_held_back_is_read_in_bounded_steps(part: str, beginning: str):
     text = beginning + part * (20_000 // len(part))
-    recogniser = Recogniser(SCHEMAS)
+    recogniser = Counted(SCHEMAS)
     for start in range(0, len(text), 4):
         recogniser.feed(text[start : start + 4])
     recogniser.finish(whole=True)
-    at_once = Recogniser(SCHEMAS)
+    at_once = Counted(SCHEMAS)
     at_once.feed(text)
     at_once.finish(whole=True)
     assert max(recogniser.searched_chars, at_once.searched_chars) <= MOST_LOOKS * len(text)
@@ -291,7 +303,7 @@ def test_text_made_to_be_held_back_is_read_in_bounded_steps(part: str, beginning
 @pytest.mark.parametrize("part", ["[", "{", "<", "[[{", "<tool_call>{", '{"name": "now", "arguments": {'])
 def test_a_long_text_that_comes_to_nothing_is_not_read_again_from_each_of_its_brackets(part: str, beginning: str):
     text = beginning + part * (400_000 // len(part))
-    recogniser = Recogniser(SCHEMAS)
+    recogniser = Counted(SCHEMAS)
     recogniser.feed(text)
     recogniser.finish(whole=True)
     assert recogniser.searched_chars <= 50 * len(text)

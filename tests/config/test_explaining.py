@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aish.config.keys import Leaf, Named, Table, find_node, leaves
+from aish.config.keys import leaves
 from aish.config.reference import reference_page
 from aish.config.show import show_rows, show_value
 from aish.config.starter import init_config, starter_text
@@ -93,14 +93,6 @@ def test_a_starter_file_that_cannot_be_written_is_an_error_in_words(world) -> No
     (world.home / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         init_config(world.home / "file" / "config.toml")
-
-
-def test_nodes_are_found_by_path() -> None:
-    assert isinstance(find_node(("limits",)), Table)
-    assert isinstance(find_node(("providers",)), Named)
-    assert isinstance(find_node(("providers", "x", "url")), Leaf)
-    assert find_node(("providers", "x", "nope")) is None
-    assert find_node(("model", "deeper")) is None
 
 
 def test_loading_needs_nothing_heavy() -> None:

@@ -39,7 +39,7 @@ async def test_a_plain_request_asks_the_proxy_for_the_whole_url() -> None:
         for _ in range(2):
             async with client.request("POST", URL, headers={"x-key": "k"}, body=b"{}") as response:
                 assert (response.status, response.reason) == (200, "OK")
-                assert response.headers.get_all("x-a") == ["1", "2"]
+                assert [value for name, value in response.headers if name == "x-a"] == ["1", "2"]
                 assert await response.read() == b"hello"
         assert len(proxy.peers) == 1
         request = proxy.requests[0]

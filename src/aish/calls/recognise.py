@@ -57,7 +57,6 @@ class Recogniser:
         self._whole = False
         self._settled = 0  # characters of the text that came before what is looked at
         self._wasted = 0
-        self.searched_chars = 0  # how much was looked at, again and again where that was needed: it has to be bounded
         # A line may be a Python call: at the start of one, what the names begin with is a trigger, too.
         self._trigger, self._first = _triggers_for(self._tools.line_starts)
         self._at_line_start = True
@@ -176,7 +175,6 @@ class Recogniser:
 
     def _look(self, candidate: str, pieces: list[Piece], *, final: bool, marked_only: bool) -> int:
         """How much of the candidate is settled; -1 if more of it is needed."""
-        self.searched_chars += len(candidate)
         self._waits = None
         attempt = Attempt(candidate, self._tools, final=final, whole=self._whole)
         try:

@@ -76,18 +76,6 @@ def leaves(node: Node | None = None, path: KeyPath = ()) -> Iterator[tuple[KeyPa
             yield from leaves(child, (*path, name))
 
 
-def find_node(path: KeyPath) -> Node | None:
-    node: Node = root()
-    for name in path:
-        if isinstance(node, Named):
-            node = node.item
-        elif isinstance(node, Table) and name in node.children:
-            node = node.children[name]
-        else:
-            return None
-    return node
-
-
 def _node(field: msgspec.structs.FieldInfo) -> Node:
     bare, metas = _unwrap(field.type)
     if isinstance(bare, type) and issubclass(bare, Section):

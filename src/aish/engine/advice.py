@@ -29,7 +29,7 @@ class _Opinion(msgspec.Struct):
 
 async def write_tasks(engine: Engine, model: str, goal: str, session: str) -> str:
     """Raises AishError."""
-    return await engine.aside.ask(
+    said = await engine.aside.ask(
         await engine.router.resolve(model),
         f"The goal: {goal}",
         system=PREPLANNER,
@@ -38,6 +38,7 @@ async def write_tasks(engine: Engine, model: str, goal: str, session: str) -> st
         max_tokens=_TASK_TOKENS,
         deadline_s=_DEADLINE_S,
     )
+    return said.text
 
 
 async def objection_to(engine: Engine, model: str, goal: str, question: Question, session: str) -> str:
@@ -57,7 +58,7 @@ async def objection_to(engine: Engine, model: str, goal: str, question: Question
             deadline_s=_DEADLINE_S,
             sampling=Sampling(temperature=0.0, json_schema=_SCHEMA),
         )
-        opinion = msgspec.json.decode(said, type=_Opinion)
+        opinion = msgspec.json.decode(said.text, type=_Opinion)
     except (AishError, ValueError, RecursionError) as exc:
         return f"none could be had ({exc})"
     return (opinion.why or "halt") if opinion.halt else ""

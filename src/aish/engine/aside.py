@@ -43,34 +43,10 @@ class Aside:
         max_tokens: int,
         deadline_s: float,
         sampling: Sampling | None = None,
-    ) -> str:
-        """Raises what the provider raises, and BudgetExceeded."""
-        said = await self.said(
-            route,
-            text,
-            system=system,
-            category=category,
-            session=session,
-            max_tokens=max_tokens,
-            deadline_s=deadline_s,
-            sampling=sampling,
-        )
-        return said.text
-
-    async def said(
-        self,
-        route: Route,
-        text: str,
-        *,
-        system: str,
-        category: Category,
-        session: str,
-        max_tokens: int,
-        deadline_s: float,
-        sampling: Sampling | None = None,
         plans_calls: bool = False,
     ) -> Said:
-        """The same, and what it came to. `plans_calls` as in a StepRequest."""
+        """The answer, and what it cost. `plans_calls` as in a StepRequest. Raises what the provider raises, and
+        BudgetExceeded."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
         asked = Admitted(new_id("use"), session, route.name, category, estimate)
         call = await self._ledger.admit(asked, answer_tokens=max_tokens, deadline_s=deadline_s)

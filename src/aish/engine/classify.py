@@ -6,9 +6,6 @@ import re
 
 import msgspec
 
-# In this order: the first class with enough evidence is taken.
-CLASSES = ("debug", "code", "reasoning", "long", "quick")
-
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent|^\s+at \S+\(.*:\d+\)|^\s*File \"[^\"]+\", line \d+|panicked at|Segmentation fault"
     r"|^\S+:\d+:\d+: (?:fatal )?error|\b\w+(?:Error|Exception): |core dumped|undefined reference to|\berror\[E\d+\]",

@@ -83,7 +83,7 @@ class Summaries:
     async def _ask(self, route: Route, session: str, text: str, room_chars: int) -> str:
         if len(text) > room_chars:
             text = cut_text(text, room_chars)
-        return await self._aside.ask(
+        said = await self._aside.ask(
             route,
             text,
             system=_SYSTEM,
@@ -92,6 +92,7 @@ class Summaries:
             max_tokens=self._rules.summary_tokens,
             deadline_s=_DEADLINE_S,
         )
+        return said.text
 
 
 def turns_room(route: Route) -> int:

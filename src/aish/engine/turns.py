@@ -48,7 +48,6 @@ from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
 from aish.types.records import TurnRecord
 from aish.types.requests import Done, TurnRequest
-from aish.types.tools import ToolSpec
 
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
@@ -99,18 +98,12 @@ class Turns:
         self,
         request: TurnRequest,
         *,
-        ask: Ask | None = None,
-        journal: Journal | None = None,
-        left: Callable[[Sequence[Event]], None] | None = None,
-        listener: Listener | None = None,
+        ask: Ask | None,
+        journal: Journal | None,
+        left: Callable[[Sequence[Event]], None] | None,
+        listener: Listener | None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
-        """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
-        failures are events.
-
-        `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
-        belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
-        `listener` hears what a model says as it is read from the wire; what it has heard is in no batch.
-        """
+        """As `Engine.turn`."""
         return _UnderWay(self, request, ask, journal, left, listener)
 
     async def gone_on_with(self, request: TurnRequest) -> TurnRequest:
@@ -222,29 +215,20 @@ class Turns:
         self._recorder.let_go(turn)
         self._running.discard(turn.id)
 
-    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool) -> Sequence[ToolSpec]:
-        """The tools these globs name that the gate would let a request see."""
-        return self._maker.offer(tools, interactive=interactive).specs
-
     async def call_tool(
         self,
         name: str,
         arguments: str,
         *,
-        tools: Sequence[str] = ("*",),
-        ask: Ask | None = None,
-        on_status: Callable[[str], None] = lambda text: None,
-        journal: Journal | None = None,
-        ask_about: Sequence[str] = (),
-        wall_s: float | None = None,
-        owner: str = "",
+        tools: Sequence[str],
+        ask: Ask | None,
+        on_status: Callable[[str], None],
+        journal: Journal | None,
+        ask_about: Sequence[str],
+        wall_s: float | None,
+        owner: str,
     ) -> ToolResult:
-        """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
-
-        `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
-        session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
-        `owner` as in an EffectRequest.
-        """
+        """As `Engine.call_tool`."""
         call = ToolCall(new_id("call"), name, arguments)
         scribe = Scribe("", new_id("turn"), self._clock.now_ns)
         limits = Limits() if wall_s is None else Limits(wall_s=wall_s)

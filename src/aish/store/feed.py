@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 
 from aish.types.records import FeedRow
+
+_POLL_S = 0.2  # reading the end takes a tenth of a millisecond
 
 
 def select_rows(db: sqlite3.Connection, after: int, limit: int) -> list[FeedRow]:
@@ -63,3 +66,21 @@ class Wakes:
     def leave(self, event: asyncio.Event) -> None:
         with self._lock:
             self._waiting.pop(event, None)
+
+    async def wait_past(self, after: int, timeout_s: float, read_end: Callable[[], Awaitable[int]]) -> bool:
+        """Whether the feed goes past `after` in that time. Also polls, for what other processes write."""
+        due_s = time.monotonic() + timeout_s
+        while True:
+            written = self.join()
+            try:
+                left_s = due_s - time.monotonic()
+                if await read_end() > after:
+                    return True
+                if left_s <= 0:
+                    return False
+                async with asyncio.timeout(min(left_s, _POLL_S)):
+                    await written.wait()
+            except TimeoutError:
+                continue
+            finally:
+                self.leave(written)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from aish.store.semantics import quarter_of
+from aish.store.semantics import is_over_cap, quarter_of
 from aish.types.usage import Category, Reservation, Spent, SpentRow, Usage, UsageRecord
 
 
@@ -32,7 +32,9 @@ class MemorySpending:
         self._reserved = {id: held for id, held in self._reserved.items() if held.expires_ms > wanted.at_ms}
         day = self._cost(lambda at_ms, session: at_ms >= day_start_ms)
         session = self._cost(lambda at_ms, session: session == wanted.session) if wanted.session else 0.0
-        if _exceeds(day + wanted.cost, day_cap) or (wanted.session and _exceeds(session + wanted.cost, session_cap)):
+        if is_over_cap(day + wanted.cost, day_cap) or (
+            wanted.session and is_over_cap(session + wanted.cost, session_cap)
+        ):
             return day, session
         self._calls.pop(wanted.id, None)
         self._usage.pop(wanted.id, None)
@@ -109,7 +111,3 @@ def _key(record: UsageRecord) -> tuple[str, str, str]:
 def _kind(record: UsageRecord) -> tuple[str, str, str, bool, bool]:
     """What is summed up together."""
     return record.session, record.model, record.category.value, record.usage.cost is None, record.estimate > 0
-
-
-def _exceeds(cost: float, cap: float | None) -> bool:
-    return cap is not None and cost > cap + 1e-9

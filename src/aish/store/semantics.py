@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from aish.errors import SessionNotFound, StoreError
 from aish.store.texts import title_of
+from aish.types.events import TurnEnd
+from aish.types.messages import Message
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.runs import RunRecord
-from aish.types.usage import UsageRecord
+from aish.types.usage import Reservation, Usage, UsageRecord
 
 SUMMARY = "summary"  # the kind of document that tells what was said in a session, under its id: it goes with it
+
+RUNNING = "running"  # the state of a turn without an end
+
+messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
+_usage_decoder = msgspec.json.Decoder(Usage)
 
 # A lease further ahead than any that is given was written by a clock that has been put back since.
 _LONGEST_LEASE_MS = 600_000
@@ -25,6 +33,23 @@ def session_with_turn(session: SessionRecord, turn: TurnRecord, number: int) -> 
         title=session.title or title_of(turn.input),
         model=turn.model or session.model,
         turns=number,
+    )
+
+
+def turn_of(row: Sequence[Any]) -> TurnRecord:
+    id_, session, number, model, started_ms, input_, state, finished_ms, messages, usage, owner = row
+    return TurnRecord(
+        id=id_,
+        session=session,
+        number=number if session else 0,
+        model=model,
+        started_ms=started_ms,
+        input=messages_decoder.decode(input_),
+        end=None if state == RUNNING else TurnEnd(state),
+        finished_ms=finished_ms,
+        messages=() if messages is None else messages_decoder.decode(messages),
+        usage=Usage() if usage is None else _usage_decoder.decode(usage),
+        owner=owner,
     )
 
 
@@ -71,6 +96,17 @@ def usage_row(record: UsageRecord) -> tuple[str | int | float | None, ...]:
         usage.cost,
         record.estimate,
     )
+
+
+def reservation_row(wanted: Reservation) -> tuple[str | int | float, ...]:
+    """In the order of the columns: id, at_ms, expires_ms, session, model, category, cost."""
+    category = wanted.category.value
+    return wanted.id, wanted.at_ms, wanted.expires_ms, wanted.session, wanted.model, category, wanted.cost
+
+
+def is_over_cap(cost: float, cap: float | None) -> bool:
+    # A cap that was reached to the last digit by sums of floats is not exceeded.
+    return cap is not None and cost > cap + 1e-9
 
 
 def already_there(kind: str, name: str) -> StoreError:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from aish.store.rows import NULL, Rows
-from aish.store.semantics import quarter_of, usage_row
+from aish.store.semantics import is_over_cap, quarter_of, reservation_row, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
 _SUMS = (
@@ -54,20 +54,12 @@ def reserve(
     db.execute("DELETE FROM usage WHERE expires_ms > 0 AND expires_ms <= ?", (wanted.at_ms,))
     day = _cost(db, "at_ms >= ?", day_start_ms)
     session = _cost(db, "session = ?", wanted.session) if wanted.session else 0.0
-    if _exceeds(day + wanted.cost, day_cap) or (wanted.session and _exceeds(session + wanted.cost, session_cap)):
+    if is_over_cap(day + wanted.cost, day_cap) or (wanted.session and is_over_cap(session + wanted.cost, session_cap)):
         return day, session
     db.execute(
         "INSERT OR REPLACE INTO usage (id, at_ms, expires_ms, session, model, category, cost)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            wanted.id,
-            wanted.at_ms,
-            wanted.expires_ms,
-            wanted.session,
-            wanted.model,
-            wanted.category.value,
-            wanted.cost,
-        ),
+        reservation_row(wanted),
     )
     return None
 
@@ -115,8 +107,3 @@ def sum_up(db: sqlite3.Connection, before_ms: int) -> bool:
 
 def _cost(db: sqlite3.Connection, where: str, value: object) -> float:
     return float(db.execute(f"SELECT coalesce(sum(cost), 0.0) FROM usage WHERE {where}", (value,)).fetchone()[0])
-
-
-def _exceeds(cost: float, cap: float | None) -> bool:
-    # A cap that was reached to the last digit by sums of floats is not exceeded.
-    return cap is not None and cost > cap + 1e-9

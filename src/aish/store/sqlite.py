@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -33,9 +32,6 @@ from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
-
-# How often to look for what other processes wrote to the feed; a look takes a tenth of a millisecond.
-_LOOK_S = 0.2
 
 
 class SqliteStore(SqliteRuns):
@@ -124,21 +120,7 @@ class SqliteStore(SqliteRuns):
         return await self._read(feed.select_end)
 
     async def wait_feed(self, after: int, timeout_s: float) -> bool:
-        due_s = time.monotonic() + timeout_s
-        while True:
-            written = self._wakes.join()
-            try:
-                left_s = due_s - time.monotonic()
-                if await self.feed_end() > after:
-                    return True
-                if left_s <= 0:
-                    return False
-                async with asyncio.timeout(min(left_s, _LOOK_S)):
-                    await written.wait()
-            except TimeoutError:
-                continue
-            finally:
-                self._wakes.leave(written)
+        return await self._wakes.wait_past(after, timeout_s, self.feed_end)
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
         await self._write(lambda db: documents.put(db, document), wait=wait)

@@ -11,21 +11,28 @@ import msgspec
 from aish.store import feed, runs
 from aish.store.groups import Append
 from aish.store.rows import Rows, blob
-from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn, session_with_turn
+from aish.store.semantics import (
+    RUNNING,
+    SUMMARY,
+    already_there,
+    events_after,
+    messages_decoder,
+    no_session,
+    no_turn,
+    session_with_turn,
+    turn_of,
+)
 from aish.store.texts import fold, fold_messages
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
-_RUNNING = "running"
 _SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
 _TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
 
 _encoder = msgspec.json.Encoder()
 _NONE = blob(b"[]")
-_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
-_usage_decoder = msgspec.json.Decoder(Usage)
 
 
 def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
@@ -133,7 +140,7 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
         turn.owner,
         blob(_encoder.encode(turn.input)) if turn.input else _NONE,
         "",
-        _RUNNING if turn.end is None else turn.end._value_,  # `value` is a function
+        RUNNING if turn.end is None else turn.end._value_,  # `value` is a function
         turn.finished_ms,
         blob(_encoder.encode(turn.messages)) if turn.messages else _NONE,
         blob(_encoder.encode(turn.usage)),
@@ -152,7 +159,7 @@ def finish_turn(
     row = db.execute("SELECT session, input FROM turns WHERE id = ?", (turn,)).fetchone()
     if row is None:
         raise no_turn(turn)
-    folded = fold_messages([*_messages_decoder.decode(row[1]), *messages]) if row[0] else ""
+    folded = fold_messages([*messages_decoder.decode(row[1]), *messages]) if row[0] else ""
     db.execute(
         "UPDATE turns SET state = ?, finished_ms = ?, messages = ?, usage = ?, folded = ? WHERE id = ?",
         (end.value, finished_ms, _encoder.encode(messages), _encoder.encode(usage), folded, turn),
@@ -191,7 +198,7 @@ def select_sessions(
 
 def select_turn(db: sqlite3.Connection, turn: str) -> TurnRecord | None:
     row = db.execute(f"SELECT {_TURN_COLUMNS} FROM turns WHERE id = ?", (turn,)).fetchone()
-    return _turn_of(row) if row else None
+    return turn_of(row) if row else None
 
 
 def select_turns(db: sqlite3.Connection, session: str, before: int | None, limit: int | None) -> list[TurnRecord]:
@@ -200,7 +207,7 @@ def select_turns(db: sqlite3.Connection, session: str, before: int | None, limit
         " ORDER BY number DESC LIMIT ?",
         (session, before, before, -1 if limit is None else max(limit, 0)),
     )
-    return [_turn_of(row) for row in reversed(rows.fetchall())]
+    return [turn_of(row) for row in reversed(rows.fetchall())]
 
 
 def select_events(db: sqlite3.Connection, turn: str, after_seq: int) -> bytes:
@@ -215,21 +222,4 @@ def _update_session(db: sqlite3.Connection, session: SessionRecord) -> None:
     db.execute(
         "UPDATE sessions SET updated_ms = ?, title = ?, folded = ?, model = ?, turns = ? WHERE id = ?",
         (session.updated_ms, session.title, fold(session.title), session.model, session.turns, session.id),
-    )
-
-
-def _turn_of(row: Sequence[Any]) -> TurnRecord:
-    id_, session, number, model, started_ms, input_, state, finished_ms, messages, usage, owner = row
-    return TurnRecord(
-        id=id_,
-        session=session,
-        number=number if session else 0,
-        model=model,
-        started_ms=started_ms,
-        input=_messages_decoder.decode(input_),
-        end=None if state == _RUNNING else TurnEnd(state),
-        finished_ms=finished_ms,
-        messages=() if messages is None else _messages_decoder.decode(messages),
-        usage=Usage() if usage is None else _usage_decoder.decode(usage),
-        owner=owner,
     )

@@ -127,12 +127,6 @@ class Workspace:
             mode = _replaceable_mode(folder, path.name, name)
             _replace(folder, path.name, content, mode, name)
 
-    def check_writable(self, name: str) -> None:
-        """Raises ToolError for what `write` would refuse as things are now."""
-        path = self._relative(name)
-        with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
-            _replaceable_mode(folder, path.name, name)
-
     def exists(self, name: str) -> bool:
         """Whether anything has that name, a link that leads nowhere included. Raises ToolError for a name outside."""
         path = self._relative(name)

@@ -104,16 +104,6 @@ class RepairKind(StrEnum):
     ENUM = "enum"
     ARGUMENT_NAME = "argument_name"
     TOOL_NAME = "tool_name"
-    # what it said, beside what was asked
-    UNASKED = "unasked"  # an optional argument that nobody spoke of
-    NAMED = "named"  # one that was named, and was lacking
-    PERCENT = "percent"
-    DATE = "date"
-    SPELLING = "spelling"  # a name that went wrong while it was copied
-    CLOCK = "clock"  # a time of day, likewise
-    DIGITS = "digits"  # a number, likewise: its point stood elsewhere
-    UNIT = "unit"  # a number in another unit than the argument's
-    COPY = "copy"  # a text that was copied too short or too long
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -61,10 +61,6 @@ class Headers:
         value = self.find(name)
         return default if value is None else value
 
-    def get_all(self, name: str) -> list[str]:
-        wanted = name.lower()
-        return [value for key, value in self if key == wanted]
-
     def __getitem__(self, name: str) -> str:
         value = self.find(name)
         if value is None:

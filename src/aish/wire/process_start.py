@@ -13,11 +13,9 @@ import socket
 import subprocess
 import threading
 from contextlib import suppress
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from aish.wire.reads import READ_BYTES
-
-Stream = Literal["pipe", "devnull", "inherit"]
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # What may wait to be read by the child before whoever writes is told to wait, and when they may go on.

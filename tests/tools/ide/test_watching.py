@@ -66,6 +66,23 @@ def test_a_folder_that_is_moved_away_takes_its_files_along(watched, tmp_path_fac
     assert watch.changes() == {"sub/b.py": REMOVED}
 
 
+def test_no_file_is_lost_in_a_storm_of_new_and_renamed_folders(watched):
+    root, watch = watched
+    known = {"a.py", "sub/b.py"}
+    for number in range(300):
+        (root / f"new{number}" / "deep" / "deeper").mkdir(parents=True)
+        (root / f"new{number}" / "deep" / "deeper" / "x.py").write_text("x")
+        (root / f"new{number}" / "deep").rename(root / f"new{number}" / "moved")
+        if number % 2:
+            (root / f"new{number}").rename(root / f"renamed{number}")
+    for path, kind in watch.changes().items():
+        (known.discard if kind == REMOVED else known.add)(path)
+    assert known == {path.relative_to(root).as_posix() for path in root.rglob("*.py")}
+    for path in root.rglob("*.py"):
+        path.write_text("written again")
+    assert watch.changes() == dict.fromkeys(known, CHANGED)
+
+
 def test_folders_that_are_never_source_are_not_watched(watched):
     root, watch = watched
     (root / ".mypy_cache").mkdir()

@@ -108,7 +108,7 @@ class PlanWriter:
         return await self._said(text, deadline_s)
 
     async def _said(self, text: str, deadline_s: float) -> Said:
-        return await self._aside.said(
+        return await self._aside.ask(
             self._route,
             text,
             system=f"{_RULES}\n\nThe tools:\n{_listed(self._tools.values())}",

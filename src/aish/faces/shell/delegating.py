@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from aish.calls.proposals import lines_of_prose
-from aish.faces.shell.heard import Heard
+from aish.engine.norris_heard import Heard
 from aish.faces.shell.state import Shell
 from aish.types.messages import user
 from aish.types.usage import Category

@@ -164,7 +164,7 @@ async def _summarize(shell: Shell) -> None:
         max_tokens=_TOKENS,
         deadline_s=_DEADLINE_S,
     )
-    await _offer(shell, await _new_only(shell, _candidates(answer)))
+    await _offer(shell, await _new_only(shell, _candidates(answer.text)))
 
 
 def _candidates(answer: str) -> list[str]:

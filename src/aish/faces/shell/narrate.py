@@ -10,28 +10,19 @@ from aish.faces.shell.waiting import Waiting
 from aish.faces.terminal import Output
 from aish.types.events import (
     LIMIT_ENDS,
-    ArgumentsDelta,
-    DecisionAsked,
-    DecisionMade,
     Event,
     Failed,
     Halted,
     PlanAccepted,
-    PlanProposed,
     PlanRejected,
-    PlanStepFinished,
-    PlanStepStarted,
-    ReasoningDelta,
     Status,
     StepStarted,
     TextDelta,
     ToolCallReady,
-    ToolCallStarted,
     ToolResult,
     TurnEnd,
     TurnFinished,
     TurnStarted,
-    UsageReported,
     encode_event,
 )
 from aish.types.messages import text_of
@@ -102,12 +93,8 @@ class Narrator:
                 self.output.note(f"· the plan: {steps}")
             case PlanRejected(errors):
                 self.output.note(f"· the plan cannot be run: {_one_line(errors[0])}")
-            case PlanProposed() | PlanStepStarted() | PlanStepFinished():
-                pass  # the calls themselves are shown
-            case TurnStarted() | StepStarted() | ReasoningDelta() | ToolCallStarted() | ArgumentsDelta():
-                pass
-            case DecisionAsked() | DecisionMade() | UsageReported():
-                pass
+            case _:
+                pass  # the steps of a plan are shown by their calls
 
     def _keep(self, event: Event) -> None:
         self.session = event.session

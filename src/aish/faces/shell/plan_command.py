@@ -33,8 +33,6 @@ from aish.types.messages import user
 from aish.types.requests import TurnRequest
 from aish.types.runs import RunKind, RunRecord
 
-ACTIONS = ("save", "run", "list", "delete")
-
 
 def plan_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(

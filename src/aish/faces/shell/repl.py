@@ -33,7 +33,7 @@ from aish.types.live_shell import RunEnd, RunResult
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
-    from aish.faces.shell.heard import Heard
+    from aish.engine.norris_heard import Heard
     from aish.faces.shell.narrate import Narrator
     from aish.faces.shell.talking import Talking
     from aish.ports import Ask

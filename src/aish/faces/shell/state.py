@@ -16,7 +16,7 @@ from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
 
 if TYPE_CHECKING:
-    from aish.faces.shell.heard import Heard
+    from aish.engine.norris_heard import Heard
     from aish.faces.shell.narrate import Narrator
     from aish.faces.shell.styles import Reasoning
 

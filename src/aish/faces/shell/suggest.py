@@ -11,10 +11,10 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from aish.engine.norris_heard import Heard
 from aish.errors import UsageError
 from aish.faces.runtime import Runtime
 from aish.faces.shell.answer import answer
-from aish.faces.shell.heard import Heard
 from aish.faces.shell.hints import asks_for_command, program_of, runnable, told_to_model
 from aish.faces.shell.narrate import PROVIDER_FAILED, narrator_for
 from aish.faces.shell.styles import look_for
@@ -98,7 +98,7 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
                         output.note(f"· {event.body.text}")
     line = runnable_line(heard.said, hints)
     if not line:
-        output.note(f"aish: {heard.trouble or 'the model suggested nothing'}")
+        output.note(f"aish: {heard.trouble or heard.detail or 'the model suggested nothing'}")
         return PROVIDER_FAILED
     output.line(visible(line))
     return 0

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 from aish.calls.proposals import proposals
+from aish.engine.norris_heard import Heard
 from aish.faces.mentions import Places, expand
 from aish.faces.shell.carrying_out import carry_out
 from aish.faces.shell.delegating import carry_out_delegations, delegations
 from aish.faces.shell.echo import unechoed
-from aish.faces.shell.heard import Heard
 from aish.faces.shell.hints import (
     asks_for_command,
     program_of,

@@ -52,7 +52,6 @@ class ConstrainedReader:
         self._state = self._in_head
         self._span = Span()
         self._index = 0
-        self._is_free = False
 
     @property
     def is_within_call(self) -> bool:

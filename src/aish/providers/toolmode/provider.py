@@ -29,7 +29,7 @@ from aish.providers.toolmode.prompt import (
     room_for_tools,
     with_instructions,
 )
-from aish.providers.toolmode.reading import PlainWords, Reading, asked_in
+from aish.providers.toolmode.reading import PlainWords, Reading
 from aish.providers.toolmode.relevance import is_weak, relevant
 from aish.providers.toolmode.union import answer_or_call, chosen
 from aish.providers.toolmode.ways import Way, Ways, has_calls, saying
@@ -143,8 +143,8 @@ class ToolModeProvider:
     async def _picked(
         self, request: StepRequest, sent: StepRequest, reading: Reading
     ) -> AsyncGenerator[Sequence[Chunk], None]:
-        """Asks with the adapter, to the end. Where it calls nothing, or with a number that it has made up, the model
-        itself is asked, and what both took is counted."""
+        """Asks with the adapter, to the end. Where it calls nothing, the model itself is asked; the usage is the sum of
+        both."""
         due_s = asyncio.get_running_loop().time() + request.deadline_s
         held: list[Chunk] = []
         async with self._inner.stream(sent) as batches:
@@ -153,11 +153,9 @@ class ToolModeProvider:
                 held += [chunk for chunk in read if not isinstance(chunk, Status)]
                 if said := [chunk for chunk in read if isinstance(chunk, Status)]:
                     yield said
-        if reading.has_called and (not reading.made_up or request.tool_choice.mode == "required"):
+        if reading.has_called:
             yield held
             return
-        if reading.made_up:
-            yield [Status(f"no call: {reading.made_up} is nowhere in what was asked")]
         spent = sum((chunk.usage for chunk in held if isinstance(chunk, UsageChunk)), Usage())
         left_s = max(0.0, due_s - asyncio.get_running_loop().time())
         async with self._inner.stream(self._sent(_without_tools(request, left_s), Way.CONSTRAINED)) as batches:
@@ -182,9 +180,7 @@ class ToolModeProvider:
     def _reading(self, request: StepRequest, way: Way, tools: Sequence[ToolSpec]) -> Reading:
         constrained = way is Way.CONSTRAINED and bool(tools)
         knows = way in _NATIVE_WAYS and self._ways.calls_natively(request.model)
-        checks = constrained and request.repair and is_weak(self._ways.info(request.model))
-        asked = asked_in(request.messages) if checks else None
-        return Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows, asked=asked)
+        return Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
 
     def _has_adapter(self, request: StepRequest) -> bool:
         info = self._ways.info(request.model)

@@ -17,19 +17,10 @@ from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
     from aish.providers.toolmode.answers import ConstrainedReader
-    from aish.providers.toolmode.asked import Asked
-    from aish.types.messages import Message
 
 # Calls found in text are numbered from here where the backend also makes its own, which are numbered from 0.
 _OWN_NUMBERS = 1000
 _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
-
-
-def asked_in(messages: Sequence[Message]) -> Asked:
-    """What calls are checked against. Only those of weak models are, so that it is loaded for them alone."""
-    from aish.providers.toolmode.asked import Asked
-
-    return Asked(messages)
 
 
 class _Numbers:
@@ -45,21 +36,13 @@ class _Numbers:
 
 class Reading:
     """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
-    known to make calls of its own, so that JSON in its text is JSON. `asked`: calls are held until they are whole, and
-    checked against what was asked. Calls found in text are held to the end: one that the backend makes, too, is one."""
+    known to make calls of its own, so that JSON in its text is JSON. Calls found in text are held to the end: one that
+    the backend makes, too, is one."""
 
     def __init__(
-        self,
-        tools: Sequence[ToolSpec],
-        *,
-        constrained: bool,
-        repair: bool,
-        calls_natively: bool = False,
-        asked: Asked | None = None,
+        self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool, calls_natively: bool = False
     ) -> None:
-        self._tools = {tool.name: tool for tool in tools}
-        self._asked = asked
-        self._is_held = asked is not None or not constrained
+        self._holds_calls = not constrained
         self._held: dict[int | None, CallFragment] = {}
         self._native: dict[int | None, list[CallFragment]] = {}
         self._found = _Numbers()
@@ -72,7 +55,6 @@ class Reading:
             self._reader = ConstrainedReader(self._reader, self._found.new)
         self.has_called = False
         self.has_called_natively = False
-        self.made_up = ""  # what a call cannot do without, and nobody has named
 
     def passes(self, batch: Batch) -> bool:
         """Whether the batch can be handed on as it is: nearly always."""
@@ -99,7 +81,7 @@ class Reading:
         return chunks
 
     def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
-        if not self._is_held:
+        if not self._holds_calls:
             return chunks
         passed: list[Chunk] = []
         for chunk in chunks:
@@ -114,20 +96,7 @@ class Reading:
         if not held:
             return []
         native = [_meaning(pieces) for pieces in self._native.values()]
-        return [self._checked(fragment) for fragment in held.values() if _meaning([fragment]) not in native]
-
-    def _checked(self, fragment: CallFragment) -> CallFragment:
-        spec = self._tools.get(fragment.name)
-        if spec is None or self._asked is None:
-            return fragment
-        from aish.providers.toolmode.aftercheck import checked, find_made_up
-
-        arguments, repairs = checked(spec, fragment.arguments, self._asked)
-        if name := find_made_up(spec, arguments, self._asked):
-            self.made_up = f"{name} of {spec.name}"
-        return CallFragment(
-            fragment.index, name=fragment.name, arguments=arguments, repairs=(*fragment.repairs, *repairs)
-        )
+        return [fragment for fragment in held.values() if _meaning([fragment]) not in native]
 
     def _finished(self, finished: StepFinished) -> list[Chunk]:
         """An answer that breaks off inside a call is cut, whatever the backend calls it."""

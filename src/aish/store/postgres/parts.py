@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -19,8 +17,6 @@ from aish.types.usage import Reservation, Spent, SpentRow, UsageRecord
 T = TypeVar("T")
 
 _FACTS = ("facts",)
-# How often to look for what other replicas wrote to the feed.
-_LOOK_S = 0.2
 
 
 class Part:
@@ -120,21 +116,7 @@ class PostgresFeed(Part):
         return await self._read(cursors.select_end)
 
     async def wait_feed(self, after: int, timeout_s: float) -> bool:
-        due_s = time.monotonic() + timeout_s
-        while True:
-            written = self._wakes.join()
-            try:
-                left_s = due_s - time.monotonic()
-                if await self.feed_end() > after:
-                    return True
-                if left_s <= 0:
-                    return False
-                async with asyncio.timeout(min(left_s, _LOOK_S)):
-                    await written.wait()
-            except TimeoutError:
-                continue
-            finally:
-                self._wakes.leave(written)
+        return await self._wakes.wait_past(after, timeout_s, self.feed_end)
 
 
 def plain(name: str) -> str:

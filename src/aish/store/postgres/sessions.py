@@ -14,20 +14,26 @@ import msgspec
 from aish.store.postgres import cursors, runs
 from aish.store.postgres.cursors import NEXT_CURSOR
 from aish.store.postgres.link import Link
-from aish.store.semantics import SUMMARY, already_there, events_after, no_session, no_turn
+from aish.store.semantics import (
+    RUNNING,
+    SUMMARY,
+    already_there,
+    events_after,
+    messages_decoder,
+    no_session,
+    no_turn,
+    turn_of,
+)
 from aish.store.texts import fold, fold_messages, title_of
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
-_RUNNING = "running"
 _SESSION = "id, created_ms, updated_ms, title, model, turns"
 _TURN = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
 
 _encoder = msgspec.json.Encoder()
-_messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
-_usage_decoder = msgspec.json.Decoder(Usage)
 
 _INSERT_SESSION = f"""
     INSERT INTO sessions ({_SESSION}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
@@ -125,7 +131,7 @@ async def insert_ended_turn(link: Link, turn: TurnRecord, last_seq: int, lines: 
         turn.started_ms,
         turn.owner,
         _encoder.encode(turn.input),
-        _RUNNING if turn.end is None else turn.end.value,
+        RUNNING if turn.end is None else turn.end.value,
         turn.finished_ms,
         _encoder.encode(turn.messages),
         _encoder.encode(turn.usage),
@@ -152,7 +158,7 @@ async def finish_turn(
     row = await link.row("SELECT session, input FROM turns WHERE id = $1", turn)
     if row is None:
         raise no_turn(turn)
-    folded = fold_messages([*_messages_decoder.decode(row[1]), *messages]) if row[0] else ""
+    folded = fold_messages([*messages_decoder.decode(row[1]), *messages]) if row[0] else ""
     written = (_encoder.encode(messages), _encoder.encode(usage), folded)
     await link.run(_FINISH_TURN, turn, end.value, finished_ms, *written)
 
@@ -171,7 +177,7 @@ async def select_sessions(
 
 async def select_turn(link: Link, turn: str) -> TurnRecord | None:
     row = await link.row(f"SELECT {_TURN} FROM turns WHERE id = $1", turn)
-    return _turn_of(row) if row else None
+    return turn_of(row) if row else None
 
 
 async def select_turns(link: Link, session: str, before: int | None, limit: int | None) -> list[TurnRecord]:
@@ -182,7 +188,7 @@ async def select_turns(link: Link, session: str, before: int | None, limit: int 
         before,
         None if limit is None else max(limit, 0),
     )
-    return [_turn_of(row) for row in reversed(rows)]
+    return [turn_of(row) for row in reversed(rows)]
 
 
 async def select_events(link: Link, turn: str, after_seq: int) -> bytes:
@@ -192,20 +198,3 @@ async def select_events(link: Link, turn: str, after_seq: int) -> bytes:
         after_seq,
     )
     return events_after([(first_seq, body) for first_seq, body in rows], after_seq)
-
-
-def _turn_of(row: Sequence[Any]) -> TurnRecord:
-    id_, session, number, model, started_ms, input_, state, finished_ms, messages, usage, owner = row
-    return TurnRecord(
-        id=id_,
-        session=session,
-        number=number,
-        model=model,
-        started_ms=started_ms,
-        input=_messages_decoder.decode(input_),
-        end=None if state == _RUNNING else TurnEnd(state),
-        finished_ms=finished_ms,
-        messages=() if messages is None else _messages_decoder.decode(messages),
-        usage=Usage() if usage is None else _usage_decoder.decode(usage),
-        owner=owner,
-    )

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from aish.store.postgres.link import Link
-from aish.store.semantics import QUARTER_MS, quarter_of, usage_row
+from aish.store.semantics import QUARTER_MS, is_over_cap, quarter_of, reservation_row, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
 _SUMS = """
@@ -59,18 +59,9 @@ async def reserve(
     row = await link.row(_SO_FAR, day_start_ms, wanted.session)
     assert row is not None
     day, session = float(row[0]), float(row[1])
-    if _exceeds(day + wanted.cost, day_cap) or (wanted.session and _exceeds(session + wanted.cost, session_cap)):
+    if is_over_cap(day + wanted.cost, day_cap) or (wanted.session and is_over_cap(session + wanted.cost, session_cap)):
         return day, session
-    await link.run(
-        _RESERVE,
-        wanted.id,
-        wanted.at_ms,
-        wanted.expires_ms,
-        wanted.session,
-        wanted.model,
-        wanted.category.value,
-        wanted.cost,
-    )
+    await link.run(_RESERVE, *reservation_row(wanted))
     return None
 
 
@@ -112,8 +103,3 @@ def _day(at_ms: int) -> str:
 
 def _sum(rows: Sequence[tuple[Any, ...]]) -> Spent:
     return Spent(*(sum(column) for column in zip(*rows, strict=True)))
-
-
-def _exceeds(cost: float, cap: float | None) -> bool:
-    # A cap that was reached to the last digit by sums of floats is not exceeded.
-    return cap is not None and cost > cap + 1e-9
