@@ -104,6 +104,16 @@ class RepairKind(StrEnum):
     ENUM = "enum"
     ARGUMENT_NAME = "argument_name"
     TOOL_NAME = "tool_name"
+    # Recorded by versions that checked calls of weak models; nothing makes these now, and old records stay readable.
+    UNASKED = "unasked"
+    NAMED = "named"
+    PERCENT = "percent"
+    DATE = "date"
+    SPELLING = "spelling"
+    CLOCK = "clock"
+    DIGITS = "digits"
+    UNIT = "unit"
+    COPY = "copy"
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):
