@@ -13,8 +13,8 @@ import time
 import tomllib
 from pathlib import Path
 
-from aish.tools.recall.index import CommandIndex
-from aish.tools.recall.sources import programs_on
+from aish.tools.command_index.index import CommandIndex
+from aish.tools.command_index.sources import programs_on
 
 QUESTIONS = Path(__file__).parents[1] / "tests" / "data" / "shell_questions.toml"
 

@@ -21,18 +21,20 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from aish import wiring
-from aish.engine.compose import Composer
-from aish.engine.context import SystemParts
-from aish.engine.past import PastTurn
-from aish.engine.route import Route, Router
-from aish.engine.session import Engine
-from aish.engine.tokens import TokenCounter
-from aish.engine.window import budget_for
+from aish import app
+from aish.engine.engine import Engine
+from aish.engine.model.router import Route, Router
+from aish.engine.prompt.composer import Composer
+from aish.engine.prompt.history_cache import PastTurn
+from aish.engine.prompt.system_message import SystemParts
+from aish.engine.prompt.token_counts import TokenCounter
+from aish.engine.prompt.window import budget_for
 from aish.ports import Provider, Words
+from aish.process.clock import SystemClock
+from aish.process.liveness import ProcessOwners
 from aish.providers.scripted import ScriptedProvider
-from aish.safety.redact import Redactor
-from aish.store.memory import MemoryStore
+from aish.safety.redaction.redactor import Redactor
+from aish.storage.memory.store import MemoryStore
 from aish.tools.registry import Registry
 from aish.types.chunks import Batch, UsageChunk
 from aish.types.context import ContextRules
@@ -41,8 +43,6 @@ from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, T
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import Sampling, StepRequest, TurnRequest
 from aish.types.tools import Effect, ToolSpec
-from aish.wire.clock import SystemClock
-from aish.wire.owners import ProcessOwners
 
 WINDOW = 4096
 BARS = {"worst count off, %": 2.0, "compose 2 000 turns, ms": 5.0}
@@ -128,7 +128,7 @@ async def counts(number: int) -> dict[str, float]:
     ours, naive, by_kind = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AISH_STORE__PATH"] = str(Path(folder) / "aish.db")
-        runtime = wiring.runtime([])
+        runtime = app.runtime([])
         async with runtime.engine(mcp=()) as engine:
             route = await engine.router.resolve("embedded:smollm2")
             for _ in range(number):
@@ -188,7 +188,7 @@ class Small(ScriptedProvider):
 
 def small_engine(provider: Small) -> Engine:
     from aish.safety.commands import ShellContext
-    from aish.safety.policy import CAREFUL, PolicyGate
+    from aish.safety.policy.gate import CAREFUL, PolicyGate
 
     return Engine(
         router=Router({"small": provider}),

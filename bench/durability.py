@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 import asyncpg  # noqa: E402
 
 from aish.ports import Store  # noqa: E402
-from aish.store.postgres.connections import READERS  # noqa: E402
-from aish.store.postgres.store import PostgresStore  # noqa: E402
-from aish.store.sqlite import SqliteStore  # noqa: E402
+from aish.storage.postgres.connections import READERS  # noqa: E402
+from aish.storage.postgres.store import PostgresStore  # noqa: E402
+from aish.storage.sqlite.store import SqliteStore  # noqa: E402
 from aish.types.events import TurnEnd  # noqa: E402
 from aish.types.messages import AssistantMessage, user  # noqa: E402
 from aish.types.records import SessionRecord, TurnRecord  # noqa: E402

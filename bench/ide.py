@@ -22,11 +22,11 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from aish.tools.ide.grammars import find_grammar  # noqa: E402
-from aish.tools.ide.lsp.memory import resident_mb  # noqa: E402
-from aish.tools.ide.lsp.positions import TextMap  # noqa: E402
-from aish.tools.ide.outlining import outline  # noqa: E402
-from aish.tools.ide.source import Source  # noqa: E402
+from aish.tools.code.files.source import Source  # noqa: E402
+from aish.tools.code.lsp.memory import resident_mb  # noqa: E402
+from aish.tools.code.lsp.positions import TextMap  # noqa: E402
+from aish.tools.code.symbols.grammars import find_grammar  # noqa: E402
+from aish.tools.code.symbols.outline import outline  # noqa: E402
 from support.code_projects import PROJECTS, Project  # noqa: E402
 from support.ide_tools import LANGUAGE_OF, Tools, field, ide_with  # noqa: E402
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from aish.faces.http.metrics import Metrics, TurnMeter
+from aish.frontends.http.metrics.counters import Metrics, TurnMeter
 from aish.telemetry.tap import Telemetry
 from aish.types.events import Body, Event, StepStarted, TextDelta, TurnStarted, encode_events
 

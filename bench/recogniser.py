@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aish.calls.recognise import Recogniser
-from aish.providers.toolmode.reading import Reading
+from aish.providers.tool_calling.reader import Reading
+from aish.tool_calls.detect.detector import Recogniser
 from aish.types.chunks import Chunk
 from aish.types.events import TextDelta
 from aish.types.tools import Effect, ToolSpec

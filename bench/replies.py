@@ -13,11 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 
-from aish.faces.shell.highlight import find_highlighter
-from aish.faces.shell.markdown import Markdown
-from aish.faces.shell.reply import Reply
-from aish.faces.shell.styles import Look
-from aish.faces.terminal import Output
+from aish.frontends.shell.render.highlight.highlighter import find_highlighter
+from aish.frontends.shell.render.markdown.renderer import Markdown
+from aish.frontends.shell.render.reply import Reply
+from aish.frontends.shell.render.styles import Look
+from aish.frontends.terminal import Output
 from aish.types.events import Event, TextDelta
 
 TOKEN_CHARS = 4

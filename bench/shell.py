@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from aish.tools.livebash.shell import LiveBash, LiveBashSpec
-from aish.wire.process import ProcessSpec
-from aish.wire.pty import Pty, WindowSize
+from aish.process.child import ProcessSpec
+from aish.process.pty import Pty, WindowSize
+from aish.tools.bash.shell import LiveBash, LiveBashSpec
 
 LINES = 300
 FLOOD = "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 79"

@@ -14,11 +14,11 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.session import Session
 from aish.tools.mcp.types import McpTool, ServerSpec
-from aish.wire.http import HttpClient
 
 _SAMPLES: dict[str, Any] = {"string": "text", "integer": 3, "number": 2, "boolean": True, "object": {}, "array": []}
 

@@ -6,8 +6,8 @@ import tomllib
 from pathlib import Path
 
 from aish.cli.parsers import PARSERS
-from aish.config.schema_serve import ServeConfig
-from aish.faces.http.serve import read_listen
+from aish.config.schema.serve import ServeConfig
+from aish.frontends.http.server.serve import read_listen
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BASE_URL = f"http://{ServeConfig().listen}/v1"

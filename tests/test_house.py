@@ -34,10 +34,10 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("module", "wrong"),
     [
-        ("types/ids.py", "import aish.engine.turn"),
-        ("engine/turn.py", "import aish.providers.openai"),
-        ("faces/shell/chat.py", "import aish.faces.admin.doctor"),
-        ("engine/meter.py", "import socket"),
+        ("types/ids.py", "import aish.engine.turn.loop"),
+        ("engine/turn/loop.py", "import aish.providers.openai.provider"),
+        ("frontends/shell/plain_prompt.py", "import aish.frontends.admin.doctor"),
+        ("engine/turn/budget.py", "import socket"),
         ("tools/registry.py", "import subprocess"),
     ],
 )
@@ -55,23 +55,23 @@ def test_only_the_process_owner_starts_processes():
     offenders = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in MODULES
-        if not path.name.startswith("process") or path.parent.name != "wire"
+        if path.parent != SOURCE / "process"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in _STARTERS and ast.unparse(node.value) in _MODULES
     ]
     assert offenders == []
 
 
-def test_only_config_and_wiring_read_the_environment():
+def test_only_config_and_app_read_the_environment():
     offenders = [
         str(path.relative_to(SOURCE))
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     ]
-    # wiring hands the environment to config; the process owner passes a chosen part of it on to children.
+    # app hands the environment to config; the process owner passes a chosen part of it on to children.
     # `aish serve` hands its command line to its workers that way.
-    allowed = {"wiring/wired.py", "wire/process_spec.py", "wire/process.py", "faces/http/serve.py"}
+    allowed = {"app/container.py", "process/spec.py", "process/child.py", "frontends/http/server/serve.py"}
     assert set(offenders) <= allowed, offenders
 
 
@@ -85,9 +85,15 @@ def test_nothing_that_must_work_on_windows_imports_posix_at_the_top():
         "import sys\n"
         "for name in ('fcntl', 'termios', 'tty', 'pty', 'resource', 'grp', 'pwd', 'readline'):\n"
         "    sys.modules[name] = None\n"
-        "import aish.cli, aish.wiring, aish.wire.process, aish.wire.http, aish.store.sqlite\n"
-        "import aish.faces.shell.ask, aish.faces.admin.doctor, aish.faces.admin.models, aish.faces.admin.sessions\n"
-        "import aish.providers.openai, aish.providers.ollama, aish.providers.embedded, aish.providers.model_cache\n"
+        "import aish.cli, aish.app, aish.process.child, aish.net.http.client, aish.storage.sqlite.store\n"
+        "import aish.frontends.shell.one_shot\n"
+        "import aish.frontends.admin.doctor\n"
+        "import aish.frontends.admin.models\n"
+        "import aish.frontends.admin.sessions\n"
+        "import aish.providers.openai.provider\n"
+        "import aish.providers.ollama.provider\n"
+        "import aish.providers.embedded.provider\n"
+        "import aish.providers.model_store.cache\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -97,8 +103,8 @@ def test_nothing_that_must_work_on_windows_imports_posix_at_the_top():
     ("imports", "absent"),
     [
         ("aish.cli", {"asyncio", "msgspec", "ssl"}),
-        ("aish.wiring", {"aish.tools.ide.facade", "aish.tools.ide.lsp", "aish.tools.ide.backends", "tree_sitter"}),
-        ("aish.wiring", {"xllamacpp", "gguf", "numpy", "aiohttp", "sqlite3", "jsonschema"}),
+        ("aish.app", {"aish.tools.code.facade", "aish.tools.code.lsp", "aish.tools.code.backends", "tree_sitter"}),
+        ("aish.app", {"xllamacpp", "gguf", "numpy", "aiohttp", "sqlite3", "jsonschema"}),
     ],
 )
 def test_heavy_libraries_load_when_first_needed(imports, absent):
@@ -126,37 +132,37 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     """The executor calls the registry, the registry its sources, an MCP source its session; nobody else does. A source
     that a request has brought stands around another, whose results it reads over."""
     callers = {name for name in _callers({"call"}) if not name.startswith("safety/")}  # whose calls are of commands
-    assert callers == {"engine/execute.py", "tools/registry.py", "tools/mcp/guests.py"}
+    assert callers == {"engine/tools/executor.py", "tools/registry.py", "tools/mcp/dynamic.py"}
     assert _callers({"call_tool"}) <= {
-        "tools/ide/backends/mcp.py",  # an IDE's own tools, behind ours
+        "tools/code/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
-        "engine/norris.py",  # for `CMD:` lines, through the engine
-        "engine/session.py",  # the front door to `engine/turns.py`
-        "faces/admin/mcp.py",
-        "faces/mcp/protocol.py",
-        "faces/shell/carrying_out.py",
+        "autonomy/worker.py",  # for `CMD:` lines, through the engine
+        "engine/engine.py",  # the front door to `engine/turn/runner.py`
+        "frontends/admin/mcp.py",
+        "frontends/mcp/protocol.py",
+        "frontends/shell/approvals/proposals.py",
     }
 
 
 def test_processes_are_started_only_by_those_who_own_one():
     owners = {
-        "providers/embedded_engine.py",  # llama.cpp
-        "providers/model_wheel.py",  # pip
-        "tools/ide/lsp/connection.py",  # language servers, found or configured
-        "tools/ide/searching/ripgrep.py",
+        "providers/embedded/server.py",  # llama.cpp
+        "providers/model_store/wheel.py",  # pip
+        "tools/code/lsp/connection.py",  # language servers, found or configured
+        "tools/code/search/ripgrep.py",
         "tools/builtin/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
-        "faces/mentions.py",  # git, for a range of commits
-        "tools/livebash/fork.py",  # a line of a model, on a pty of its own
-        "tools/livebash/shell.py",  # the live shell, on a pty
-        "tools/mcp/stdio.py",  # servers the user named
-        "wire/child_reading.py",  # reads from one, starts none
-        "wire/pty.py",  # starts what its owner asks for
+        "frontends/mentions.py",  # git, for a range of commits
+        "tools/bash/model_shell.py",  # a line of a model, on a pty of its own
+        "tools/bash/shell.py",  # the live shell, on a pty
+        "tools/mcp/transport/stdio.py",  # servers the user named
+        "process/child_peer.py",  # reads from one, starts none
+        "process/pty.py",  # starts what its owner asks for
     }
     importers = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module == "aish.wire.process"
+        if isinstance(node, ast.ImportFrom) and node.module == "aish.process.child"
     }
     assert importers == owners

@@ -1,6 +1,6 @@
 """An example as the model sees it: aish's own constrained prompt in the model's chat template, and the answer to it.
 
-The words come from `aish.providers.toolmode.prompt`, which is what serves. Nothing of them is repeated here.
+The words come from `aish.providers.tool_calling.prompted`, which is what serves. Nothing of them is repeated here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aish.providers.toolmode.prompt import (
+from aish.providers.tool_calling.prompted import (
     answer_text,
     call_text,
     instructions,

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from aish.providers.chat_chunks import decode_chunk
-from aish.wire.http import HttpClient, Response
-from aish.wire.lines import SseReader
+from aish.net.http.client import HttpClient, Response
+from aish.net.lines import SseReader
+from aish.providers.openai.chunks import decode_chunk
 
 HEADERS = (("content-type", "application/json"),)
 MAX_EVENT_BYTES = 1 << 20

@@ -9,15 +9,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from aish.engine.route import Router
-from aish.engine.session import Engine
+from aish.engine.engine import Engine
+from aish.engine.model.router import Router
 from aish.ports import Store
+from aish.process.clock import SystemClock
+from aish.process.liveness import ProcessOwners
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.commands import ShellContext
-from aish.safety.policy import CAREFUL, PolicyGate
-from aish.safety.redact import Redactor
-from aish.store.memory import MemoryStore
-from aish.store.sqlite import SqliteStore
+from aish.safety.policy.gate import CAREFUL, PolicyGate
+from aish.safety.redaction.redactor import Redactor
+from aish.storage.memory.store import MemoryStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.tools.registry import Registry
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta, TurnEnd
@@ -26,8 +28,6 @@ from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
 from aish.types.usage import Usage
-from aish.wire.clock import SystemClock
-from aish.wire.owners import ProcessOwners
 from bench.growth_parts import Subject
 
 TURNS = 8
@@ -154,8 +154,26 @@ async def fill_session(store: Store, session: str, turns: int) -> None:
 
 
 SUBJECTS = (
-    Subject("tools on offer", (10, 100, 1000), "a turn", tools_offered, "engine/offer.py, tools/registry.py"),
-    Subject("chunks of an answer", (100, 1000, 10_000), "a turn", chunks_said, "engine/assemble.py, engine/scribe.py"),
-    Subject("turns of a session", (20, 200, 2000), "one more turn", turns_before, "engine/past.py, engine/compose.py"),
-    Subject("turns of a session, reopened", (20, 200, 2000), "its first turn", turns_opened, "engine/past.py"),
+    Subject("tools on offer", (10, 100, 1000), "a turn", tools_offered, "engine/tools/selection.py, tools/registry.py"),
+    Subject(
+        "chunks of an answer",
+        (100, 1000, 10_000),
+        "a turn",
+        chunks_said,
+        "engine/model/stream_assembly.py, engine/turn/event_factory.py",
+    ),
+    Subject(
+        "turns of a session",
+        (20, 200, 2000),
+        "one more turn",
+        turns_before,
+        "engine/prompt/history_cache.py, engine/prompt/composer.py",
+    ),
+    Subject(
+        "turns of a session, reopened",
+        (20, 200, 2000),
+        "its first turn",
+        turns_opened,
+        "engine/prompt/history_cache.py",
+    ),
 )

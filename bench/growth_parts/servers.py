@@ -104,15 +104,23 @@ def _used(gateway: Gateway, seconds: float) -> float:
 
 
 SUBJECTS = (
-    Subject("messages in a request", (10, 100, 1000), "a request", messages_sent, "faces/http/chat_request.py"),
-    Subject("tools in a request", (5, 50, 500), "a request", tools_sent, "faces/http/chat_request.py"),
-    Subject("tools of the server", (10, 100, 1000), "a request", tools_served, "faces/http/asked.py, engine/making.py"),
+    Subject(
+        "messages in a request", (10, 100, 1000), "a request", messages_sent, "frontends/http/openai/chat/request.py"
+    ),
+    Subject("tools in a request", (5, 50, 500), "a request", tools_sent, "frontends/http/openai/chat/request.py"),
+    Subject(
+        "tools of the server",
+        (10, 100, 1000),
+        "a request",
+        tools_served,
+        "frontends/http/turns/request_fields.py, engine/turn/builder.py",
+    ),
     Subject(
         "rounds of a turn",
         (1, 10, 100),
         "a turn",
         rounds_taken,
-        "every round sends all before it again: providers/chat_wire.py Encoded, engine/settle.py",
+        "every round sends all before it again: providers/openai/request.py Encoded, engine/prompt/result_pairing.py",
     ),
     Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "faces/http, wire/http"),
 )

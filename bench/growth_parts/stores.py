@@ -9,7 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from aish.store.sqlite import SqliteStore
+from aish.storage.sqlite.store import SqliteStore
 from bench.growth_parts import Subject
 from bench.growth_parts.engines import fill_session, least_us
 
@@ -85,8 +85,16 @@ def followed(count: int) -> float:
 
 
 SUBJECTS = (
-    Subject("sessions in the store", (100, 1000, 10_000), "the newest listed", listed, "store/statements.py"),
-    Subject("sessions in the store, searched", (100, 1000, 10_000), "a search", searched, "store/statements.py"),
-    Subject("sessions in the store, one of them", (100, 1000, 10_000), "its turns read", begun, "store/statements.py"),
-    Subject("events of a feed", (6_400, 64_000, 640_000), "all of it read", followed, "store/feed.py"),
+    Subject("sessions in the store", (100, 1000, 10_000), "the newest listed", listed, "storage/sqlite/statements.py"),
+    Subject(
+        "sessions in the store, searched", (100, 1000, 10_000), "a search", searched, "storage/sqlite/statements.py"
+    ),
+    Subject(
+        "sessions in the store, one of them",
+        (100, 1000, 10_000),
+        "its turns read",
+        begun,
+        "storage/sqlite/statements.py",
+    ),
+    Subject("events of a feed", (6_400, 64_000, 640_000), "all of it read", followed, "storage/sqlite/feed.py"),
 )

@@ -32,7 +32,7 @@ def judged(size: int) -> float:
 
 
 def drawn(size: int) -> float:
-    from aish.faces.shell.highlight import find_highlighter
+    from aish.frontends.shell.render.highlight.highlighter import find_highlighter
     from bench import replies
 
     find_highlighter("python")
@@ -53,6 +53,10 @@ def recognised(size: int) -> float:
 
 SUBJECTS = (
     Subject("characters of a command line", (30, 300, 3000), "judged", judged, "safety/commands"),
-    Subject("characters of a reply", (5_000, 50_000, 500_000), "drawn", drawn, "faces/shell/markdown.py"),
-    Subject("characters of a call in text", (1_000, 10_000, 100_000), "found", recognised, "calls/recognise.py"),
+    Subject(
+        "characters of a reply", (5_000, 50_000, 500_000), "drawn", drawn, "frontends/shell/render/markdown/renderer.py"
+    ),
+    Subject(
+        "characters of a call in text", (1_000, 10_000, 100_000), "found", recognised, "tool_calls/detect/detector.py"
+    ),
 )

@@ -4,9 +4,9 @@ import asyncio
 import sys
 import time
 
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.types import ServerSpec
-from aish.wire.http import HttpClient
 
 
 async def main(kind: str, *target: str) -> None:

@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.servers import McpServers
 from aish.tools.mcp.types import ServerSpec
 from aish.tools.registry import Registry
 from aish.types.messages import text_of
-from aish.wire.http import HttpClient
 
 ECHO = (sys.executable, str(Path(__file__).with_name("echo_stdio.py")))
 SILENT_S = 5.0

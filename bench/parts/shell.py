@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from aish.tools.livebash.shell import LiveBash, LiveBashSpec
+from aish.tools.bash.shell import LiveBash, LiveBashSpec
 from bench import shell
 from bench.effort import Effort
 from bench.rows import Bar, Row, row

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from aish.store.postgres.store import PostgresStore
-from aish.store.sqlite import SqliteStore
+from aish.storage.postgres.store import PostgresStore
+from aish.storage.sqlite.store import SqliteStore
 from bench import durability
 from bench.effort import Effort
 from bench.rows import Bar, Row, median, row

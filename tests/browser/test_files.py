@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aish.faces.http.console_files import FOLDER
+from aish.frontends.http.console.files import FOLDER
 
 MODULES = sorted(FOLDER.glob("*.js"))
 # Ways from text to markup or code. The policy forbids some of them; none is needed.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from aish.store.sqlite import SqliteStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.records import SessionRecord
 from browser.console_server import console
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aish.config.keys import leaves
 from aish.config.reference import reference_page
+from aish.config.schema.tree import leaves
 from aish.config.show import show_rows, show_value
 from aish.config.starter import init_config, starter_text
 from aish.errors import ConfigError

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from aish.config import kept_file
+from aish.config import locked_file
 from aish.config.approvals import add_approval, load_approvals
-from aish.config.kept_file import change_file
+from aish.config.locked_file import change_file
 from aish.errors import ConfigError
 
 ADDING = """
@@ -47,7 +47,7 @@ def test_a_change_that_fails_leaves_what_was_there_and_the_way_free(tmp_path: Pa
 
 
 def test_one_who_never_ends_a_change_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(kept_file, "_WAIT_S", 0.05)
+    monkeypatch.setattr(locked_file, "_WAIT_S", 0.05)
     file = tmp_path / "trust.json"
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aish.config.load import ConfigFile, Origin
-from aish.config.schema import Config, LimitsConfig
-from aish.config.secret import Secret
+from aish.config.schema.config import Config, LimitsConfig
+from aish.config.schema.secret import Secret
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 from aish.types.limits import Limits

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from aish.config.checking import decode_secret
-from aish.config.schema import Config, ProviderConfig
-from aish.config.secret import Secret
+from aish.config.schema.config import Config, ProviderConfig
+from aish.config.schema.secret import Secret
 from aish.config.show import show_rows
 from aish.errors import ConfigError
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aish.config.schema import Config
+from aish.config.schema.config import Config
 from aish.config.show import show_value
 from aish.config.tighten import covers
 from aish.config.trust import content_hash, distrust, is_trusted, refuse, trust, trust_file, was_refused

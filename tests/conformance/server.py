@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from aish.errors import ToolError
-from aish.faces.mcp.http import mcp_app
+from aish.frontends.mcp.http import mcp_app
 from aish.ports import CallContext
 from aish.types.messages import ImagePart, Part, TextPart
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 import pytest
 
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from aish.net.http.client import HttpClient
 from aish.ports import Provider
-from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
+from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
 from aish.providers.endpoint import Endpoint
-from aish.providers.model_cache import ModelCache
-from aish.providers.ollama import OllamaProvider
-from aish.providers.openai import OpenAIProvider
+from aish.providers.model_store.cache import ModelCache
+from aish.providers.ollama.provider import OllamaProvider
+from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.pool import PoolProvider
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.types.chunks import Chunk, StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import Effect, ToolSpec
-from aish.wire.http import HttpClient
 from support.backends import FakeBackend, Ollama, Vllm, running
 from support.models import THREADS, model_cache  # noqa: F401  a fixture
 from support.raw_server import Peer, RawServer, nothing_left, raw_server

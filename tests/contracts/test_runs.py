@@ -11,9 +11,9 @@ import pytest
 
 from aish.errors import StoreError
 from aish.ports import Store
-from aish.store.memory import MemoryStore
-from aish.store.postgres.store import PostgresStore
-from aish.store.sqlite import SqliteStore
+from aish.storage.memory.store import MemoryStore
+from aish.storage.postgres.store import PostgresStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.records import SessionRecord
 from aish.types.runs import RunKind, RunRecord, RunState, StepRecord, StepState
 

@@ -11,9 +11,9 @@ import pytest
 
 from aish.errors import SessionNotFound, StoreError
 from aish.ports import Store
-from aish.store.memory import MemoryStore
-from aish.store.postgres.store import PostgresStore
-from aish.store.sqlite import SqliteStore
+from aish.storage.memory.store import MemoryStore
+from aish.storage.postgres.store import PostgresStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, ImagePart, Message, TextPart, ToolCall, ToolMessage, UserMessage, user

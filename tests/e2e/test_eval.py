@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aish.providers.model_cache import ModelCache
+from aish.providers.model_store.cache import ModelCache
 from support.command import Command, ended
 from support.models import THREADS, model_cache  # noqa: F401  a fixture
 

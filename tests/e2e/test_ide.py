@@ -205,7 +205,7 @@ def test_a_turn_that_uses_no_tool_for_code_loads_none_of_what_they_need(private_
     code = (
         "import sys\nfrom aish.cli import run\n"
         f"assert run(['--model', {model!r}, 'go']) == 0\n"
-        "print(*(name for name in sys.modules if name.startswith('aish.tools.ide')))\n"
+        "print(*(name for name in sys.modules if name.startswith('aish.tools.code')))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -218,4 +218,4 @@ def test_a_turn_that_uses_no_tool_for_code_loads_none_of_what_they_need(private_
         stdin=subprocess.DEVNULL,
     )
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert loaded == {f"aish.tools.ide{part}" for part in ("", ".specs", ".toolset", ".raw_names")}
+    assert loaded == {f"aish.tools.code{part}" for part in ("", ".specs", ".toolset", ".raw_names")}

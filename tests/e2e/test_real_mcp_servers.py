@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.types import ListChanged, ServerSpec
 from aish.types.messages import text_of
-from aish.wire.http import HttpClient
 from support.command import Command
 from support.eventually import eventually
 from support.free_port import free_port

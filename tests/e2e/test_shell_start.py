@@ -31,7 +31,7 @@ main()
 # Loads the shell only when it is told to.
 SLOWLY = """
 import os, sys, time
-from aish.faces.shell import ask
+from aish.frontends.shell import ask
 run = ask.run
 def waited(arguments, runtime):
     deadline = time.monotonic() + 20
@@ -45,11 +45,25 @@ main()
 """
 # Things of turns, of the store, of one-shot use and of meta commands.
 LATER = {
-    "sqlite3", "tomllib", "json", "difflib", "dataclasses", "importlib.resources",
-    "aish.store.sqlite", "aish.engine.turns", "aish.engine.turn", "aish.engine.classify", "aish.wire.http",
-    "aish.faces.mentions", "aish.faces.shell.talking", "aish.faces.shell.meta", "aish.faces.shell.reply",
-    "aish.faces.shell.chat", "aish.faces.shell.consent", "aish.providers.openai",
-}  # fmt: skip
+    "sqlite3",
+    "tomllib",
+    "json",
+    "difflib",
+    "dataclasses",
+    "importlib.resources",
+    "aish.storage.sqlite.store",
+    "aish.engine.turn.runner",
+    "aish.engine.turn.loop",
+    "aish.engine.model.classifier",
+    "aish.net.http.client",
+    "aish.frontends.mentions",
+    "aish.frontends.shell.ask_model",
+    "aish.frontends.shell.commands.registry",
+    "aish.frontends.shell.render.reply",
+    "aish.frontends.shell.plain_prompt",
+    "aish.frontends.shell.approvals.consent",
+    "aish.providers.openai.provider",
+}
 
 
 @asynccontextmanager
@@ -143,5 +157,5 @@ async def test_the_first_prompt_waits_for_nothing_that_only_turns_need(home, tmp
     async with program(home, LOADED, LOADED=str(seen)) as term:
         assert await term.ends() == 0, term.text
     loaded = set(seen.read_text().split())
-    assert "aish.faces.shell.repl" in loaded
+    assert "aish.frontends.shell.repl" in loaded
     assert not LATER & loaded

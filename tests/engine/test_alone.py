@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from aish.engine.alone import KIND, hold_session, leave_session
+from aish.engine.turn.session_lock import KIND, hold_session, leave_session
 from aish.errors import SessionBusy
-from aish.store.sqlite import SqliteStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.records import Document
 from support.engines import Owners
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.assemble import MAX_CALLS, NAMELESS, Assembler
-from aish.engine.scribe import Scribe
+from aish.engine.model.stream_assembly import MAX_CALLS, NAMELESS, Assembler
+from aish.engine.turn.event_factory import Scribe
 from aish.types.chunks import CallFragment
 from aish.types.events import ArgumentsDelta, Status, ToolCallReady, ToolCallStarted
 from aish.types.tools import wire_name
@@ -78,7 +78,7 @@ def test_endless_new_calls_are_bounded():
 
 
 def test_endless_arguments_are_bounded(monkeypatch):
-    monkeypatch.setattr("aish.engine.assemble.MAX_ARGUMENTS_CHARS", 10)
+    monkeypatch.setattr("aish.engine.model.stream_assembly.MAX_ARGUMENTS_CHARS", 10)
     assembler, _ = assemble(CallFragment(0, "a", "one", ""), *(CallFragment(0, "", "", "xxxx") for _ in range(9)))
     assert len(assembler.calls[0].arguments) <= 10
 

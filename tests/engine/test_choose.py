@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from aish.engine.choose import Routing
-from aish.engine.classify import classify
-from aish.engine.cost import Caps, Prices
+from aish.engine.model.classifier import classify
+from aish.engine.model.ledger import Caps, Prices
+from aish.engine.model.selection import Routing
 from aish.errors import ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk

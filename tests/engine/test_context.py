@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aish.engine.context import SystemParts
+from aish.engine.prompt.system_message import SystemParts
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
-from aish.store.sqlite import SqliteStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.context import ContextRules
 from aish.types.events import Failed, Status, TextDelta, TurnEnd

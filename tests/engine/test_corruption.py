@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import TextDelta
 from aish.types.requests import StepRequest

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from aish.config.prices import price_table, shipped_prices
-from aish.config.schema_context import PriceConfig
-from aish.engine.cost import Caps, Prices, day_start_ms
-from aish.engine.session import flattened
-from aish.providers.chat_chunks import read_usage
-from aish.store.sqlite import SqliteStore
+from aish.config.schema.context import PriceConfig
+from aish.engine.engine import flattened
+from aish.engine.model.ledger import Caps, Prices, day_start_ms
+from aish.providers.openai.chunks import read_usage
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported
 from aish.types.requests import Sampling

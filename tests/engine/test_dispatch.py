@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ConfigError, ToolError
-from aish.safety.redact import Redactor
+from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.shell import Capture
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
@@ -157,7 +157,7 @@ async def test_a_tool_past_its_timeout_is_stopped_and_says_so():
 
 
 async def test_a_tool_that_ignores_cancellation_cannot_hang_the_turn(monkeypatch):
-    monkeypatch.setattr("aish.engine.execute.CANCEL_GRACE_S", 0.05)
+    monkeypatch.setattr("aish.engine.tools.executor.CANCEL_GRACE_S", 0.05)
     release = asyncio.Event()
 
     async def stubborn(arguments, context):
@@ -548,7 +548,7 @@ async def test_after_a_comma_more_was_to_come():
 
 
 async def test_arguments_too_long_to_be_read_are_not_run_without_their_end(monkeypatch):
-    monkeypatch.setattr("aish.engine.assemble.MAX_ARGUMENTS_CHARS", 100)
+    monkeypatch.setattr("aish.engine.model.stream_assembly.MAX_ARGUMENTS_CHARS", 100)
     tools = Tools().add("t__r")
     pieces = [call("t__r", '{"text": "x"'), call("", f', "more": "{"y" * 200}"}}'), StepFinished(StepEnd.TOOL_CALLS)]
     bench = Bench(pieces, [TextDelta("done")], tools=tools)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from aish.engine.session import flattened
-from aish.engine.transcript import told_by
+from aish.engine.engine import flattened
+from aish.engine.turn.transcript import told_by
 from aish.errors import ProviderUnavailable, StoreError
 from aish.providers.scripted import Item, from_steps
-from aish.store.memory import MemoryStore
+from aish.storage.memory.store import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, TurnStarted, decode_event
@@ -314,7 +314,7 @@ async def test_what_is_ending_in_another_process_is_waited_for(processes):
 
 
 async def test_what_takes_too_long_in_another_process_is_read_as_it_stands(processes, monkeypatch):
-    monkeypatch.setattr("aish.engine.turns._CLOSING_S", 0.1)
+    monkeypatch.setattr("aish.engine.turn.runner._CLOSING_S", 0.1)
     await processes.stuck(processes.named("host/alive/1", does("c1"), hangs("c2")))
     again = processes.named("host/1/1", [TextDelta("whole")])
     await again.run(**processes.fields)
@@ -322,7 +322,7 @@ async def test_what_takes_too_long_in_another_process_is_read_as_it_stands(proce
 
 
 async def test_of_two_attempts_at_once_each_is_known_until_it_ends(processes, monkeypatch):
-    monkeypatch.setattr("aish.engine.turns._CLOSING_S", 0.1)
+    monkeypatch.setattr("aish.engine.turn.runner._CLOSING_S", 0.1)
     await processes.stuck(processes.named("host/dead/1", hangs("c1")))
     other = processes.named("host/1/1", does("c2"), [TextDelta("ok")])
     other.engine._turns._owners = AllAlive()

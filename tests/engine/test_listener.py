@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.choose import Routing
-from aish.engine.loops import LONG_LOOP_CHARS
-from aish.engine.session import flattened
+from aish.engine.engine import flattened
+from aish.engine.model.selection import Routing
+from aish.engine.turn.repetition import LONG_LOOP_CHARS
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
 from aish.types.events import Event, TextDelta, ToolResult, TurnEnd, TurnFinished, decode_event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from aish.engine.loops import LONG_LOOP_CHARS, LOOP_CHARS, goes_round
+from aish.engine.turn.repetition import LONG_LOOP_CHARS, LOOP_CHARS, goes_round
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta, TurnEnd

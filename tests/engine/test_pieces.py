@@ -12,21 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from aish.engine import record
-from aish.engine.pieces import count_settled
-from aish.engine.session import flattened
+from aish.engine.engine import flattened
+from aish.engine.turn import recorder
+from aish.engine.turn.stream_redaction import count_settled
 from aish.errors import ProviderUnavailable
-from aish.safety.redact import MARK, Redactor
+from aish.safety.redaction.redactor import MARK, Redactor
 from aish.types.chunks import CallFragment
-from aish.types.events import (
-    ArgumentsDelta,
-    Event,
-    ReasoningDelta,
-    Status,
-    TextDelta,
-    TurnFinished,
-    decode_event,
-)
+from aish.types.events import ArgumentsDelta, Event, ReasoningDelta, Status, TextDelta, TurnFinished, decode_event
 from support.engines import Bench, Tools, call
 
 KEY = "sk-proj-" + "abcdEFGH1234567890abcdEFGH1234567890"
@@ -177,7 +169,7 @@ def slowly(pieces: Sequence[str], kind: type = TextDelta) -> list[Any]:
 @SECRET
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
 async def test_a_secret_that_takes_its_time_is_not_written(secret, kind, settings, monkeypatch):
-    monkeypatch.setattr(record, "_MOMENT_S", 0.002)
+    monkeypatch.setattr(recorder, "_MOMENT_S", 0.002)
     said = f"it is {secret} as you know"
     bench = Bench([*slowly(cut(said, 7), kind), TextDelta("done")], redactor=REDACTOR, settings=settings)
     shown, written = await recorded(bench, stream=True)
@@ -187,7 +179,7 @@ async def test_a_secret_that_takes_its_time_is_not_written(secret, kind, setting
 
 @WRITTEN
 async def test_secrets_in_calls_that_are_made_side_by_side_and_slowly_are_not_written(settings, monkeypatch):
-    monkeypatch.setattr(record, "_MOMENT_S", 0.002)
+    monkeypatch.setattr(recorder, "_MOMENT_S", 0.002)
     texts = [json.dumps({"a": KEY}), json.dumps({"b": QUOTED * 3})]
     both = itertools.zip_longest(*(cut(text, 7) for text in texts), fillvalue="")
     pieces = [CallFragment(index, "", "", piece) for pair in both for index, piece in enumerate(pair)]
@@ -201,7 +193,7 @@ async def test_secrets_in_calls_that_are_made_side_by_side_and_slowly_are_not_wr
 
 
 async def test_what_cannot_be_a_secret_is_written_at_once_and_the_rest_when_it_is_known(monkeypatch):
-    monkeypatch.setattr(record, "_MOMENT_S", 0.002)
+    monkeypatch.setattr(recorder, "_MOMENT_S", 0.002)
     bench = Bench([TextDelta("the"), TextDelta(" key sk"), 0.2, TextDelta("etch"), 0.2, TextDelta("ed")])
     seen: list[str] = []
     async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.engine.transcript import told_by
+from aish.engine.turn.transcript import told_by
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import TextPart, UserMessage
 from support.engines import Bench

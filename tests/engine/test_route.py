@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from aish.engine.made import MadeProviders
-from aish.engine.route import Router
+from aish.engine.model.lazy_providers import MadeProviders
+from aish.engine.model.router import Router
 from aish.errors import ModelNotFound, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
@@ -108,7 +108,7 @@ async def test_a_name_may_be_one_that_only_discovery_knows(name):
 
 
 async def test_a_server_that_is_started_later_is_found_by_name_and_does_not_take_over(monkeypatch):
-    monkeypatch.setattr("aish.engine.route.LOOK_AGAIN_S", 0)
+    monkeypatch.setattr("aish.engine.model.router.LOOK_AGAIN_S", 0)
     running = [A]
 
     async def candidates():
@@ -167,7 +167,7 @@ class Counted(ScriptedProvider):
 
 
 async def test_what_is_known_of_a_model_outlives_a_look_for_others(monkeypatch):
-    monkeypatch.setattr("aish.engine.route.LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr("aish.engine.model.router.LOOK_AGAIN_S", 0.0)
     a = Counted("a", {"m1": from_steps([[TextDelta("a")]])})
 
     async def candidates():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.settle import NO_RESULT, open_calls, settle
+from aish.engine.prompt.result_pairing import NO_RESULT, open_calls, settle
 from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
 
 ids = st.sampled_from(["a", "b", "c"])

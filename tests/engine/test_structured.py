@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.structured import MAX_BYTES, with_structured
-from aish.safety.redact import MARK, Redactor
+from aish.engine.tools.structured_results import MAX_BYTES, with_structured
+from aish.safety.redaction.redactor import MARK, Redactor
 from aish.types.events import ToolResult, encode_event
 from aish.types.messages import TextPart
 from aish.types.tools import Effect, ResultStatus, Structured, ToolOutput, ToolSpec

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from aish.engine import tokens
-from aish.engine.tokens import TokenCounter, byte_length
+from aish.engine.prompt import token_counts
+from aish.engine.prompt.token_counts import TokenCounter, byte_length
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, ToolCall, ToolMessage, UserMessage, user
 from aish.types.requests import StepRequest
@@ -120,7 +120,7 @@ async def test_a_counter_that_belongs_to_another_model_is_corrected_after_it_was
 
 
 async def test_a_tokenizer_that_hangs_is_given_up(monkeypatch):
-    monkeypatch.setattr(tokens, "DEADLINE_S", 0.05)
+    monkeypatch.setattr(token_counts, "DEADLINE_S", 0.05)
     counter = TokenCounter(Silent(hangs=True), "model")
     async with asyncio.timeout(5):
         assert await size_of(counter, CONVERSATION, TOOLS) > 0
@@ -131,7 +131,7 @@ async def test_an_image_counts_as_something():
     counter = TokenCounter(Counted(), "model")
     message = UserMessage((ImagePart(data="aGk="),))
     await counter.prepare([message])
-    assert counter.size(message) >= tokens.IMAGE_TOKENS
+    assert counter.size(message) >= token_counts.IMAGE_TOKENS
 
 
 class Absurd(Counted):
@@ -154,7 +154,7 @@ async def test_a_count_that_cannot_be_is_no_count(count):
 
 
 async def test_a_tokenizer_that_was_too_slow_is_left_alone_for_a_while(monkeypatch):
-    monkeypatch.setattr(tokens, "DEADLINE_S", 0.05)
+    monkeypatch.setattr(token_counts, "DEADLINE_S", 0.05)
     provider = Silent(hangs=True)
     counter = TokenCounter(provider, "model")
     await counter.prepare([user("one")])

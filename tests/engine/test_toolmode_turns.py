@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import Event, TextDelta, ToolCallReady, TurnEnd, TurnFinished, decode_event
 from aish.types.messages import ToolMessage

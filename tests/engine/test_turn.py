@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import pytest
 
-from aish.engine.choose import Routing
-from aish.engine.session import flattened
+from aish.engine.engine import flattened
+from aish.engine.model.selection import Routing
 from aish.errors import (
     ModelNotFound,
     ProviderBusy,
@@ -18,7 +18,7 @@ from aish.errors import (
     SessionNotFound,
 )
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
-from aish.store.sqlite import SqliteStore
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.decisions import Answer, Choice
 from aish.types.events import (
@@ -479,7 +479,7 @@ async def test_a_persons_time_to_think_is_not_the_turns():
 
 
 async def test_an_answer_without_end_is_cut(monkeypatch):
-    monkeypatch.setattr("aish.engine.assemble.MAX_TEXT_CHARS", 80_000)
+    monkeypatch.setattr("aish.engine.model.stream_assembly.MAX_TEXT_CHARS", 80_000)
     bench = Bench([TextDelta(f"piece {number}, ") for number in range(20_000)])
     events = await bench.run()
     assert finish(events).reason is TurnEnd.LENGTH

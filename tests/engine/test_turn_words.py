@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.engine.turn import _SAYINGS, _with_limits
+from aish.engine.turn.loop import _SAYINGS, _with_limits
 from aish.types.events import TurnEnd
 from aish.types.limits import Limits
 

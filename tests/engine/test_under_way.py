@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from aish.engine.session import flattened
-from aish.engine.transcript import told_by
+from aish.engine.engine import flattened
+from aish.engine.turn.transcript import told_by
 from aish.errors import StoreError
 from aish.types.events import StepStarted, TextDelta, TurnFinished, TurnStarted, decode_event
 from support.engines import Bench

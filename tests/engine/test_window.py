@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.window import cut_largest
+from aish.engine.prompt.window import cut_largest
 from aish.types.messages import AssistantMessage, TextPart, ToolMessage, user
 
 

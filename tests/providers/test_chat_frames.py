@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.chat_chunks import decode_chunk
-from aish.providers.chat_frames import Frame, arguments_frame, text_frame
+from aish.providers.openai.chunk_templates import Frame, arguments_frame, text_frame
+from aish.providers.openai.chunks import decode_chunk
 
 
 def chunk(content: Any, *, spaced: bool = False, **more: Any) -> bytes:

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ConfigError
-from aish.providers import counting
+from aish.net.http.client import HttpClient, Timeouts
 from aish.providers.endpoint import Endpoint
-from aish.providers.ollama import OllamaProvider
-from aish.providers.openai import OpenAIProvider
+from aish.providers.ollama.provider import OllamaProvider
+from aish.providers.openai import token_counting
+from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.tokenizer_file import TokenizerFile
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import StepRequest
 from aish.types.tools import Effect, ToolSpec
-from aish.wire.http import HttpClient, Timeouts
 from support.backends import LlamaCpp, Ollama, OpenAIBackend, Vllm, answer, body_of, json_answer, running
 
 MODEL = OpenAIBackend.model
@@ -97,7 +97,7 @@ async def test_an_answer_that_is_no_count_is_no_failure(bad, http):
 
 
 async def test_a_tokenizer_that_hangs_costs_one_wait_and_is_left_alone(http, monkeypatch):
-    monkeypatch.setattr(counting, "_TIMEOUTS", Timeouts(connect_s=1, first_byte_s=0.1, idle_s=0.1, total_s=0.1))
+    monkeypatch.setattr(token_counting, "_TIMEOUTS", Timeouts(connect_s=1, first_byte_s=0.1, idle_s=0.1, total_s=0.1))
 
     class Hanging(LlamaCpp):
         def post_tokenize(self, request) -> list[bytes]:

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aish.config.schema import DiscoveryConfig, ServerConfig
+from aish.config.schema.config import DiscoveryConfig, ServerConfig
+from aish.net.http.client import HttpClient
 from aish.ports import Provider
-from aish.providers.discover import discover
+from aish.providers.discovery import discover
 from aish.providers.endpoint import Endpoint
-from aish.providers.ollama import OllamaProvider
-from aish.providers.openai import OpenAIProvider
-from aish.wire.http import HttpClient
+from aish.providers.ollama.provider import OllamaProvider
+from aish.providers.openai.provider import OpenAIProvider
 from support.backends import LlamaCpp, Ollama, Vllm, json_answer, running
 from support.raw_server import Peer, Request, nothing_left, raw_server
 

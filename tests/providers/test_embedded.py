@@ -15,15 +15,15 @@ import msgspec
 import pytest
 
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from aish.net.http.client import HttpClient
 from aish.ports import Provider
-from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
-from aish.providers.model_cache import ModelCache
-from aish.providers.openai import Endpoint, OpenAIProvider
+from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
+from aish.providers.model_store.cache import ModelCache
+from aish.providers.openai.provider import Endpoint, OpenAIProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta
 from aish.types.messages import TextPart, UserMessage
 from aish.types.requests import Sampling, StepRequest
-from aish.wire.http import HttpClient
 from support.eventually import eventually
 from support.models import THREADS, model_cache  # noqa: F401  a fixture
 from support.processes import is_running

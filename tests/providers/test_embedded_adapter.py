@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
+from aish.net.http.client import HttpClient
 from aish.ports import Provider
-from aish.providers import tool_adapter
-from aish.providers.chat_wire import Dialect, Encoded, encode_request
-from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
+from aish.process.clock import SystemClock
+from aish.providers.embedded import tool_adapter
+from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
+from aish.providers.embedded.tool_adapter import CHAT, PICKING, find_adapter
 from aish.providers.endpoint import Endpoint
-from aish.providers.model_cache import ModelCache
-from aish.providers.openai import OpenAIProvider
-from aish.providers.tool_adapter import CHAT, PICKING, find_adapter
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.model_store.cache import ModelCache
+from aish.providers.openai.provider import OpenAIProvider
+from aish.providers.openai.request import Dialect, Encoded, encode_request
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.types.chunks import CallFragment
 from aish.types.events import TextDelta
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
-from aish.wire.clock import SystemClock
-from aish.wire.http import HttpClient
 from support.models import THREADS, model_cache  # noqa: F401  a fixture
 
 SYSTEM = SystemMessage("You are a helpful assistant. Answer briefly and plainly.")

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderUnavailable, UsageError
-from aish.providers.cache_folder import plain_errors
-from aish.providers.catalogue import Source, load_catalogue
-from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
-from aish.providers.gguf_f16 import convert_to_f16
-from aish.providers.model_cache import ModelCache, Preferred, Progress
-from aish.providers.model_download import _redirected
+from aish.net.http.client import HttpClient
+from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
+from aish.providers.model_store.cache import ModelCache, Preferred, Progress
+from aish.providers.model_store.cache_folder import plain_errors
+from aish.providers.model_store.catalogue import Source, load_catalogue
+from aish.providers.model_store.download import _redirected
+from aish.providers.model_store.gguf_f16 import convert_to_f16
 from aish.providers.scripted import ScriptedProvider
-from aish.wire.http import HttpClient
 from support.eventually import eventually
 from support.models import model_cache  # noqa: F401  a fixture
 from support.raw_server import Peer, RawServer, raw_server

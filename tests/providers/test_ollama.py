@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aish.errors import ModelNotFound, ProviderProtocolError, ProviderRejected, ProviderUnavailable
+from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.ollama import OllamaProvider
+from aish.providers.ollama.provider import OllamaProvider
 from aish.types.chunks import CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta, TurnEnd, UsageReported
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.models import Constraint
 from aish.types.requests import Knobs, Sampling, StepRequest
 from aish.types.usage import Usage
-from aish.wire.http import HttpClient
 from support.backends import ANSWER, CALL, THOUGHT, Ollama, answer, body_of, chunked, json_answer, running
 from support.engines import Bench, Tools, bodies, finish
 from support.raw_server import Peer, Request, nothing_left, raw_server

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderUnavailable
+from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.openai import OpenAIProvider
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.openai.provider import OpenAIProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
-from aish.wire.http import HttpClient
 from support.backends import (
     ANSWER,
     CALL,

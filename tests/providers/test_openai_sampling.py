@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from aish.errors import ProviderRejected
-from aish.providers import chat_wire
-from aish.providers.chat_wire import Dialect, Encoded, encode_request
+from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.openai import OpenAIProvider
+from aish.providers.openai import request
+from aish.providers.openai.provider import OpenAIProvider
+from aish.providers.openai.request import Dialect, Encoded, encode_request
 from aish.types.chunks import StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.requests import Knobs, Sampling, StepRequest, Tuning
-from aish.wire.http import HttpClient
 from support.backends import LlamaCpp, Vllm, body_of, chunked, json_answer, running, sse
 from support.raw_server import Peer, Request
 
@@ -148,7 +148,7 @@ async def test_a_wrong_value_is_for_the_asker_to_hear_and_no_reason_to_leave_the
 
 
 def test_what_one_model_does_not_know_another_of_the_backend_is_still_told():
-    def sent(dialect: Dialect, model: str) -> chat_wire.Json:
+    def sent(dialect: Dialect, model: str) -> request.Json:
         return encode_request(StepRequest(model, (), sampling=TURNED), dialect, Encoded())
 
     refusal = "Unsupported parameter: 'logit_bias' is not supported with this model."
@@ -158,7 +158,7 @@ def test_what_one_model_does_not_know_another_of_the_backend_is_still_told():
 
 
 def test_what_is_learned_of_models_has_an_end(monkeypatch):
-    monkeypatch.setattr(chat_wire, "_MOST_LEARNED", 3)
+    monkeypatch.setattr(request, "_MOST_LEARNED", 3)
     dialect = Dialect()
     for number in range(9):
         learned = dialect.without_what("unknown field top_k", sent={"model": f"m{number}", "top_k": 1})

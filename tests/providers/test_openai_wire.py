@@ -20,19 +20,19 @@ from aish.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from aish.providers import chat_wire, facts
-from aish.providers.chat_chunks import decode_chunk, read_chunk
-from aish.providers.chat_wire import Dialect, Encoded, encode_message, encode_request, encode_tools, object_text
+from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.faults import error_for, error_text, stream_error
+from aish.providers.http_faults import error_for, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
-from aish.providers.openai import OpenAIProvider
+from aish.providers.openai import model_facts, request
+from aish.providers.openai.chunks import decode_chunk, read_chunk
+from aish.providers.openai.provider import OpenAIProvider
+from aish.providers.openai.request import Dialect, Encoded, encode_message, encode_request, encode_tools, object_text
 from aish.types.chunks import CallFragment, Chunk, StepFinished
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Constraint
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import Effect, ToolSpec
-from aish.wire.http import HttpClient
 from support.backends import Vllm, body_of, chunked, delta, json_answer, running, sse
 from support.raw_server import Peer, Request, raw_server
 
@@ -202,13 +202,13 @@ def test_an_address_with_or_without_v1_means_the_same(url, root, api):
     ],
 )
 def test_a_listed_context_size_is_the_one_that_runs_or_none(entry, size):
-    assert facts.models_from_listing("p", {"data": [{"id": "m", **entry}]})[0].context_size == size
+    assert model_facts.models_from_listing("p", {"data": [{"id": "m", **entry}]})[0].context_size == size
 
 
 def test_openrouter_says_what_each_model_takes():
     entry = {"id": "m", "architecture": {"input_modalities": ["text", "image"]}, "supported_parameters": ["seed"]}
     more = {**entry, "id": "n", "supported_parameters": ["tools", "structured_outputs"], "architecture": None}
-    first, second = (info.capabilities for info in facts.models_from_listing("p", {"data": [entry, more]}))
+    first, second = (info.capabilities for info in model_facts.models_from_listing("p", {"data": [entry, more]}))
     assert (first.native_tools, first.vision, first.constrained) == (False, True, frozenset())
     assert (second.native_tools, second.vision, second.constrained) == (True, False, {Constraint.JSON_SCHEMA})
 
@@ -353,7 +353,7 @@ def test_a_long_conversation_is_encoded_once_and_reads_the_same(monkeypatch):
         times[id(message)] = times.get(id(message), 0) + 1
         return encode_message(message)
 
-    monkeypatch.setattr(chat_wire, "encode_message", counted)
+    monkeypatch.setattr(request, "encode_message", counted)
     call = ToolCall("call_1", "look", '{"at": "caf\\u00e9"}')
     said = [user(f"number {n}: café \N{GRINNING FACE}") for n in range(20)]
     messages = (*said, AssistantMessage("", (call,)), ToolMessage("call_1", "look", (TextPart("seen"),)))
@@ -372,7 +372,7 @@ def test_the_same_tools_are_encoded_once_and_others_are_never_taken_for_them(mon
         times.append(len(tools))
         return encode_tools(tools)
 
-    monkeypatch.setattr(chat_wire, "encode_tools", counted)
+    monkeypatch.setattr(request, "encode_tools", counted)
     tools = tuple(ToolSpec(f"t__{n}", "café", {"type": "object"}, Effect.READ, "t") for n in range(3))
     other = msgspec.structs.replace(tools[1], description="another")
     encoded = Encoded()
@@ -383,7 +383,7 @@ def test_the_same_tools_are_encoded_once_and_others_are_never_taken_for_them(mon
 
 
 def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
-    monkeypatch.setattr(chat_wire, "_MOST_KEPT_BYTES", 2000)
+    monkeypatch.setattr(request, "_MOST_KEPT_BYTES", 2000)
     encoded = Encoded()
     for n in range(50):
         messages = tuple(user(f"{n} {k} {'x' * 100}") for k in range(12))
@@ -393,7 +393,7 @@ def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
 
 
 def test_short_messages_take_more_room_than_their_text(monkeypatch):
-    monkeypatch.setattr(chat_wire, "_MOST_KEPT_BYTES", 20_000)
+    monkeypatch.setattr(request, "_MOST_KEPT_BYTES", 20_000)
     encoded = Encoded()
     encoded.messages([user(str(n)) for n in range(1000)])
     assert 0 < len(encoded._kept) <= 50

@@ -15,9 +15,10 @@ from aish.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
+from aish.net.http.client import HttpClient
 from aish.ports import Provider, Words
 from aish.providers.endpoint import Endpoint
-from aish.providers.openai import OpenAIProvider
+from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.pool import REST_S, PoolProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished
@@ -25,7 +26,6 @@ from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
-from aish.wire.http import HttpClient
 from support.backends import ANSWER, Vllm, json_answer, running
 from support.raw_server import Request
 

@@ -10,18 +10,18 @@ from contextlib import AbstractAsyncContextManager, aclosing
 import pytest
 
 from aish.errors import ProviderProtocolError, ProviderTimeout, ProviderUnavailable, WireTimeout
+from aish.net.http.client import HttpClient
+from aish.net.http.connection import explain
 from aish.ports import Words
 from aish.providers.endpoint import Endpoint
-from aish.providers.openai import OpenAIProvider
+from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.pool import PoolProvider
-from aish.providers.pool_check import watched
+from aish.providers.pool_health import watched
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import Batch
 from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.requests import StepRequest
-from aish.wire.http import HttpClient
-from aish.wire.http_connection import explain
 from support.backends import ANSWER, Vllm, json_answer, running
 from support.raw_server import Peer, RawServer, nothing_left, raw_server
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from aish.calls.proposals import proposals
 from aish.errors import ProviderError, ProviderRejected
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
-from aish.safety.recipients import Recipients
-from aish.safety.redact import Redactor
+from aish.safety.policy.secret_recipients import Recipients
+from aish.safety.redaction.redactor import Redactor
+from aish.tool_calls.detect.proposals import proposals
 from aish.types.decisions import Answer, Choice
 from aish.types.events import TextDelta, ToolResult
 from aish.types.messages import ToolMessage, UserMessage, text_of, user

@@ -5,14 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aish.errors import (
-    ConfigError,
-    ModelNotFound,
-    ProviderBusy,
-    ProviderError,
-    ProviderTimeout,
-    ProviderUnavailable,
-)
+from aish.errors import ConfigError, ModelNotFound, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import MAX_KEPT, Item, ScriptedProvider, fake_tool, from_steps, load_script
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta

@@ -10,19 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from aish.calls.mend import BadArguments, mend
 from aish.errors import ProviderRejected, ProviderUnavailable
+from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.faults import error_for
-from aish.providers.openai import OpenAIProvider
+from aish.providers.http_faults import error_for
+from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.providers.toolmode.prompt import describe_tools, room_for_tools
-from aish.providers.toolmode.provider import ToolModeProvider
-from aish.providers.toolmode.reading import Reading
-from aish.providers.toolmode.union import answer_or_call
-from aish.safety.recipients import Recipients
-from aish.safety.redact import Redactor
+from aish.providers.tool_calling.answer_schema import answer_or_call
+from aish.providers.tool_calling.prompted import describe_tools, room_for_tools
+from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.reader import Reading
+from aish.safety.policy.secret_recipients import Recipients
+from aish.safety.redaction.redactor import Redactor
+from aish.tool_calls.repair.repair import BadArguments, mend
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status, TextDelta
 from aish.types.messages import (
@@ -38,7 +39,6 @@ from aish.types.messages import (
 from aish.types.models import Capabilities, Constraint, ModelInfo
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, RepairKind, ToolSpec
-from aish.wire.http import HttpClient
 from support.backends import LlamaCpp, body_of, delta, json_answer, running
 
 NONE = Capabilities(native_tools=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, UserMessage, user

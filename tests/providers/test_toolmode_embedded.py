@@ -6,17 +6,17 @@ import json
 
 import jsonschema_rs
 
-from aish.providers.embedded import EmbeddedProvider, EmbeddedSettings
+from aish.net.http.client import HttpClient
+from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
 from aish.providers.endpoint import Endpoint
-from aish.providers.model_cache import ModelCache
-from aish.providers.openai import OpenAIProvider
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.model_store.cache import ModelCache
+from aish.providers.openai.provider import OpenAIProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
 from aish.types.chunks import CallFragment, Chunk
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, ToolSpec
-from aish.wire.http import HttpClient
 from support.models import THREADS, model_cache  # noqa: F401  a fixture
 
 WORD = {"type": "string", "maxLength": 30}

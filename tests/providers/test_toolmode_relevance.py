@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aish.providers.toolmode.provider import ToolModeProvider
-from aish.providers.toolmode.relevance import relevant
+from aish.process.clock import SystemClock
+from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.relevance import relevant
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.types.messages import SystemMessage, user
 from aish.types.models import Capabilities, Constraint, ModelInfo
 from aish.types.requests import StepRequest, ToolChoice
 from aish.types.tools import Effect, ToolSpec
-from aish.wire.clock import SystemClock
 
 RUN = ToolSpec(
     "shell__run", "Run a command in the shell.",

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from aish.engine.session import flattened
+from aish.engine.engine import flattened
+from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.openai import OpenAIProvider
+from aish.providers.openai.provider import OpenAIProvider
 from aish.types.events import Event, Failed, ReasoningDelta, Status, TextDelta, TurnEnd, UsageReported
 from aish.types.messages import AssistantMessage, Message, ToolMessage
 from aish.types.tools import ResultStatus
-from aish.wire.http import HttpClient
 from support.backends import answer, body_of, chunked, delta, json_answer, sse, usage_chunk
 from support.engines import Bench, Tools, bodies, finish, results
 from support.raw_server import Peer, nothing_left, raw_server

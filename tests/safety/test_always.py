@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from aish.app.gate import make_gate
 from aish.config.approvals import add_approval, approvals_file, load_approvals
-from aish.config.schema import Config
-from aish.safety.always import narrowed, rule_for_command
+from aish.config.schema.config import Config
 from aish.safety.commands import ShellContext
-from aish.safety.policy import NO_SANDBOX, PolicyGate
-from aish.safety.rules import Rule
+from aish.safety.policy.always_rules import narrowed, rule_for_command
+from aish.safety.policy.gate import NO_SANDBOX, PolicyGate
+from aish.safety.policy.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Verdict
 from aish.types.tools import Effect, ToolSpec
-from aish.wiring.gate import make_gate
 from support.engines import policy_gate
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands import ShellContext
-from aish.safety.policy import CAREFUL, PolicyGate
-from aish.safety.rules import Rule
+from aish.safety.policy.gate import CAREFUL, PolicyGate
+from aish.safety.policy.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Question, Verdict
 from aish.types.tools import Effect, ToolSpec
 from support.engines import policy_gate

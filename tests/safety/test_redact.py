@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.safety.redact import MARK, MIN_SECRET_CHARS, Redactor, Restorer, Vault
-from aish.safety.secret_formats import groups, looks_secret
+from aish.safety.redaction.redactor import MARK, MIN_SECRET_CHARS, Redactor, Restorer, Vault
+from aish.safety.redaction.secret_formats import groups, looks_secret
 
 # Assembled here so that no scanner takes this file for a leak.
 KEYS = {

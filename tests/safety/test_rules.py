@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from aish.safety.always import rule_for_command
-from aish.safety.rules import Rule, example_errors, matches_command, matches_path
+from aish.safety.policy.always_rules import rule_for_command
+from aish.safety.policy.rules import Rule, example_errors, matches_command, matches_path
 from aish.types.decisions import Verdict
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aish.wire.lines import SseReader
+from aish.net.lines import SseReader
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 DEADLINE_S = 10.0

@@ -10,7 +10,7 @@ from aish.ports import Store
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, user
 
-CHILD = Path(__file__).parents[1] / "store" / "crashing_child.py"
+CHILD = Path(__file__).parents[1] / "storage" / "crashing_child.py"
 
 
 async def run_until_killed(place: Path | str, process: str, lines: int) -> list[list[str]]:

@@ -7,15 +7,16 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from aish.engine.route import Router
-from aish.engine.session import Engine, flattened
+from aish.engine.engine import Engine, flattened
+from aish.engine.model.router import Router
 from aish.ports import Ask, CallContext, Gate, Provider, Store
+from aish.process.clock import SystemClock
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.safety.commands import ShellContext
-from aish.safety.policy import CAREFUL, PolicyGate
-from aish.safety.redact import Redactor
-from aish.safety.rules import Rule
-from aish.store.memory import MemoryStore
+from aish.safety.policy.gate import CAREFUL, PolicyGate
+from aish.safety.policy.rules import Rule
+from aish.safety.redaction.redactor import Redactor
+from aish.storage.memory.store import MemoryStore
 from aish.types.chunks import CallFragment
 from aish.types.decisions import Verdict
 from aish.types.events import Event, ToolResult, TurnFinished
@@ -23,7 +24,6 @@ from aish.types.limits import Limits
 from aish.types.messages import TextPart, user
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
-from aish.wire.clock import SystemClock
 
 ANYTHING: dict[str, Any] = {"type": "object"}
 Body = Callable[[Arguments, CallContext], Awaitable[ToolOutput]]

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aish.config.schema import Config, LimitsConfig
-from aish.config.schema_serve import ServeConfig
-from aish.engine.session import Engine
-from aish.faces.http.app import App
-from aish.faces.http.service import Service
-from aish.faces.runtime import Surroundings
+from aish.config.schema.config import Config, LimitsConfig
+from aish.config.schema.serve import ServeConfig
+from aish.engine.engine import Engine
+from aish.frontends.http.server.app import App
+from aish.frontends.http.server.service import Service
+from aish.frontends.runtime import Surroundings
 from support.asgi import Reply, Visit
 from support.containment import FakeSandbox
 from support.engines import Bench

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from uvicorn.server import ServerState
 
-from aish.faces.http.connection import Connection
+from aish.frontends.http.server.connection import Connection
 from support.eventually import eventually
 
 DEADLINE_S = 5.0

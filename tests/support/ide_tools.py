@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aish.tools.ide.edits.journaled import Journaled
-from aish.tools.ide.facade import Ide, IdeSettings
-from aish.tools.ide.languages import Choice, table
-from aish.tools.ide.lsp.spec import ServerLimits
+from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.facade import Ide, IdeSettings
+from aish.tools.code.languages import Choice, table
+from aish.tools.code.lsp.spec import ServerLimits
 from support.language_servers import search_path
 
 HOSTILE = Path(__file__).parent / "hostile_lsp.py"

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aish.errors import ToolError
-from aish.tools.ide.edits.journaled import Journaled
-from aish.tools.ide.edits.port import FileEdit
-from aish.tools.ide.source import content_hash
+from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 
 FILES = 60

@@ -19,15 +19,17 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.norris import Norris
-from aish.engine.norris_state import NorrisBody
-from aish.engine.planning.kept import PlanBody, resumed
-from aish.engine.route import Router
-from aish.engine.session import Engine, flattened
+from aish.autonomy.state import NorrisBody
+from aish.autonomy.worker import Norris
+from aish.engine.engine import Engine, flattened
+from aish.engine.model.router import Router
+from aish.planner.run import PlanBody, resumed
 from aish.ports import CallContext, Store
+from aish.process.clock import SystemClock
+from aish.process.liveness import ProcessOwners
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.safety.redact import Redactor
-from aish.store.sqlite import SqliteStore
+from aish.safety.redaction.redactor import Redactor
+from aish.storage.sqlite.store import SqliteStore
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import TextDelta, ToolResult
 from aish.types.messages import TextPart, user
@@ -35,8 +37,6 @@ from aish.types.plans import Planning
 from aish.types.requests import StepRequest, TurnRequest
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, RunKind, RunRecord, StepRecord, StepState
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
-from aish.wire.clock import SystemClock
-from aish.wire.owners import ProcessOwners
 from support.containment import FakeSandbox
 from support.engines import policy_gate
 
@@ -203,7 +203,7 @@ async def go_on(engine: Engine, record: RunRecord, person: Truthful) -> None:
 
 def open_store(place: str) -> Store:
     if place.startswith("postgresql:"):
-        from aish.store.postgres.store import PostgresStore
+        from aish.storage.postgres.store import PostgresStore
 
         return PostgresStore(place)
     return SqliteStore(Path(place))

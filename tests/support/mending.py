@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from aish.calls.envelope import Written
-from aish.calls.mend import BadArguments, mend
-from aish.calls.near import find_near
-from aish.calls.ready import make_ready
-from aish.calls.recognise import Recogniser
+from aish.tool_calls.detect.detector import Recogniser
+from aish.tool_calls.detect.envelope import Written
+from aish.tool_calls.detect.resolution import make_ready
+from aish.tool_calls.repair.fuzzy_match import find_near
+from aish.tool_calls.repair.repair import BadArguments, mend
 from aish.types.tools import Arguments
 from support.damage import Damaged
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aish.providers.model_cache import ModelCache
-from aish.wire.http import HttpClient
+from aish.net.http.client import HttpClient
+from aish.providers.model_store.cache import ModelCache
 
 # Read at import, before any test gets a home of its own.
 _ROOT = Path(os.environ.get("AISH_TEST_MODEL_CACHE") or Path.home() / ".cache" / "aish" / "models")

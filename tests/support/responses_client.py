@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from aish.config.schema import Config
-from aish.engine.session import Engine
-from aish.faces.http.app import App
-from aish.faces.http.service import Service
-from aish.faces.runtime import Surroundings
+from aish.config.schema.config import Config
+from aish.engine.engine import Engine
+from aish.frontends.http.server.app import App
+from aish.frontends.http.server.service import Service
+from aish.frontends.runtime import Surroundings
 from support.asgi import Reply, Visit
 from support.engines import Bench
 from support.eventually import eventually

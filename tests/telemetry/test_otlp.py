@@ -8,18 +8,18 @@ import threading
 
 import pytest
 
-from aish.config.schema_seen import TelemetryConfig
-from aish.config.secret import Secret
-from aish.engine.cost import Prices
+from aish.app.telemetry import observed
+from aish.config.schema.secret import Secret
+from aish.config.schema.telemetry import TelemetryConfig
+from aish.engine.model.ledger import Prices
 from aish.errors import ProviderUnavailable
-from aish.safety.redact import Redactor
-from aish.store.memory import MemoryStore
+from aish.safety.redaction.redactor import Redactor
+from aish.storage.memory.store import MemoryStore
 from aish.telemetry.tap import Telemetry, tapped
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.messages import user
 from aish.types.usage import Price, Usage
-from aish.wiring.telemetry import observed
 from support.command import Command
 from support.engines import Bench, Tools, call, said
 from support.otlp_collector import otlp_collector
@@ -250,8 +250,8 @@ def test_off_means_that_nothing_of_it_is_imported(tmp_path):
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from aish.config.load import load_config\n"
-        "from aish.faces.runtime import Surroundings\n"
-        "from aish.wiring.wired import Wired\n"
+        "from aish.frontends.runtime import Surroundings\n"
+        "from aish.app.container import Wired\n"
         f"here, env = Path({str(tmp_path)!r}), {{'HOME': {str(tmp_path)!r}}}\n"
         "wired = Wired(Surroundings(here, env), load_config(cwd=here, env=env, flags={}))\n"
         "async def main():\n"

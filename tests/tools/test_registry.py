@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ToolError, UsageError
+from aish.process.clock import SystemClock
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
 from aish.types.messages import text_of
 from aish.types.tools import Effect, ResultStatus, ToolSpec
-from aish.wire.clock import SystemClock
 from support.engines import Tools
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aish.config.schema_tools import SafetyConfig
+from aish.app.commands import Commands
+from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
-from aish.faces.runtime import Surroundings
+from aish.frontends.runtime import Surroundings
 from aish.safety.commands import ShellContext
-from aish.safety.policy import PolicyGate
+from aish.safety.policy.gate import PolicyGate
 from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
 from aish.tools.builtin.shell import Capture, ShellTools
 from aish.types.decisions import Answer, Choice, EffectRequest, Question
 from aish.types.live_shell import RunResult
-from aish.wiring.commands import Commands
 from support.eventually import eventually
 from support.processes import is_running
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aish.calls.validate import schema_errors
-from aish.faces.eval.cases import load_file
+from aish.frontends.eval.cases import load_file
 from aish.providers.scripted import ScriptedProvider
-from aish.providers.toolmode.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.tool_calls.schema.validator import schema_errors
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import StepRequest
 

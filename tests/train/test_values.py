@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from aish.calls.validate import schema_errors
+from aish.tool_calls.schema.validator import schema_errors
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from train.revalued import is_said, renumbered, revalued
 from train.whole import Apart, Whole, read_whole, tongue_of
 from train.whole_examples import WholeRequests
 
-from aish.calls.validate import schema_errors
+from aish.tool_calls.schema.validator import schema_errors
 
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
 VENTS = {

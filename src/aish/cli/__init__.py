@@ -17,7 +17,7 @@ def run(words: Sequence[str]) -> int:
     """Returns the exit code."""
     arguments = parse(words)
     from aish.cli.commands import RUN
-    from aish.faces.admin.errors import guarded
+    from aish.frontends.admin.errors import guarded
 
     return guarded(lambda: RUN[arguments.command](arguments))
 
@@ -66,10 +66,10 @@ def _is_question(words: Sequence[str]) -> bool:
 
 def serve_app(words: Sequence[str]) -> Any:
     """What each worker of `aish serve --workers N` runs."""
-    from aish import wiring
-    from aish.faces.http import serve as http_serve
-    from aish.faces.mcp.http import mcp_mount
+    from aish import app
+    from aish.frontends.http.server import serve as http_serve
+    from aish.frontends.mcp.http import mcp_mount
 
     arguments = parse(words)
-    runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
+    runtime = app.serving_runtime(arguments.endpoint, arguments.workspace)
     return http_serve.make_app(arguments, runtime, mcp_mount)[1]

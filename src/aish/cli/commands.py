@@ -11,26 +11,26 @@ Run = Callable[[argparse.Namespace], int]
 
 
 def _config(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.admin import config
+    from aish import app
+    from aish.frontends.admin import config
 
-    return config.run(arguments.action, wiring.surroundings())
+    return config.run(arguments.action, app.surroundings())
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.admin import models
+    from aish import app
+    from aish.frontends.admin import models
 
-    return models.run(arguments, wiring.runtime(arguments.endpoint))
+    return models.run(arguments, app.runtime(arguments.endpoint))
 
 
 def _sessions(arguments: argparse.Namespace) -> int:
     if arguments.action == "resume":
         return _resume(arguments.id, arguments.model)
-    from aish import wiring
-    from aish.faces.admin import sessions
+    from aish import app
+    from aish.frontends.admin import sessions
 
-    return sessions.run(arguments, wiring.runtime([]))
+    return sessions.run(arguments, app.runtime([]))
 
 
 def _resume(session: str, model: str) -> int:
@@ -41,111 +41,111 @@ def _resume(session: str, model: str) -> int:
 
 
 def _cost(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.admin import cost
+    from aish import app
+    from aish.frontends.admin import cost
 
-    return cost.run(arguments, wiring.runtime([]))
+    return cost.run(arguments, app.runtime([]))
 
 
 def _memory(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.admin import memory
+    from aish import app
+    from aish.frontends.admin import memory
 
-    return memory.run(arguments, wiring.runtime([]))
+    return memory.run(arguments, app.runtime([]))
 
 
 def _safety(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.admin import safety
+    from aish import app
+    from aish.frontends.admin import safety
 
-    return safety.run(arguments, wiring.runtime([]))
+    return safety.run(arguments, app.runtime([]))
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.admin import doctor
+    from aish import app
+    from aish.frontends.admin import doctor
 
-    return doctor.run(wiring.runtime(arguments.endpoint))
+    return doctor.run(app.runtime(arguments.endpoint))
 
 
 def _mcp(arguments: argparse.Namespace) -> int:
-    from aish import wiring
+    from aish import app
 
     if arguments.action == "serve":
-        from aish.faces.mcp import serve
+        from aish.frontends.mcp import serve
 
-        return serve.run(arguments, wiring.runtime([]))
-    from aish.faces.admin import mcp
+        return serve.run(arguments, app.runtime([]))
+    from aish.frontends.admin import mcp
 
-    return mcp.run(arguments, wiring.runtime([]))
+    return mcp.run(arguments, app.runtime([]))
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from aish import wiring
+    from aish import app
     from aish.cli import serve_app
-    from aish.faces.http import serve
-    from aish.faces.mcp.http import mcp_mount
+    from aish.frontends.http.server import serve
+    from aish.frontends.mcp.http import mcp_mount
 
-    runtime = wiring.serving_runtime(arguments.endpoint, arguments.workspace)
+    runtime = app.serving_runtime(arguments.endpoint, arguments.workspace)
     return serve.run(arguments, runtime, mcp_mount, partial(serve_app, arguments.words))
 
 
 def _keys(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.http import keys_command
+    from aish import app
+    from aish.frontends.http.auth import keys_command
 
-    return keys_command.run(arguments, wiring.runtime([]))
+    return keys_command.run(arguments, app.runtime([]))
 
 
 def _eval(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.eval import command
+    from aish import app
+    from aish.frontends.eval import command
 
-    return command.run(arguments, wiring.runtime(arguments.endpoint))
+    return command.run(arguments, app.runtime(arguments.endpoint))
 
 
 def _suggest(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.shell import suggest
+    from aish import app
+    from aish.frontends.shell.commands import suggest
 
-    return suggest.run(arguments, wiring.runtime(arguments.endpoint))
+    return suggest.run(arguments, app.runtime(arguments.endpoint))
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from aish.faces.shell import suggest
+    from aish.frontends.shell.commands import suggest
 
     return suggest.init(arguments.shell)
 
 
 def _norris(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.shell import norris_command
+    from aish import app
+    from aish.frontends.shell.commands import norris
 
-    return norris_command.norris(arguments, wiring.runtime(arguments.endpoint))
+    return norris.norris(arguments, app.runtime(arguments.endpoint))
 
 
 def _runs(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.shell import norris_command
+    from aish import app
+    from aish.frontends.shell.commands import norris
 
-    return norris_command.runs(arguments, wiring.runtime(arguments.endpoint))
+    return norris.runs(arguments, app.runtime(arguments.endpoint))
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from aish import wiring
-    from aish.faces.shell import plan_command
+    from aish import app
+    from aish.frontends.shell.commands import plan
 
-    return plan_command.run(arguments, wiring.runtime(arguments.endpoint))
+    return plan.run(arguments, app.runtime(arguments.endpoint))
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from aish.faces.shell.echo import unechoed
+    from aish.frontends.shell.prompt.terminal_echo import unechoed
 
     with unechoed() if not arguments.question else nullcontext():
-        from aish import wiring
-        from aish.faces.shell import ask
+        from aish import app
+        from aish.frontends.shell import one_shot
 
-        return ask.run(arguments, wiring.runtime(arguments.endpoint))
+        return one_shot.run(arguments, app.runtime(arguments.endpoint))
 
 
 RUN: dict[str, Run] = {

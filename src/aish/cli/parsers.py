@@ -223,25 +223,25 @@ def _init_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _eval_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.faces.eval.options import eval_parser
+    from aish.frontends.eval.options import eval_parser
 
     return eval_parser(prog)
 
 
 def _norris_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.faces.shell.norris_command import norris_parser
+    from aish.frontends.shell.commands.norris import norris_parser
 
     return norris_parser(prog)
 
 
 def _runs_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.faces.shell.norris_command import runs_parser
+    from aish.frontends.shell.commands.norris import runs_parser
 
     return runs_parser(prog)
 
 
 def _plan_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.faces.shell.plan_command import plan_parser
+    from aish.frontends.shell.commands.plan import plan_parser
 
     return plan_parser(prog)
 

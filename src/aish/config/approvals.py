@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from aish.config import paths
-from aish.config.kept_file import change_file
+from aish.config.locked_file import change_file
 from aish.errors import ConfigError
 
 _FILE = "approved.json"

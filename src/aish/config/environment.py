@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from aish.config.checking import Problem, suggestion
-from aish.config.keys import KeyPath, Leaf, Named, Node, Table, root
+from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, root
 
 PREFIX = "AISH_"
 

@@ -14,11 +14,11 @@ import msgspec
 from aish.config import paths
 from aish.config.checking import Checker, Problem, decode_secret
 from aish.config.environment import Variables, aish_variables, proxy_variables, runtime_variables
-from aish.config.keys import KeyPath
-from aish.config.reading import TomlFile, Unreadable, read_toml
-from aish.config.schema import Config
-from aish.config.secret import Secret
+from aish.config.schema.config import Config
+from aish.config.schema.secret import Secret
+from aish.config.schema.tree import KeyPath
 from aish.config.tighten import tighten
+from aish.config.toml_file import TomlFile, Unreadable, read_toml
 from aish.config.trust import is_trusted
 from aish.errors import ConfigError
 

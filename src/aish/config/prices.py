@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from aish.config.schema_context import PriceConfig
+from aish.config.schema.context import PriceConfig
 from aish.types.usage import Price
 
 

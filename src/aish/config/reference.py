@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from aish.config.keys import Leaf, Named, Node, Table, root
+from aish.config.schema.tree import Leaf, Named, Node, Table, root
 from aish.config.show import show_value
 
 _INTRO = """\
 # Settings
 
-<!-- Made by `python -m aish.config.reference`. Change src/aish/config/schema.py instead. -->
+<!-- Made by `python -m aish.config.reference`. Change src/aish/config/schema/config.py instead. -->
 
 Settings are TOML. Later layers win, key by key (a list replaces a list):
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from aish.config.keys import KeyPath
 from aish.config.load import Loaded
-from aish.config.secret import MASK, Secret, mask_logins
+from aish.config.schema.secret import MASK, Secret, mask_logins
+from aish.config.schema.tree import KeyPath
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 

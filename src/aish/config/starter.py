@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from aish.config.keys import Leaf, Named, Node, Table, root
+from aish.config.schema.tree import Leaf, Named, Node, Table, root
 from aish.config.show import show_value
 from aish.errors import ConfigError
 

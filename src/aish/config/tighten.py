@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from aish.config.keys import KeyPath
-from aish.config.schema import Config
+from aish.config.schema.config import Config
+from aish.config.schema.tree import KeyPath
 from aish.types.decisions import Verdict
 
 _STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from aish.config.kept_file import change_file
+from aish.config.locked_file import change_file
 from aish.config.paths import data_dir, real
-from aish.config.reading import Unreadable, read_bounded
+from aish.config.toml_file import Unreadable, read_bounded
 from aish.errors import ConfigError
 
 _decoder = msgspec.json.Decoder(dict[str, str])

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from aish.errors import ProviderError, ProviderProtocolError, UsageError, WireError
-from aish.providers.faults import error_text, refusal, translate
+from aish.net.http.client import HttpClient, Response, Timeouts
+from aish.providers.http_faults import error_text, refusal, translate
 from aish.providers.loose_json import NotJson, decode_json, encode_json
-from aish.wire.http import HttpClient, Response, Timeouts
 
 # A listing of some thousand models, or embeddings of a batch.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024

@@ -28,7 +28,7 @@ from aish.errors import (
     ProviderUnavailable,
 )
 from aish.ports import Provider, Words
-from aish.providers.pool_check import ANSWER_S, SILENCE_S, watched
+from aish.providers.pool_health import ANSWER_S, SILENCE_S, watched
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import Capabilities, ModelInfo

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from aish.calls.proposals import BEGINNING, BEGINNING_CHARS
 from aish.errors import ProviderError, ProviderRejected
 from aish.ports import Provider, Words
-from aish.providers.faults import SEND_TEXT
-from aish.safety.recipients import SHELL_TOOL, Recipients
-from aish.safety.redact import Redactor, Restorer, Vault
+from aish.providers.http_faults import SEND_TEXT
+from aish.safety.policy.secret_recipients import SHELL_TOOL, Recipients
+from aish.safety.redaction.redactor import Redactor, Restorer, Vault
+from aish.tool_calls.detect.proposals import BEGINNING, BEGINNING_CHARS
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import ReasoningDelta, TextDelta

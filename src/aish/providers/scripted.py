@@ -146,13 +146,13 @@ def _read_item(item: dict[str, Any]) -> Item:
         case {"call": dict(call)}:
             return msgspec.convert({"index": None, **call}, CallFragment)
         case {"usage": dict(usage)}:
-            from aish.providers.chat_chunks import read_usage
+            from aish.providers.openai.chunks import read_usage
 
             return UsageChunk(read_usage(usage))
         case {"wait_s": int() | float() as seconds}:
             return float(seconds)
         case {"error": dict(error)}:
-            from aish.providers.faults import error_for
+            from aish.providers.http_faults import error_for
 
             return error_for("scripted", "scripted", int(error.get("status", 500)), str(error.get("message", "")))
         case {"finish": str(end)}:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from aish.safety.secret_formats import looks_secret
+from aish.safety.redaction.secret_formats import looks_secret
 
 _PORTS = {"http": 80, "https": 443}
 _PATTERN = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/?#:@\[\]]+)(?::(\*|\d{1,5}))?(/[^\s?#]*)?")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aish.safety.commands.filters import awk_is_pure, sed_commands, sed_is_pure
-from aish.safety.commands.sql import find_loss, find_mongo_loss
+from aish.safety.commands.danger.sql import find_loss, find_mongo_loss
+from aish.safety.commands.proof.filters import awk_is_pure, sed_commands, sed_is_pure
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 import fuzz_gate
 from aish.safety.commands import judge
-from aish.safety.commands.agreement import Agreement
+from aish.safety.commands.syntax.agreement import Agreement
 from support.fuzz_cell import Cell, is_available
 from support.fuzz_lines import LineMaker
 

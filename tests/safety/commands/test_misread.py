@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aish.safety.commands import Level, ShellContext, classify
-from aish.safety.rules import Rule
+from aish.safety.policy.rules import Rule
 from aish.types.decisions import Verdict
 from aish.types.tools import Effect, ToolSpec
 from support.engines import policy_gate

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.model import Block, Kind, Node, Simple
-from aish.safety.commands.parse import parse
+from aish.safety.commands.syntax.model import Block, Kind, Node, Simple
+from aish.safety.commands.syntax.parser import parse
 
 
 def outline(node: Node) -> object:

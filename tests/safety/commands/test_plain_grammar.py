@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from aish.safety.commands.agreement import compare
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.model import Block, Node, Param, Simple, Sub
-from aish.safety.commands.parse import parse
-from aish.safety.commands.plain_grammar import read_plain
-from aish.safety.commands.plain_words import Outside
+from aish.safety.commands.syntax.agreement import compare
+from aish.safety.commands.syntax.model import Block, Node, Param, Simple, Sub
+from aish.safety.commands.syntax.parser import parse
+from aish.safety.commands.syntax.plain_grammar import read_plain
+from aish.safety.commands.syntax.plain_words import Outside
 
 BASH = shutil.which("bash") or ""
 needs_bash = pytest.mark.skipif(not BASH, reason="needs bash")

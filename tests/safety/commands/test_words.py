@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands import ShellContext
-from aish.safety.commands.model import Simple
-from aish.safety.commands.parse import parse
-from aish.safety.commands.quoting import decode_ansi, split_bare, unescape_quoted
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.words import DYNAMIC, MAX_FIELDS, expand, expand_braces
+from aish.safety.commands.syntax.expansion import DYNAMIC, MAX_FIELDS, expand, expand_braces
+from aish.safety.commands.syntax.model import Simple
+from aish.safety.commands.syntax.parser import parse
+from aish.safety.commands.syntax.quoting import decode_ansi, split_bare, unescape_quoted
 
 SCOPE = Scope(ShellContext(cwd="/w", home="/home/ann", variables={"a": "x y", "e": ""}))
 

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from aish.tools.livebash.shell import LiveBash, LiveBashSpec
+from aish.tools.bash.shell import LiveBash, LiveBashSpec
 
 
 async def main() -> None:

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from aish.wire import process_guard
-from aish.wire.process import ChildProcess, ProcessSpec
+from aish.process import orphan_guard
+from aish.process.child import ChildProcess, ProcessSpec
 
 
 async def main() -> None:
@@ -21,7 +21,7 @@ async def main() -> None:
 
 
 if "noprctl" in sys.argv:
-    process_guard._find_prctl = lambda: None  # type: ignore[assignment]
+    orphan_guard._find_prctl = lambda: None  # type: ignore[assignment]
 if "noguard" in sys.argv:
-    process_guard.watch = process_guard.forget = lambda group: None
+    orphan_guard.watch = orphan_guard.forget = lambda group: None
 asyncio.run(main())

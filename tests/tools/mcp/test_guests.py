@@ -8,8 +8,8 @@ import gc
 import pytest
 
 from aish.errors import GuestFailed, GuestRefused
-from aish.tools.mcp.guests import GuestServers
-from aish.types.guests import GuestServer
+from aish.tools.mcp.dynamic import GuestServers
+from aish.types.dynamic_mcp import GuestServer
 from support.eventually import eventually
 from support.hostile_mcp_http import http_mcp
 

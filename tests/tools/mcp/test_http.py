@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import FaultKind, McpError
-from aish.tools.mcp.http import HttpTransport
 from aish.tools.mcp.session import Session
 from aish.tools.mcp.text import Discretion
-from aish.tools.mcp.transport import Inbox
+from aish.tools.mcp.transport.base import Inbox
+from aish.tools.mcp.transport.http import HttpTransport
 from aish.tools.mcp.types import ListChanged, ServerSpec, SessionEvent, Warned
 from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
-from aish.wire.http import HttpClient
 from support.eventually import eventually
 from support.hostile_mcp_http import HttpMcp, http_mcp
 from support.raw_server import nothing_left

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from aish.tools.mcp.content import CallResult, read_parts, tool_output
 from aish.tools.mcp.errors import FaultKind
-from aish.tools.mcp.headers import BadAnnotation, header_params, header_value, mirrored
 from aish.tools.mcp.listing import read_tool
 from aish.tools.mcp.schema import MAX_SCHEMA_BYTES, normalise, subschemas
 from aish.tools.mcp.text import Discretion, clean
+from aish.tools.mcp.transport.headers import BadAnnotation, header_params, header_value, mirrored
 from aish.tools.mcp.types import ListChanged, McpTool, ServerLog
 from aish.types.messages import ImagePart, TextPart, text_of
 from support.hostile import Hostile

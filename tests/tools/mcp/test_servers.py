@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from aish.errors import ToolError, UsageError
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.server import Exposure, State
 from aish.tools.mcp.servers import McpServers
 from aish.tools.mcp.types import ServerSpec
@@ -18,7 +19,6 @@ from aish.types.decisions import Answer, Choice
 from aish.types.events import TextDelta
 from aish.types.messages import text_of
 from aish.types.tools import Effect, ResultStatus
-from aish.wire.http import HttpClient
 from support.engines import Bench, call, results
 from support.eventually import eventually
 from support.hostile import SUPPORT, Hostile

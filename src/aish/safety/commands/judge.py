@@ -6,16 +6,16 @@ import re
 
 from msgspec import structs
 
-from aish.safety.commands.agreement import compare
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
-from aish.safety.commands.exposure import find_secret
-from aish.safety.commands.findings import Findings
-from aish.safety.commands.grammar_check import doubt_reading
-from aish.safety.commands.loose import Loose
-from aish.safety.commands.parse import parse
-from aish.safety.commands.proof import Proof
+from aish.safety.commands.danger.findings import Findings
+from aish.safety.commands.danger.grammar_check import doubt_reading
+from aish.safety.commands.danger.walker import Loose
+from aish.safety.commands.proof.evidence import Proof
+from aish.safety.commands.proof.exposure import find_secret
+from aish.safety.commands.proof.prover import prove
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.strict import prove
+from aish.safety.commands.syntax.agreement import compare
+from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.verdict import Level, Reason, ShellContext, Verdict
 
 # Control characters, blanks the shell does not take for blanks, invisible and direction-changing characters: what is

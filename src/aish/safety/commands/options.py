@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aish.safety.commands.words import Field
+from aish.safety.commands.syntax.expansion import Field
 
 
 class Grammar(msgspec.Struct, frozen=True):

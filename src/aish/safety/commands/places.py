@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from aish.safety.commands import tables
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.words import DYNAMIC
+from aish.safety.commands.syntax.expansion import DYNAMIC
 
 
 class Place(StrEnum):

@@ -9,7 +9,7 @@ from aish.safety.commands.bounds import MAX_BYTES, MAX_WRITTEN_FILES
 from aish.safety.commands.verdict import ShellContext
 
 if TYPE_CHECKING:
-    from aish.safety.commands.model import Block
+    from aish.safety.commands.syntax.model import Block
 
 DEFAULT_IFS = " \t\n"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from aish.errors import AishError, ToolError
-from aish.wire.process import ProcessSpec, run
+from aish.process.child import ProcessSpec, run
 
 SandboxMode = Literal["auto", "bwrap", "off"]
 

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from aish.errors import ProcessError, ToolError
 from aish.ports import CallContext
+from aish.process.child import ChildProcess, ProcessSpec
 from aish.tools.builtin.sandbox import Sandbox
 from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
-from aish.wire.process import ChildProcess, ProcessSpec
 
 # Puts a command into the sandbox: its argv and directory to the argv that runs it there.
 Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]

@@ -16,11 +16,11 @@ from aish.tools.mcp.errors import FaultKind, Faults, McpError
 from aish.tools.mcp.link import STATELESS, Link
 from aish.tools.mcp.session import Session
 from aish.tools.mcp.text import Discretion
-from aish.tools.mcp.transport import Inbox, Transport
+from aish.tools.mcp.transport.base import Inbox, Transport
 from aish.tools.mcp.types import OnEvent, ServerSpec
 
 if TYPE_CHECKING:
-    from aish.wire.http import HttpClient
+    from aish.net.http.client import HttpClient
 
 # How a server of the stateless era may answer `initialize` over HTTP.
 _REFUSALS = frozenset({400, 404, 405, 406})
@@ -83,10 +83,10 @@ class _Opening:
 
     def _transport(self) -> AbstractAsyncContextManager[Transport]:
         if self._spec.command:
-            from aish.tools.mcp.stdio import StdioTransport  # either is enough for most
+            from aish.tools.mcp.transport.stdio import StdioTransport  # either is enough for most
 
             return StdioTransport.open(self._spec, self._inbox, self._discretion)
-        from aish.tools.mcp.http import HttpTransport
+        from aish.tools.mcp.transport.http import HttpTransport
 
         if self._http is None:
             raise UsageError(f"the MCP server {self._spec.name} has a url, and no HTTP client to reach it")

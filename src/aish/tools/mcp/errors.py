@@ -11,20 +11,11 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
-from aish.errors import (
-    AishError,
-    BadResponse,
-    ProcessExited,
-    TooLarge,
-    ToolError,
-    UsageError,
-    WireError,
-    WireTimeout,
-)
+from aish.errors import AishError, BadResponse, ProcessExited, TooLarge, ToolError, UsageError, WireError, WireTimeout
+from aish.net.jsonrpc_message import RpcError
 from aish.tools.mcp.text import Discretion
 from aish.tools.mcp.types import Phase
 from aish.types.tools import ResultStatus
-from aish.wire.jsonrpc_message import RpcError
 
 _DETAIL_CHARS = 500
 _BODY_CHARS = 4000

@@ -15,11 +15,11 @@ import msgspec
 
 import aish
 from aish.errors import AishError, BadResponse
+from aish.net.jsonrpc_message import RpcError
 from aish.tools.mcp.errors import Faults, SessionGone
 from aish.tools.mcp.text import clean
-from aish.tools.mcp.transport import Inbox, Transport
+from aish.tools.mcp.transport.base import Inbox, Transport
 from aish.tools.mcp.types import Phase, ServerFacts, ServerSpec
-from aish.wire.jsonrpc_message import RpcError
 
 OFFERED = "2025-11-25"
 HANDSHAKE = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", OFFERED})

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from aish.tools.mcp.headers import BadAnnotation, HeaderParams, header_params
 from aish.tools.mcp.schema import normalise
 from aish.tools.mcp.text import clean
+from aish.tools.mcp.transport.headers import BadAnnotation, HeaderParams, header_params
 from aish.tools.mcp.types import McpPrompt, McpResource, McpTool, PromptArgument
 from aish.types.tools import JsonSchema
 

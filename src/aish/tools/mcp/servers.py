@@ -11,12 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 from aish.errors import UsageError
+from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import Exposure, McpServer, State
 from aish.tools.mcp.session import Session
 from aish.tools.mcp.types import ServerSpec, SessionEvent
 from aish.tools.registry import Registry
-from aish.wire.http import HttpClient
 
 
 class McpServers:

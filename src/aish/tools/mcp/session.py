@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from aish.net.jsonrpc_message import METHOD_NOT_FOUND
 from aish.tools.mcp.content import (
     CallResult,
     PromptResult,
@@ -21,22 +22,13 @@ from aish.tools.mcp.content import (
     tool_output,
 )
 from aish.tools.mcp.errors import FaultKind, McpError
-from aish.tools.mcp.headers import mirrored
 from aish.tools.mcp.link import Link
 from aish.tools.mcp.listing import Item, Listing, Page, read_prompt, read_resource, read_tool
-from aish.tools.mcp.transport import Transport
-from aish.tools.mcp.types import (
-    Listed,
-    McpPrompt,
-    McpResource,
-    McpTool,
-    OnStatus,
-    ServerFacts,
-    ServerSpec,
-)
+from aish.tools.mcp.transport.base import Transport
+from aish.tools.mcp.transport.headers import mirrored
+from aish.tools.mcp.types import Listed, McpPrompt, McpResource, McpTool, OnStatus, ServerFacts, ServerSpec
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput
-from aish.wire.jsonrpc_message import METHOD_NOT_FOUND
 
 _MAX_LISTED = 10_000  # resources and prompts: a person searches them, no model reads them all
 

@@ -37,7 +37,10 @@ class Discretion:
     """Takes out of text what must not be shown: the configured values, and whatever has the form of a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        from aish.safety.redact import MARK, Redactor  # late: compiling its many formats of keys takes a while
+        from aish.safety.redaction.redactor import (  # late: compiling its many formats of keys takes a while
+            MARK,
+            Redactor,
+        )
 
         self._mark = MARK
         self._known = Redactor(values)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from aish.net.framing import DEFAULT_MAX_BYTES
 from aish.types.tools import JsonSchema
-from aish.wire.framing import DEFAULT_MAX_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path

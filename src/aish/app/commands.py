@@ -1,0 +1,132 @@
+"""Where commands of a model run: in copies of the person's live shell while there is one, else in a shell of their own;
+both inside the sandbox where there is one.
+
+Variables that hold secrets are kept from what a model runs, unless the configuration says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aish.config import paths
+from aish.config.schema.tools import SafetyConfig
+from aish.frontends.runtime import Surroundings
+from aish.safety.commands import ShellContext
+from aish.safety.redaction.secret_formats import looks_secret
+
+if TYPE_CHECKING:
+    from aish.tools.bash.shell import LiveBash
+    from aish.tools.builtin.sandbox import Sandbox
+    from aish.tools.builtin.shell import ShellTools
+
+
+_TMP = "/tmp"  # which the sandbox lets be written
+
+
+class Commands:
+    def __init__(self, here: Surroundings, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
+        """`hides` are files and folders that commands in the sandbox do not see."""
+        self._hides = hides
+        self._here = here
+        self._safety = safety
+        self._live: LiveBash | None = None
+        self._chosen = ""
+
+    def where(self) -> str:
+        """The directory of the person."""
+        return self._live.cwd if self._live else str(self._here.cwd)
+
+    def where_in(self, turn: str) -> str:
+        """The directory in which the next command of that turn runs."""
+        return self._live.model_cwd(turn) if self._live else str(self._here.cwd)
+
+    def tools(self) -> ShellTools:
+        from aish.tools.builtin.shell import ShellTools
+
+        return ShellTools(
+            cwd=lambda: Path(self.where()),
+            shell=shutil.which("bash") or shutil.which("sh") or "sh",
+            sandbox=self.sandbox,
+            env={name: value for name, value in self._here.env.items() if name not in self._secrets()},
+            live=lambda: self._live,
+            chosen=lambda: "" if self._safety.sandbox == "bwrap" else self._chosen,
+        )
+
+    @contextmanager
+    def chosen(self, command: str) -> Iterator[None]:
+        """Meanwhile this very command runs in the person's own shell: they chose it."""
+        self._chosen = command
+        try:
+            yield
+        finally:
+            self._chosen = ""
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        from aish.tools.builtin.sandbox import make_sandbox
+
+        return make_sandbox(
+            self._safety.sandbox,
+            self._here.cwd,
+            network=self._safety.network,
+            hides=self._hides,
+            home=paths.home_dir(self._here.env),
+        )
+
+    @asynccontextmanager
+    async def live_shell(
+        self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
+    ) -> AsyncIterator[LiveBash]:
+        from aish.tools.bash.shell import LiveBash, LiveBashSpec
+        from aish.tools.builtin.shell import QUIET_ENVIRONMENT
+
+        spec = LiveBashSpec(
+            cwd=self._here.cwd,
+            rc_file=str(paths.home_dir(self._here.env) / ".bashrc"),
+            model_env={**dict.fromkeys(self._secrets(), ""), **QUIET_ENVIRONMENT},
+            hides=lambda name: not self._safety.secrets_in_env and looks_secret(name),
+        )
+        async with LiveBash.open(spec, on_output=on_output, on_notice=on_notice) as shell:
+            self._live = shell
+            try:
+                yield shell
+            finally:
+                self._live = None
+
+    @property
+    def has_network(self) -> bool:
+        """Whether the sandbox lets commands talk to other machines."""
+        return self._safety.network
+
+    def _secrets(self) -> frozenset[str]:
+        """The variables that commands of a model do not get."""
+        if self._safety.secrets_in_env:
+            return frozenset()
+        return frozenset(name for name in self._here.env if looks_secret(name))
+
+
+class CommandContainment:
+    """What stands between the commands of a model and everything but the workspace."""
+
+    def __init__(self, commands: Commands, shell: ShellContext) -> None:
+        self._commands = commands
+        self._shell = shell
+
+    def shell_in(self, turn: str) -> ShellContext:
+        return msgspec.structs.replace(self._shell, cwd=self._commands.where_in(turn))
+
+    async def is_active(self) -> bool:
+        return not self._commands.has_network and await self._commands.sandbox.probe()
+
+    def is_new(self, path: str) -> bool:
+        folders = (*self._shell.roots, _TMP)
+        is_inside = any(Path(path).is_relative_to(folder) for folder in folders)
+        return is_inside and not os.path.lexists(path)

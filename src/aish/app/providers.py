@@ -1,0 +1,171 @@
+"""Providers as configured, each made when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aish.config.load import Loaded
+from aish.config.schema.config import ProviderConfig, ServerConfig
+from aish.engine.model.lazy_providers import MadeProviders
+from aish.errors import UsageError
+from aish.ports import Provider
+from aish.safety.redaction.redactor import Redactor
+
+if TYPE_CHECKING:
+    from aish.net.http.client import HttpClient
+    from aish.providers.model_store.cache import ModelCache
+
+EMBEDDED = "embedded"
+SCRIPTED = "scripted"
+
+
+class Providers:
+    """`only` are the names given for this run: they go first."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        http: Callable[[], HttpClient],
+        redactor: Redactor,
+        shelf: Callable[[], ModelCache],
+        only: Sequence[str],
+    ) -> None:
+        self._loaded = loaded
+        self._config = loaded.config
+        self._find_http = http
+        self._redactor = redactor
+        self._shelf = shelf
+        self._only = only
+        self._discovered: set[str] = set()
+
+    @property
+    def _http(self) -> HttpClient:
+        return self._find_http()
+
+    def all(self) -> MadeProviders:
+        """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
+        first = [*self._only, self._config.provider]
+        names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
+        return MadeProviders({name: partial(self._made, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
+
+    def _made(self, name: str) -> Provider:
+        configured = self._config.providers.get(name)
+        if configured is not None:
+            return self._guarded(_calling_tools(self._provider(name, configured)), configured)
+        return _calling_tools(self._embedded(name) if name == EMBEDDED else self._scripted(name, ""))
+
+    async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
+        """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
+        configured = [providers[name] for name in providers if name in self._config.providers]
+        found = () if configured else await self.discover()
+        return [*configured, *found, providers[EMBEDDED]]
+
+    def _guarded(self, provider: Provider, settings: ProviderConfig) -> Provider:
+        """Outermost: a secret is put back once it is known whether a model's text is a call, which is JSON."""
+        if not settings.redact:
+            return provider
+        from aish.providers.redacting import RedactingProvider
+        from aish.safety.policy.secret_recipients import Recipients
+
+        safety = self._config.safety
+        recipients = Recipients(safety.secrets_for_tools, safety.secrets_for_programs)
+        return RedactingProvider(provider, self._redactor, recipients)
+
+    def _provider(self, name: str, settings: ProviderConfig) -> Provider:
+        match settings.kind:
+            case "embedded":
+                return self._embedded(name, settings.file)
+            case "scripted":
+                return self._scripted(name, settings.file)
+            case _:
+                members = [self._endpoint(name, settings, url) for url in settings.endpoints]
+                return self._pool(name, members, settings.timeout_s)
+
+    def _pool(self, name: str, members: Sequence[Provider], call_s: float) -> Provider:
+        if not members:
+            raise UsageError(f"the provider {name} has no url", hint=f"set providers.{name}.url")
+        if len(members) == 1:
+            return members[0]
+        from aish.providers.pool import PoolProvider
+
+        return PoolProvider(name, members, call_s=call_s)
+
+    def _endpoint(self, name: str, settings: ProviderConfig, url: str) -> Provider:
+        key = self._loaded.get_key(name) if name in self._config.providers else settings.get_key()
+        headers = {header: value.reveal() for header, value in settings.headers.items()}
+        from aish.providers.endpoint import Endpoint
+        from aish.providers.openai.provider import OpenAIProvider
+
+        endpoint = Endpoint(
+            url=url,
+            key=key.reveal() if key else "",
+            headers=headers,
+            connect_timeout_s=settings.connect_timeout_s,
+            max_call_s=settings.timeout_s,
+            context_size=settings.context_size,
+            models=settings.models,
+            count_text=_counter(settings.tokenizer),
+        )
+        if settings.kind == "ollama":
+            from aish.providers.ollama.provider import OllamaProvider
+
+            return OllamaProvider(name, endpoint, self._http)
+        return OpenAIProvider(name, endpoint, self._http)
+
+    def _server(self, server: ServerConfig) -> Provider:
+        return self._endpoint(server.name, ProviderConfig(kind=server.kind, url=server.url), server.url)
+
+    def _embedded(self, name: str, file: str = "") -> Provider:
+        from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
+        from aish.providers.endpoint import Endpoint
+        from aish.providers.model_store.cache import Preferred
+        from aish.providers.openai.provider import OpenAIProvider
+
+        settings = self._config.embedded
+        return EmbeddedProvider(
+            Preferred(self._shelf(), file or settings.model),
+            lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self._http),
+            EmbeddedSettings(
+                threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s
+            ),
+            name=name,
+        )
+
+    def _scripted(self, name: str, file: str) -> Provider:
+        from aish.providers.scripted import ScriptedProvider, fake_tool, load_script
+
+        scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}
+        return ScriptedProvider(name, scripts)
+
+    def is_free(self, provider: str) -> bool:
+        """What runs on this machine by itself. A configured address may be anybody's, and is not taken for free."""
+        configured = self._config.providers.get(provider)
+        if configured is not None:
+            return configured.kind in (EMBEDDED, SCRIPTED)
+        return provider in (EMBEDDED, SCRIPTED) or provider in self._discovered
+
+    async def discover(self) -> Sequence[Provider]:
+        if not self._config.discovery.enabled:
+            return ()
+        from aish.providers.discovery import discover
+
+        found = [_calling_tools(provider) for provider in await discover(self._config.discovery, self._server)]
+        self._discovered.update(provider.name for provider in found)
+        return found
+
+
+def _calling_tools(provider: Provider) -> Provider:
+    from aish.providers.tool_calling.provider import ToolModeProvider
+
+    return ToolModeProvider(provider)
+
+
+def _counter(file: str) -> Callable[[str], int | None] | None:
+    if not file:
+        return None
+    from aish.providers.tokenizer_file import TokenizerFile
+
+    return TokenizerFile(Path(file)).count

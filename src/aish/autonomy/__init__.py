@@ -1,0 +1,1 @@
+"""Works towards a goal by itself: steps, halts, the second opinion of another model."""

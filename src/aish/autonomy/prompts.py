@@ -1,0 +1,75 @@
+"""What a model that works by itself is told, and how its last word is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aish.tool_calls.detect.proposals import lines_of_prose
+from aish.types.runs import StepRecord
+from aish.types.tools import Arguments
+
+COMPLETE = "GOAL: complete"
+LOST_SECRET = (
+    "[aish] it held a secret, which was not kept while the work stood still. Write it so that it reads the secret from "
+    "where that is."
+)
+LOST_ANSWER = (
+    "aish was ended while you answered. No CMD: line of that answer was run, and a word that the goal is complete was "
+    "not heard: write again what is still to be done."
+)
+NOT_ALL_DONE = (
+    "Not all of that was done, so the goal was not taken to be reached. Find another way, or write again that it is."
+)
+_MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
+_MAX_TOLD = 10
+
+_RULES = (
+    "You work towards a goal by yourself, step by step; nobody answers questions in between. In each step use tools or "
+    "write commands, each on a line of its own that begins with CMD: and holds nothing else. You are then told what "
+    "came of them. Some are refused or skipped: find another way. Do one small thing at a time and look at the result. "
+    f"When the goal is reached, and only then, write {COMPLETE} on a line of its own."
+)
+
+PREPLANNER = (
+    "Write the list of tasks that lead to the goal below, for a less able model that has a shell and tools. At most "
+    "eight short lines, each one task that can be checked, numbered, in order. Nothing else."
+)
+
+OPINION = (
+    "Another model works towards a goal by itself and wants to do what is shown. Answer with one JSON object: "
+    '{"halt": true or false, "why": "one short sentence"}. Say halt where it could lose data, leave the workspace, '
+    "send something away, or has nothing to do with the goal."
+)
+
+
+def system_text(goal: str, tasks: str) -> str:
+    """It goes along with every step, so that nothing that leaves the window takes it away."""
+    return "\n\n".join(filter(None, (_RULES, f"The goal: {goal}", tasks and f"The tasks:\n{tasks}")))
+
+
+def next_step(number: int, most: int, told: str) -> str:
+    head = f"Step {number} of at most {most}."
+    return "\n\n".join(filter(None, (head, told, "Go on." if number > 1 else "Begin.")))
+
+
+def is_complete(said: str) -> bool:
+    """Its own line, outside of code fences, with nothing else on it."""
+    return any(line.strip() == COMPLETE for line in lines_of_prose(said))
+
+
+def told_of_call(tool: str, arguments: Arguments, status: str, output: str) -> str:
+    command = arguments.get("command")
+    call = f"$ {command}" if isinstance(command, str) else f"{tool} {msgspec.json.encode(arguments).decode()}"
+    if len(output) > _MAX_OUTPUT:
+        output = f"{output[: _MAX_OUTPUT // 2]}\n[…]\n{output[-_MAX_OUTPUT // 2 :]}"
+    return f"{call}\n[{status}]\n{output}".rstrip()
+
+
+def told_of_recovery(recovered: Sequence[StepRecord]) -> str:
+    """What a model has to know of the effects that were under way when its last process ended."""
+    if not recovered:
+        return ""
+    lines = [f"- {step.tool} {step.arguments.decode()[:300]}: {step.outcome}" for step in recovered[:_MAX_TOLD]]
+    return "aish was ended in the middle. Of what was under way:\n" + "\n".join(lines)

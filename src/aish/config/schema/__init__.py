@@ -1,0 +1,1 @@
+"""Every setting with its type, default and description."""

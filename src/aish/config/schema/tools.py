@@ -1,0 +1,128 @@
+"""Settings for tools: which there are, what they may do, and where they come from. Part of the schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from aish.config.schema.secret import Secret
+from aish.config.schema.section import Count, Section, UrlOrUnset, Variable
+from aish.types.decisions import Verdict
+from aish.types.tools import Effect
+
+
+class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """A rule: every criterion it names must hold. Deny beats ask beats allow, whatever the order."""
+
+    verdict: Annotated[Verdict, Meta(description="What happens where it matches.")]
+    name: Annotated[str, Meta(description="What to call it when it is shown.")] = ""
+    tools: Annotated[tuple[str, ...], Meta(description="Tool names, with `*`.")] = ()
+    effects: Annotated[tuple[Effect, ...], Meta(description="What the tools can do.")] = ()
+    commands: Annotated[
+        tuple[str, ...], Meta(description="The words a command begins with; `*` stands for any one word.")
+    ] = ()
+    paths: Annotated[tuple[str, ...], Meta(description="Paths in the workspace; `**` is any number of folders.")] = ()
+    reads: Annotated[
+        tuple[str, ...], Meta(description="Folders outside the workspace that commands may read. Only with allow.")
+    ] = ()
+    match: Annotated[tuple[str, ...], Meta(description="Examples that it must match; checked when it is loaded.")] = ()
+    not_match: Annotated[tuple[str, ...], Meta(description="Examples that it must not match.")] = ()
+    why: Annotated[str, Meta(description="Said to whoever is refused or asked.")] = ""
+
+
+class GateConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """What tools may do. Deny beats ask beats allow; with nobody there to be asked, ask means deny."""
+
+    read: Annotated[Verdict, Meta(description="Tools that only look.")] = Verdict.ALLOW
+    write: Annotated[Verdict, Meta(description="Tools that change files.")] = Verdict.ASK
+    exec: Annotated[Verdict, Meta(description="Tools that run programs.")] = Verdict.ASK
+    network: Annotated[Verdict, Meta(description="Tools that talk to other machines.")] = Verdict.ASK
+    auto_approve: Annotated[
+        tuple[str, ...], Meta(description="Tools that are not asked about, such as `git__status` or `docs__*`.")
+    ] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Tools that never run, in the same form.")] = ()
+    rules: Annotated[
+        tuple[RuleConfig, ...],
+        Meta(description="Finer rules: tables of `verdict`, `tools`, `effects`, `commands`, `paths` and examples."),
+    ] = ()
+
+
+class ToolsConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Which tools the model sees."""
+
+    offer: Annotated[tuple[str, ...], Meta(description="Names with `*`; an empty list offers none.")] = ("*",)
+
+
+class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """A second line behind the gate."""
+
+    sandbox: Annotated[
+        Literal["auto", "bwrap", "off"],
+        Meta(description="Run commands of the model inside bubblewrap: where it works, always, or never."),
+    ] = "auto"
+    network: Annotated[bool, Meta(description="Whether commands in the sandbox may use the network.")] = False
+    secrets_in_env: Annotated[
+        bool,
+        Meta(description="Whether commands of the model see variables named like secrets, such as `GITHUB_TOKEN`."),
+    ] = False
+    secrets_for_tools: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Tools, with `*`, that get the real value where a model behind `redact` wrote the placeholder"
+            " of a secret. Any other gets the placeholder."
+        ),
+    ] = ()
+    secrets_for_programs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Programs that get it in a command line, such as `gh`: every command of the line must be named,"
+            " and nothing be redirected to a file."
+        ),
+    ] = ()
+    second_opinion: Annotated[
+        str,
+        Meta(description="Another model or preset that may halt work towards a goal before a step; it allows nothing."),
+    ] = ""
+
+
+class McpServerConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """An MCP server: a `command` to start, or a `url` to reach. Its tools are named `NAME__tool`."""
+
+    command: Annotated[str, Meta(description="The program to start. Only what is named here is ever started.")] = ""
+    args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
+    env: Annotated[dict[str, Secret], Meta(description="Variables to set for it. Their values are never shown.")] = {}
+    cwd: Annotated[str, Meta(description="Where it runs.", extra={"path": "always"})] = ""
+    url: Annotated[UrlOrUnset, Meta(description="Where it listens.")] = ""
+    auth_token: Annotated[Secret | None, Meta(description="A bearer token. Never shown.")] = None
+    auth_env: Annotated[
+        Variable, Meta(description="The name of the variable that holds the bearer token.", extra={"hide": True})
+    ] = ""
+    timeout_s: Annotated[float, Meta(gt=0, description="Seconds one call may take.")] = 60.0
+    start_timeout_s: Annotated[float, Meta(gt=0, description="Seconds it may take to start.")] = 30.0
+    max_in_flight: Annotated[Count, Meta(description="Calls at once.")] = 16
+    allow: Annotated[tuple[str, ...], Meta(description="Its tools to offer, with `*`.")] = ("*",)
+    deny: Annotated[tuple[str, ...], Meta(description="Its tools not to offer.")] = ()
+    protocol: Annotated[
+        Literal["auto", "legacy", "2026-07-28"], Meta(description="The revision to speak; `auto` finds out.")
+    ] = "auto"
+    trust_hints: Annotated[
+        bool, Meta(description="Take its word that a tool only reads. Otherwise every tool is asked about.")
+    ] = False
+    enabled: Annotated[bool, Meta(description="Whether to connect it at all.")] = True
+
+
+class McpConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Servers that offer tools over the Model Context Protocol."""
+
+    servers: dict[str, McpServerConfig] = {}
+    auto_approve: Annotated[
+        tuple[str, ...], Meta(description="Tools that are not asked about: `alias__tool` or `alias__*`.")
+    ] = ()
+    wait_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds a question on the command line, or a server that starts, waits for them to connect.",
+        ),
+    ] = 5.0

@@ -1,0 +1,1 @@
+"""Calls a model: selection, the call and its stream, side calls, the cost ledger."""

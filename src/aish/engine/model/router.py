@@ -1,0 +1,229 @@
+"""From a model's name to the provider that serves it.
+
+`provider:model` names both; a preset names a model with options; a provider's own name means its first model; a bare
+name is looked for in what each provider lists; no name at all means the configured default, else what discovery finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from aish.engine.model.lazy_providers import MadeProviders
+from aish.errors import AishError, ModelNotFound, ProviderTimeout
+from aish.ports import Provider
+from aish.types.models import ModelInfo, Preset
+from aish.types.requests import Sampling, ToolMode
+
+# Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
+LIST_TIMEOUT_S = 3.0
+AUTO = "auto"  # the model for the kind of question, see `choose`; where there is no question, the default
+# A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
+LOOK_AGAIN_S = 10.0
+_SHOWN_CHARS = 200  # of a name that anybody may have sent
+_MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
+
+# Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
+FindCandidates = Callable[[], Awaitable[Sequence[Provider]]]
+
+
+class Route(msgspec.Struct, frozen=True):
+    provider: Provider
+    info: ModelInfo
+    sampling: Sampling = Sampling()
+    system: str = ""
+    tool_mode: ToolMode = "auto"
+    use_tool_role: bool | None = None
+    name: str = ""  # the model's
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", self.info.name)
+
+
+class Router:
+    def __init__(
+        self,
+        providers: Mapping[str, Provider] | Callable[[], Mapping[str, Provider]],
+        *,
+        presets: Mapping[str, Preset] | None = None,
+        default: str = "",
+        strict: Collection[str] = (),
+        catch_all: str = "",
+        candidates: FindCandidates | None = None,
+    ) -> None:
+        self._given = providers
+        self._presets = dict(presets or {})
+        self._default = default
+        self._find_candidates = candidates
+        self._candidates: list[Provider] | None = None
+        self._looked_s = 0.0
+        self._known: dict[str, Route] = {}  # whose model has been described, by `provider:model` or a bare name
+        self._doubted: dict[str, Route] = {}  # as in `_known`, but its backend has failed since
+        self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
+        self._catch_all = catch_all  # this provider takes bare names, listed or not
+        # What chat templates were seen to reject, by the model's name.
+        self._strict: set[str] = set()
+        self._early_system: set[str] = set()
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        return self._providers
+
+    @cached_property
+    def _providers(self) -> MadeProviders:
+        """Found when first asked for: a prompt needs none."""
+        given = self._given() if callable(self._given) else self._given
+        return given if isinstance(given, MadeProviders) else MadeProviders.of(given)
+
+    async def aclose(self) -> None:
+        if "_providers" in self.__dict__:
+            await self._providers.aclose()
+
+    def find_known(self, name: str) -> Route | None:
+        """One that was resolved before, if no preset has that name."""
+        return None if name in self._presets else self._known.get(name)
+
+    async def resolve(self, name: str) -> Route:
+        name = self._default if name in ("", AUTO) else name
+        preset = self._presets.get(name)
+        if preset is None:
+            return await self._plain(name)
+        route = await self._plain(preset.model)
+        info = msgspec.structs.replace(route.info, context_size=preset.context_size or route.info.context_size)
+        return Route(route.provider, info, preset.sampling, preset.system, preset.tool_mode, preset.use_tool_role)
+
+    def rejects_tool_role(self, route: Route) -> bool:
+        """By config, or because this model's backend was seen to reject the shape."""
+        if route.name in self._strict:
+            return True
+        if route.use_tool_role is not None:
+            return not route.use_tool_role
+        return bool(self._strict_providers) and route.provider.name in self._strict_providers
+
+    def rejects_late_system(self, route: Route) -> bool:
+        return route.name in self._early_system
+
+    def forget(self, route: Route) -> None:
+        """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
+        if len(self._doubted) >= _MOST_KNOWN:
+            self._doubted.clear()
+        self._doubted |= {known.name: known for known in self._known.values() if known.name == route.name}
+        self._known = {name: known for name, known in self._known.items() if known.name != route.name}
+
+    def remember_strict(self, route: Route) -> None:
+        self._strict.add(route.name)
+
+    def remember_early_system(self, route: Route) -> None:
+        self._early_system.add(route.name)
+
+    async def list_models(self) -> list[ModelInfo]:
+        """Everything every provider offers, as it was described where it was; those that fail to say are left out."""
+        await self._look_again()
+        listed = [info for infos in (await self._listings()).values() for info in infos]
+        return [self._known[info.name].info if info.name in self._known else info for info in listed]
+
+    async def _plain(self, name: str) -> Route:
+        if not name:
+            return await self._default_route()
+        if self._catch_all and name.partition(":")[0] not in self._providers:
+            route = await self._described(self._providers[self._catch_all], name)
+            self._known[name] = route
+            return route
+        return self._known.get(name) or await self._at_provider(name) or await self._listed(name)
+
+    async def _default_route(self) -> Route:
+        for provider in await self._candidates_once():
+            if infos := await _list_safely(provider):
+                return await self._described(provider, infos[0].id)
+        raise ModelNotFound(
+            "no model to ask: no local server answers and none is configured",
+            hint="run `aish models pull smollm2`, start a local server such as Ollama, or see `aish doctor`",
+        )
+
+    async def _at_provider(self, name: str) -> Route | None:
+        prefix, colon, model = name.partition(":")
+        return await self._described(self._providers[prefix], model) if colon and prefix in self._providers else None
+
+    async def _listed(self, name: str) -> Route:
+        route = await self._look_up(name, await self._listings())
+        if route is None and await self._look_again():
+            route = await self._at_provider(name) or await self._look_up(name, await self._listings())
+        if route is None and name in self._providers:
+            await self._providers[name].list_models()  # or it says why not
+            raise ModelNotFound(f"{name} has no models", hint="name one of them, if it does not list them")
+        if route is None:
+            raise self._not_found(name, await self._listings())
+        return route
+
+    async def _look_up(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> Route | None:
+        if listings.get(name):
+            return await self._described(self._providers[name], listings[name][0].id)
+        for provider, infos in listings.items():
+            if any(info.id == name for info in infos):
+                return await self._described(self._providers[provider], name)
+        return None
+
+    async def _described(self, provider: Provider, model: str) -> Route:
+        key = f"{provider.name}:{model}"
+        route = self._known.get(key)
+        if route is not None:
+            return route
+        try:
+            route = Route(provider, await provider.describe(model))
+        except ProviderTimeout:  # too busy to say: what it said before will do, or nothing
+            return self._doubted.get(key) or Route(provider, ModelInfo(provider.name, model))
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = route
+        return route
+
+    async def _listings(self) -> dict[str, Sequence[ModelInfo]]:
+        names = list(self._providers)
+        found = await asyncio.gather(*(_list_safely(self._providers[name]) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    async def _candidates_once(self) -> Sequence[Provider]:
+        """Found once: who answers when nobody is named does not change in the midst of a conversation."""
+        if self._candidates is None:
+            self._candidates = await self._look()
+        return self._candidates
+
+    async def _look_again(self) -> bool:
+        """Whether there are providers that were not known before."""
+        now_s, known = asyncio.get_running_loop().time(), len(self._providers)
+        if self._candidates is None:
+            await self._candidates_once()
+        elif now_s >= self._looked_s + LOOK_AGAIN_S:
+            await self._look()
+        return len(self._providers) > known
+
+    async def _look(self) -> list[Provider]:
+        """Those not known before become providers like any other."""
+        self._looked_s = asyncio.get_running_loop().time()
+        found = list(await self._find_candidates() if self._find_candidates else self._providers.values())
+        before = len(self._providers)
+        for provider in found:
+            self._providers.add(provider.name, provider)
+        if len(self._providers) > before:
+            self._known.clear()  # a name may mean another now
+        return found
+
+    def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
+        import difflib  # only for those who mistype
+
+        known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
+        bare = {info.id: info.name for infos in listings.values() for info in infos}
+        near = difflib.get_close_matches(name[:_SHOWN_CHARS], [*known, *bare], n=3)
+        hint = f"did you mean {', '.join(dict.fromkeys(bare.get(n, n) for n in near))}?" if near else ""
+        return ModelNotFound(f"no model named {name[:_SHOWN_CHARS]}", hint=hint or "`aish models` lists what there is")
+
+
+async def _list_safely(provider: Provider) -> Sequence[ModelInfo]:
+    try:
+        async with asyncio.timeout(LIST_TIMEOUT_S):
+            return await provider.list_models()
+    except (AishError, TimeoutError):
+        return ()

@@ -1,0 +1,105 @@
+"""Which model answers a question: the one that was named, or the one for this kind of question, or the one to fall
+back on. Decided once for a turn, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aish.engine.model.router import AUTO, Route, Router
+from aish.errors import AishError, ModelNotFound, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
+from aish.types.messages import Message, UserMessage
+from aish.types.requests import TurnRequest
+
+if TYPE_CHECKING:
+    from aish.engine.model.classifier import Classified
+
+
+class Routing(msgspec.Struct, frozen=True):
+    """`classes` are presets by kind of question; a kind without one goes to the default."""
+
+    auto: bool = False
+    classes: Mapping[str, str] = {}
+    fallback: str = ""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """`notes` are for the user."""
+
+    route: Route
+    notes: tuple[str, ...] = ()
+    fell_back: bool = False
+
+
+class Explained(msgspec.Struct, frozen=True):
+    classified: Classified
+    preset: str  # "" is the default
+
+
+class Chooser:
+    def __init__(self, router: Router, routing: Routing) -> None:
+        self._router = router
+        self._routing = routing
+
+    def explain(self, text: str) -> Explained:
+        from aish.engine.model.classifier import classify
+
+        classified = classify(text)
+        return Explained(classified, self._routing.classes.get(classified.kind, ""))
+
+    def is_automatic(self, model: str) -> bool:
+        return model == AUTO or (self._routing.auto and not model)
+
+    def find_chosen(self, request: TurnRequest) -> Chosen | None:
+        """Where the request names a model that is known: then nothing is waited for."""
+        if self.is_automatic(request.model):
+            return None
+        route = self._router.find_known(request.model)
+        return None if route is None else Chosen(route)
+
+    async def choose(self, request: TurnRequest) -> Chosen:
+        name: str = request.model
+        notes: tuple[str, ...] = ()
+        if self.is_automatic(name):
+            explained = self.explain(_question(request.input))
+            name = explained.preset
+            if name:
+                notes = (f"{name}: {explained.classified.kind}, {'; '.join(explained.classified.reasons)}",)
+        try:
+            return Chosen(self._router.find_known(name) or await self._router.resolve(name), notes)
+        except ModelNotFound as exc:
+            if not notes:
+                raise
+            raise ModelNotFound(f"{exc.message}, where [routing] sends this kind of question", hint=exc.hint) from exc
+        except ProviderError as exc:
+            if not request.may_fall_back:
+                raise
+            return await self._after(exc, notes)
+
+    async def fall_back(self, error: AishError, tried: str) -> Chosen | None:
+        """The route to try once instead, for a failure of the transport; None if there is none to try."""
+        if not self._routing.fallback or not is_transport_failure(error):
+            return None
+        route = await self._router.resolve(self._routing.fallback)
+        if route.name == tried:
+            return None
+        return Chosen(route, (f"{error.message}; asking {route.name} instead",), fell_back=True)
+
+    async def _after(self, error: ProviderError, notes: Sequence[str]) -> Chosen:
+        try:
+            chosen = await self.fall_back(error, "")
+        except AishError as second:
+            raise type(error)(f"{error.message}; and the fallback fails, too: {second.message}") from error
+        if chosen is None:
+            raise error
+        return msgspec.structs.replace(chosen, notes=(*notes, *chosen.notes))
+
+
+def is_transport_failure(error: AishError) -> bool:
+    return isinstance(error, ProviderUnavailable | ProviderTimeout | ProviderBusy)
+
+
+def _question(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if isinstance(message, UserMessage)), "")

@@ -1,0 +1,99 @@
+"""One model call beside the conversation: a text in, a text or vectors out, without tools, counted and priced like any
+other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from aish.engine.model.ledger import Admitted, Ledger
+from aish.engine.model.router import Route
+from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
+from aish.types.chunks import UsageChunk
+from aish.types.embeddings import Embedded, Ids, Inputs
+from aish.types.events import TextDelta
+from aish.types.ids import new_id
+from aish.types.messages import SystemMessage, user
+from aish.types.requests import Sampling, StepRequest
+from aish.types.usage import Category, Usage
+
+# No more of an answer is read: whoever asks aside wants a paragraph.
+_MAX_CHARS = 64_000
+_EMBEDDING_S = 600.0  # after this, what was set aside for it is free again
+
+
+class Said(msgspec.Struct, frozen=True):
+    text: str
+    usage: Usage
+
+
+class Aside:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def ask(
+        self,
+        route: Route,
+        text: str,
+        *,
+        system: str,
+        category: Category,
+        session: str,
+        max_tokens: int,
+        deadline_s: float,
+        sampling: Sampling | None = None,
+        plans_calls: bool = False,
+    ) -> Said:
+        """The answer, and what it cost. `plans_calls` as in a StepRequest. Raises what the provider raises, and
+        BudgetExceeded."""
+        estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
+        asked = Admitted(new_id("use"), session, route.name, category, estimate)
+        call = await self._ledger.admit(asked, answer_tokens=max_tokens, deadline_s=deadline_s)
+        request = StepRequest(
+            model=route.info.id,
+            messages=(SystemMessage(system), user(text)),
+            sampling=msgspec.structs.replace(sampling or route.sampling, max_tokens=max_tokens),
+            deadline_s=deadline_s,
+            session=session,
+            stream=False,
+            plans_calls=plans_calls,
+        )
+        said: list[str] = []
+        usage: Usage | None = None
+        try:
+            async with route.provider.stream(request) as batches:
+                async for batch in batches:
+                    said += [chunk.text for chunk in batch if isinstance(chunk, TextDelta)]
+                    usage = next((chunk.usage for chunk in batch if isinstance(chunk, UsageChunk)), usage)
+                    if sum(map(len, said)) > _MAX_CHARS:
+                        break
+        except BaseException as exc:
+            self._not_answered(call, exc, Usage(estimate, estimated=True))
+            raise
+        answer = "".join(said)
+        guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
+        return Said(answer.strip(), self._ledger.settle(call, usage or guess))
+
+    async def embed(self, route: Route, inputs: Inputs) -> Embedded:
+        """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
+        guess = Usage(sum(map(_tokens_in, inputs)), estimated=True)
+        asked = Admitted(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
+        call = await self._ledger.admit(asked, answer_tokens=0, deadline_s=_EMBEDDING_S)
+        try:
+            embedded = await route.provider.embed(route.info.id, inputs)
+        except BaseException as exc:
+            self._not_answered(call, exc, guess)
+            raise
+        return Embedded(embedded.vectors, self._ledger.settle(call, embedded.usage or guess))
+
+    def _not_answered(self, call: Admitted, error: BaseException, asked: Usage) -> None:
+        """What failed costs nothing; what was broken off has been asked, and is paid for."""
+        if isinstance(error, asyncio.CancelledError):
+            self._ledger.settle(call, asked)
+        else:
+            self._ledger.drop(call)
+
+
+def _tokens_in(given: str | Ids) -> int:
+    return -(-byte_length(given) // BYTES_PER_TOKEN) if isinstance(given, str) else len(given)

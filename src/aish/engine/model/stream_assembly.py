@@ -1,0 +1,184 @@
+"""Turns one step's chunks into events, putting tool calls together from their fragments.
+
+Backends differ: fragments of several calls interleave, `index` or `id` or `name` may be missing, ids repeat from step
+to step. What leaves here is uniform: started (with a name), argument deltas, ready; each call with an id unique in
+its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec import UNSET
+
+from aish.engine.turn.event_factory import Scribe
+from aish.types.chunks import Batch, CallFragment, StepEnd, StepFinished, UsageChunk
+from aish.types.events import (
+    ArgumentsDelta,
+    Body,
+    Event,
+    ReasoningDelta,
+    Status,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+)
+from aish.types.ids import new_id
+from aish.types.messages import ToolCall
+from aish.types.tools import Repair
+from aish.types.usage import Usage
+
+# More than any sane step makes; a backend that streams endless new calls is cut off here.
+MAX_CALLS = 128
+# A megabyte of arguments is legal, if odd; a model in a loop must not eat memory.
+MAX_ARGUMENTS_CHARS = 4 * 1024 * 1024
+# An answer longer than any window; a backend that never ends one is cut off here.
+MAX_TEXT_CHARS = 8 * 1024 * 1024
+NAMELESS = "nameless_tool"
+
+
+class _Draft:
+    """A call being put together."""
+
+    def __init__(self, index: int, call: str) -> None:
+        self.index = index
+        self.call = call
+        self.backend_id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.repairs: tuple[Repair, ...] = ()
+        self.size = 0
+
+
+class Assembler(msgspec.Struct, eq=False):
+    """`own_ids`: calls are named by us even where the backend does, since some backends use an id again and again."""
+
+    _scribe: Scribe
+    _used_ids: set[str]
+    _canonical: Callable[[str], str]
+    own_ids: bool = False
+    _drafts: dict[int, _Draft] = {}
+    _current: _Draft | None = None
+    _noted_index: bool = False
+    calls: list[ToolCall] = []
+    end: StepEnd | None = None
+    usage: Usage | None = None
+    text_chars: int = 0
+    look_at: int = 0  # at how many of them it is looked whether it goes round and round
+
+    @property
+    def said_anything(self) -> bool:
+        return bool(self.text_chars or self._drafts)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the answer has reached a length at which it is cut."""
+        return self.text_chars >= MAX_TEXT_CHARS
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the model ended by its own will: only then may a closing bracket be missing from a call."""
+        return self.end in (StepEnd.STOP, StepEnd.TOOL_CALLS)
+
+    @property
+    def cut_calls(self) -> frozenset[str]:
+        """Calls that the model was stopped in the middle of, or that we stopped reading."""
+        last = {self.calls[-1].id} if self.calls and self.end is StepEnd.LENGTH else set()
+        return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
+
+    def feed(self, batch: Batch) -> list[Event]:
+        if len(batch) == 1 and type(chunk := batch[0]) is TextDelta:  # as a model says it
+            self.text_chars += len(chunk.text)
+            return [self._scribe.event(chunk)]
+        words: list[Body] = []  # that it begins with: nearly always all of it
+        for chunk in batch:
+            if type(chunk) is not TextDelta:
+                break
+            words.append(chunk)
+            self.text_chars += len(chunk.text)
+        events = self._scribe.events(words) if words else []
+        event = self._scribe.event
+        for chunk in batch[len(words) :]:
+            if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
+                self.text_chars += len(chunk.text)
+                events.append(event(chunk))
+            elif type(chunk) is CallFragment:
+                self._fragment(chunk, events)
+            elif type(chunk) is UsageChunk:
+                self.usage = chunk.usage
+            elif type(chunk) is StepFinished:
+                self.end = chunk.end
+            elif type(chunk) is Status:
+                events.append(event(chunk))
+        return events
+
+    def finish(self) -> list[Event]:
+        """All fragments are in: every draft becomes a ready call, in the order they began."""
+        return list(self._ready()) if self._drafts else []
+
+    def _ready(self) -> Iterator[Event]:
+        for draft in self._drafts.values():
+            if not draft.name:
+                yield from self._start(draft, NAMELESS)
+            call = ToolCall(draft.call, draft.name, "".join(draft.pieces))
+            self.calls.append(call)
+            yield self._scribe.event(ToolCallReady(call.name, call.arguments, draft.repairs or UNSET), call.id)
+
+    def _fragment(self, fragment: CallFragment, events: list[Event]) -> None:
+        if fragment.index is None and not self._noted_index:
+            self._noted_index = True
+            note = "the backend leaves out the index of tool calls; reading them in order"
+            events.append(self._scribe.event(Status(note)))
+        draft = self._draft_for(fragment)
+        if draft is None:
+            return
+        if fragment.name and not draft.name:
+            events += self._start(draft, fragment.name)
+        if fragment.repairs:
+            draft.repairs += fragment.repairs
+        piece = fragment.arguments
+        draft.size += len(piece)
+        if not piece or draft.size > MAX_ARGUMENTS_CHARS:
+            return
+        draft.pieces.append(piece)
+        if draft.name:
+            events.append(self._scribe.event(ArgumentsDelta(piece), draft.call))
+
+    def _draft_for(self, fragment: CallFragment) -> _Draft | None:
+        draft = self._current if fragment.index is None else self._drafts.get(fragment.index)
+        if draft is None or (fragment.index is None and _begins_another(draft, fragment)):
+            if len(self._drafts) >= MAX_CALLS:
+                self._current = None  # what follows without an index belongs to nobody, either
+                return None
+            draft = self._open(fragment)
+        elif fragment.id and not draft.backend_id:
+            draft.backend_id = fragment.id
+        self._current = draft
+        return draft
+
+    def _open(self, fragment: CallFragment) -> _Draft:
+        index = max(self._drafts, default=-1) + 1 if fragment.index is None else fragment.index
+        draft = _Draft(index, self._unique(fragment.id))
+        draft.backend_id = fragment.id
+        self._drafts[index] = draft
+        return draft
+
+    def _unique(self, backend_id: str) -> str:
+        usable = backend_id and not self.own_ids and backend_id not in self._used_ids
+        call = backend_id if usable else new_id("call")
+        self._used_ids.add(call)
+        return call
+
+    def _start(self, draft: _Draft, name: str) -> Iterator[Event]:
+        draft.name = self._canonical(name)
+        yield self._scribe.event(ToolCallStarted(draft.index, draft.name), draft.call)
+        for piece in draft.pieces:
+            yield self._scribe.event(ArgumentsDelta(piece), draft.call)
+
+
+def _begins_another(draft: _Draft, fragment: CallFragment) -> bool:
+    """Without an index, a new id (or, where ids are missing, a new name after arguments) begins the next call."""
+    if fragment.id and draft.backend_id:
+        return fragment.id != draft.backend_id
+    return bool(fragment.name and draft.name and draft.pieces)

@@ -1,0 +1,1 @@
+"""Composes what the model is sent: system message, history, window, token counts."""

@@ -1,0 +1,191 @@
+"""Composes what the model will see: the system message in its order, the turns that fit, and the turn under way.
+
+Nothing is counted while even a token for every byte would fit. What does not fit goes by whole turns, oldest first; the
+system message and the turn under way never go, but a message of it that is too large on its own is cut with a mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aish.engine.model.router import Route, Router
+from aish.engine.prompt.history_cache import PastTurn
+from aish.engine.prompt.image_stripping import without_images
+from aish.engine.prompt.reasoning import with_fresh_thoughts, without_thoughts
+from aish.engine.prompt.result_pairing import settle
+from aish.engine.prompt.system_message import SystemParts, with_system
+from aish.engine.prompt.template_compat import render_strict, with_early_system
+from aish.engine.prompt.token_counts import TokenCounter, byte_length, most_tokens, told_of
+from aish.engine.prompt.window import cut_largest
+from aish.errors import ContextOverflow
+from aish.types.context import ContextPart, ContextRules, ContextView
+from aish.types.messages import Message, SystemMessage, ToolMessage
+from aish.types.requests import StepRequest, ToolChoice, ToolMode
+from aish.types.tools import ToolSpec
+
+# A message that has been halved so often has nothing left to cut.
+_MAX_CUTS = 12
+_ANY_TOOL, _SOME_TOOL = ToolChoice(), ToolChoice("required")
+_FRAME_BYTES = 32  # more than any template adds to a message
+
+
+class Composed(msgspec.Struct, frozen=True):
+    """`tokens` is None where nothing had to be counted. `left_out` are the turns that did not fit, in order."""
+
+    messages: tuple[Message, ...]
+    tokens: int | None = None
+    left_out: tuple[PastTurn, ...] = ()
+    cut: bool = False
+
+
+class Composer(msgspec.Struct, eq=False):
+    """For one turn on one model, in `budget` tokens if there is a bound. `router` knows whether the model's chat
+    template rejects tool messages."""
+
+    system: SystemParts
+    _route: Route
+    _router: Router
+    _counter: TokenCounter
+    _rules: ContextRules
+    _past: Sequence[PastTurn]
+    _tools: tuple[ToolSpec, ...]
+    _tool_mode: ToolMode
+    budget: int | None
+    always_count: bool
+
+    def find_whole(self, current: tuple[Message, ...]) -> Composed | None:
+        """Where nothing has to be counted to see that it fits."""
+        if self.always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
+            return None
+        kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
+        left_out = tuple(self._past[: len(self._past) - len(kept)])
+        return Composed(self._joined(kept, current), None, left_out)
+
+    async def compose(self, current: tuple[Message, ...]) -> Composed:
+        return self.find_whole(current) or await self.compose_counted(current)
+
+    async def compose_counted(self, current: tuple[Message, ...]) -> Composed:
+        fixed = await self._fixed(current)
+        sizes = await self._sizes(self._rendered(current))
+        rendered, is_cut = current, False
+        if self.budget is not None and fixed + sum(sizes) > self.budget:
+            rendered = await self._cut(current, fixed, self.budget)
+            sizes, is_cut = await self._sizes(self._rendered(rendered)), True
+        taken = fixed + sum(sizes)
+        kept, past_size = await self._fitting(taken)
+        left_out = tuple(self._past[: len(self._past) - len(kept)])
+        return Composed(self._joined(kept, rendered), round(taken + past_size), left_out, is_cut)
+
+    async def view(self, current: tuple[Message, ...]) -> ContextView:
+        """What `compose` would make of it, by parts."""
+        parts: list[ContextPart] = []
+        for name, text in self.system.named():
+            await self._counter.prepare([SystemMessage(text)])
+            parts.append(ContextPart(name, round(self._counter.size(SystemMessage(text)))))
+        fixed = await self._fixed(current)
+        parts.append(ContextPart("tools", max(0, round(fixed) - sum(part.tokens for part in parts))))
+        now = sum(await self._sizes(self._rendered(current)))
+        kept, past_size = await self._fitting(fixed + now)
+        parts += [ContextPart("conversation", round(past_size)), ContextPart("question", round(now))]
+        return ContextView(
+            self._route.name,
+            tuple(part for part in parts if part.tokens),
+            self._route.info.context_size,
+            self.budget,
+            len(kept),
+            len(self._past) - len(kept),
+            self._counter.counted_by,
+        )
+
+    def _surely_fits(self, current: Sequence[Message], budget: int) -> bool:
+        most = byte_length(self.system.text) + sum(most_tokens(message) + _FRAME_BYTES for message in current)
+        if self._tools:
+            most += len(told_of(self._tools))
+        for turn in reversed(self._past):
+            most += turn.most_tokens + _FRAME_BYTES * len(turn.messages)
+            if most > budget:
+                return False
+        return most <= budget
+
+    def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
+        if kept:
+            current = (*(message for turn in kept for message in turn.messages), *current)
+        return with_system(self.system.text, self._plain(settle(current)))
+
+    def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        seen = with_fresh_thoughts(messages)
+        seen = seen if self._route.info.capabilities.vision else without_images(seen)
+        is_strict = self._router.rejects_tool_role(self._route)
+        if is_strict or self._router.rejects_late_system(self._route):
+            seen = with_early_system(seen)
+        return render_strict(seen) if is_strict else seen
+
+    async def _fixed(self, current: tuple[Message, ...]) -> float:
+        """System message and tools, wherever the tools are written; which they are may depend on what is asked."""
+        opening: tuple[Message, ...] = (SystemMessage(self.system.text),) if self.system.text else ()
+        sent = self._prepared((*opening, *self._plain(current)), self._tools)
+        system = [message for message in sent.messages[:1] if isinstance(message, SystemMessage)]
+        await self._counter.prepare(system)
+        size = sum(self._counter.size(message) for message in system)
+        return self._counter.head(system=bool(system)) + size + await self._counter.tools(sent.tools)
+
+    async def _sizes(self, messages: Sequence[Message]) -> list[float]:
+        await self._counter.prepare(messages)
+        return [self._counter.size(message) for message in messages]
+
+    def _rendered(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """As they will be sent. One tool is enough to have calls and results written as they are with all of them."""
+        sent = self._prepared(self._plain(messages), self._tools[:1], _SOME_TOOL).messages
+        return tuple(message for message in sent if not isinstance(message, SystemMessage))
+
+    def _prepared(
+        self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice = _ANY_TOOL
+    ) -> StepRequest:
+        request = StepRequest(self._route.info.id, messages, tools, choice, tool_mode=self._tool_mode)
+        return self._route.provider.prepared(request)
+
+    async def _fitting(self, taken: float) -> tuple[Sequence[PastTurn], float]:
+        """The turns that go along, and their size."""
+        name, total, kept = self._route.name, 0.0, 0
+        for turn in reversed(self._past):
+            if self._rules.max_turns is not None and kept >= self._rules.max_turns:
+                break
+            if name not in turn.sizes:
+                turn.sizes[name] = sum(await self._sizes(self._rendered(without_thoughts(turn.messages))))
+            if self.budget is not None and taken + total + turn.sizes[name] > self.budget:
+                break
+            total += turn.sizes[name]
+            kept += 1
+        while kept and isinstance(self._past[-kept].messages[0], ToolMessage):  # results of calls that have gone
+            total -= self._past[-kept].sizes[name]
+            kept -= 1
+        return self._past[len(self._past) - kept :], total
+
+    async def _cut(self, current: tuple[Message, ...], fixed: float, budget: int) -> tuple[Message, ...]:
+        messages: Sequence[Message] = current
+        sizes = await self._sizes(messages)
+        whole = round(fixed + sum(sizes))
+        if self._rules.oversized == "refuse":
+            raise _overflow(whole, budget, self._route)
+        for _ in range(_MAX_CUTS):
+            excess = fixed + sum(sizes) - budget
+            if excess <= 0:
+                return tuple(messages)
+            smaller = cut_largest(messages, sizes, excess)
+            if smaller is None:
+                break
+            messages = smaller
+            sizes = await self._sizes(messages)
+        if fixed + sum(sizes) <= budget:
+            return tuple(messages)
+        raise _overflow(whole, budget, self._route)
+
+
+def _overflow(tokens: int, budget: int, route: Route) -> ContextOverflow:
+    window = f", of a window of {route.info.context_size}" if route.info.context_size else ""
+    return ContextOverflow(
+        f"this is about {tokens} tokens, and {route.name} has room for {budget}{window}",
+        hint="ask about less at once, offer fewer tools, or use a model with a larger window",
+    )

@@ -1,0 +1,1 @@
+"""Runs tool calls: selection, dispatch, consent, execution."""

@@ -1,0 +1,145 @@
+"""Whether a prepared call may run: the gate's word, the journal's doubts, the asker's wishes, the person's answer.
+
+A failure anywhere here is a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from aish.engine.tools.executor import Executor
+from aish.engine.turn.budget import Meter
+from aish.engine.turn.event_channel import Pump
+from aish.errors import AishError
+from aish.ports import Ask, Gate
+from aish.runs.journal import Journal
+from aish.safety.redaction.redactor import has_placeholder
+from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.events import DecisionAsked
+from aish.types.globs import Globs
+from aish.types.tools import Arguments
+
+ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
+HIDDEN_SECRET = (
+    "<secret-…> stands for a secret and is passed on as it is: only tools and programs that the user has named get the "
+    "secret itself (safety.secrets_for_tools, safety.secrets_for_programs)"
+)
+
+
+class Consent:
+    """Of one turn. `later` are calls whose decision comes after it."""
+
+    def __init__(
+        self,
+        *,
+        gate: Gate,
+        ask: Ask | None,
+        ask_about: Sequence[str],
+        journal: Journal | None,
+        executor: Executor,
+        meter: Meter,
+        pump: Pump,
+    ) -> None:
+        self.later: set[str] = set()
+        self._gate = gate
+        self._ask = ask
+        self._ask_about = Globs(ask_about)
+        self._journal = journal
+        self._executor = executor
+        self._meter = meter
+        self._pump = pump
+        self._asked: set[str] = set()
+        self._for_turn: set[str] = set()
+
+    async def decide(self, effect: EffectRequest) -> Decision:
+        """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
+        try:
+            decision = await self._gate.authorise(effect, self.ask if self._ask else None)
+            decision = await self._doubted(effect, decision)
+            if decision.verdict is Verdict.ALLOW and effect.call not in self._asked:
+                decision = await self._ask_anyway(effect, decision)
+            if decision.verdict is Verdict.ASK:
+                return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
+        except Exception as exc:
+            why = exc.message if isinstance(exc, AishError) else type(exc).__name__
+            return Decision(Verdict.DENY, "gate failure", f"the gate failed ({why}), so nothing was run")
+        return decision
+
+    async def _doubted(self, effect: EffectRequest, decision: Decision) -> Decision:
+        """What may have been done already is not done again without a word."""
+        if self._journal is None or decision.verdict is not Verdict.ALLOW:
+            return decision
+        arguments = decision.arguments or effect.arguments
+        doubt = self._journal.doubt(effect.tool, arguments)
+        if not doubt:
+            return decision
+        question = Question(
+            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, arguments, doubt, insist=True,
+            schema=effect.tool.schema, turn=effect.turn,
+        )  # fmt: skip
+        answer = await self.ask(question)
+        if answer.choice in (Choice.YES, Choice.TURN):
+            return decision
+        if answer.choice is Choice.EDIT and answer.arguments is not None:
+            return await self._edited(effect, answer.arguments)
+        return Decision(Verdict.DENY, "the journal", f"{doubt}. {answer.note}".strip())
+
+    async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
+        """The asker may want to be asked about what the gate lets pass."""
+        if effect.tool.name not in self._ask_about:
+            return allowed
+        reason = "it was asked for that every such call be approved"
+        question = Question(
+            effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason,
+            rule=ASKED_FOR, schema=effect.tool.schema, turn=effect.turn,
+        )  # fmt: skip
+        answer = await self.ask(question)
+        if answer.choice in (Choice.YES, Choice.TURN):
+            return allowed
+        if answer.choice is Choice.EDIT and answer.arguments is not None:
+            return await self._edited(effect, answer.arguments)
+        return Decision(Verdict.DENY, "the asker", answer.note or "it was not approved")
+
+    async def _edited(self, effect: EffectRequest, arguments: Arguments) -> Decision:
+        """What the person wrote themselves they have also agreed to; only a denial stands above it."""
+        decision = await self._gate.authorise(msgspec.structs.replace(effect, arguments=arguments), _agreed)
+        if decision.verdict is not Verdict.ALLOW:
+            return decision
+        return Decision(Verdict.ALLOW, "the user", "edited", arguments)
+
+    async def ask(self, question: Question) -> Answer:
+        """Anything but a clear answer is a no; a decision that comes later is in `later`."""
+        if self._ask is None:
+            return Answer(Choice.NO)
+        self._asked.add(question.call)
+        if question.like and question.like in self._for_turn and not question.insist:
+            return Answer(Choice.YES)
+        question = await self._with_preview(question)
+        await self._pump.say(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
+        try:
+            with self._meter.paused():  # a person's time to think is not the turn's
+                answer = await self._ask(question)
+        except Exception as exc:
+            return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
+        if answer.choice is Choice.LATER:
+            self.later.add(question.call)
+            return Answer(Choice.NO, "it is decided later")
+        if answer.choice is Choice.TURN and question.like:
+            self._for_turn.add(question.like)
+        return answer
+
+    async def _with_preview(self, question: Question) -> Question:
+        if question.kind is not QuestionKind.EFFECT:
+            return question
+        if has_placeholder(question.arguments):
+            question = msgspec.structs.replace(question, reasons=(*question.reasons, HIDDEN_SECRET))
+        preview = await self._executor.preview(
+            question.tool, question.arguments, call=question.call, deadline_s=self._meter.remaining_s
+        )
+        return msgspec.structs.replace(question, preview=preview) if preview else question
+
+
+async def _agreed(question: Question) -> Answer:
+    return Answer(Choice.YES)

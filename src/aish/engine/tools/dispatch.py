@@ -1,0 +1,330 @@
+"""Every effect a model asks for goes through here: prepare, authorise, execute, finalise.
+
+Calls are prepared in order. Neighbouring reads run together, anything else runs alone; results leave in the order of
+the calls. Whatever goes wrong becomes a result the model can read, so each call has exactly one, but for those that are
+left to others: the asker's own tools, and calls whose decision comes later. Leaving the stream of events early cancels
+what is running; `closing_outcome` then says how each call stood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+
+import msgspec
+
+from aish.engine.tools.consent import HIDDEN_SECRET, Consent
+from aish.engine.tools.executor import Executor, Outcome, aish_says
+from aish.engine.tools.selection import Offer
+from aish.engine.turn.budget import Meter
+from aish.engine.turn.event_channel import Pump
+from aish.engine.turn.event_factory import Scribe
+from aish.errors import RunLost
+from aish.ports import Ask, Gate
+from aish.runs.journal import Journal
+from aish.safety.redaction.redactor import has_placeholder
+from aish.tool_calls.repair.repair import BadArguments, mend
+from aish.tool_calls.schema.validator import schema_errors
+from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
+from aish.types.messages import ToolCall
+from aish.types.requests import ToolChoice
+from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
+
+# Failures of the way to a tool rather than of the tool: the user is told as well as the model.
+_SHOWN_TO_USER = frozenset({
+    ResultStatus.TRANSPORT, ResultStatus.SERVER_GONE, ResultStatus.RPC_ERROR, ResultStatus.TIMEOUT,
+})  # fmt: skip
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    call: ToolCall
+    spec: ToolSpec
+    arguments: Arguments
+    repairs: tuple[Repair, ...] = ()
+    edited: bool = False  # by the person who allowed it
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    call: ToolCall
+    outcome: Outcome
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A call of the asker's own tool."""
+
+    call: ToolCall
+
+
+Item = Prepared | Rejected | Left
+
+
+_ANY = ToolChoice()
+
+
+class Dispatcher:
+    """Serves the calls of one turn."""
+
+    def __init__(
+        self,
+        *,
+        offer: Offer,
+        gate: Gate,
+        executor: Executor,
+        meter: Meter,
+        scribe: Scribe,
+        ask: Ask | None,
+        ask_about: Sequence[str] = (),
+        repair: bool = True,
+        journal: Journal | None = None,
+        owner: str = "",
+    ) -> None:
+        """`journal` is that of the run these calls belong to, if they do. `owner` as in an EffectRequest."""
+        self._owner = owner
+        self._offer = offer
+        self._executor = executor
+        self._meter = meter
+        self._repair = repair
+        self._journal = journal
+        self._turn = scribe.turn
+        self._pump = Pump(scribe)
+        self._consent = Consent(
+            gate=gate,
+            ask=ask,
+            ask_about=ask_about,
+            journal=journal,
+            executor=executor,
+            meter=meter,
+            pump=self._pump,
+        )
+        self._outcomes: dict[str, Outcome] = {}
+        self._begun: set[str] = set()
+        self._repeats: dict[tuple[str, bytes], int] = {}
+        self._cut: Collection[str] = ()
+        self._whole = True
+        self._choice = ToolChoice()
+        self._stop: TurnEnd | None = None  # a limit was reached
+        self._left: TurnEnd | None = None  # calls are left to others
+
+    def run(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        cut: Collection[str] = (),
+        whole: bool = True,
+        choice: ToolChoice = _ANY,
+    ) -> AsyncGenerator[list[Event], None]:
+        """`cut` are the ids of calls that the model was stopped in the middle of: they are answered, never run.
+        `whole`: it ended by its own will. `choice` is what the request allowed it to call."""
+        self._cut, self._whole, self._choice = cut, whole, choice
+        return self._pump.events(self._serve(calls))
+
+    @property
+    def end(self) -> TurnEnd | None:
+        """Why the turn must end after these calls, if it must. Calls that were left go before any limit."""
+        return self._left or self._stop
+
+    def closing_outcome(self, call: ToolCall) -> Outcome:
+        """For a call whose result was never sent because the turn was cancelled."""
+        if outcome := self._outcomes.get(call.id):
+            return outcome
+        if call.id in self._begun:
+            return aish_says(ResultStatus.CANCELLED, "cancelled while it ran; it may or may not have had its effect.")
+        return aish_says(ResultStatus.CANCELLED, "cancelled before it ran.")
+
+    def find_structured(self, call: ToolCall) -> JsonObject | None:
+        """What a call that has run gave for programs, secrets and all."""
+        outcome = self._outcomes.get(call.id)
+        return outcome.structured if outcome else None
+
+    async def _serve(self, calls: Sequence[ToolCall]) -> None:
+        for group in _groups([self._prepare(call) for call in calls]):
+            admitted = [await self._admit(item) for item in group if isinstance(item, Prepared)]
+            await self._execute([item for item in admitted if item is not None])
+            for item in group:
+                await self._finalise(item)
+
+    def _prepare(self, call: ToolCall) -> Item:
+        if self._offer.is_clients(call.name):
+            return Left(call)
+        if call.id in self._cut or not (self._whole or call.arguments.strip()):
+            text = "the call was cut off at the token limit, or is too long. Make it again, shorter."
+            return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
+        spec = self._offer.find(call.name) or (self._offer.find_meant(call.name) if self._repair else None)
+        if spec is None:
+            return self._reject(call, self._no_such_tool(call.name))
+        if self._choice.mode == "none" or self._choice.named not in ("", spec.name):
+            wanted = f"only {self._choice.named} may be called" if self._choice.named else "no tool may be called"
+            return self._reject(call, aish_says(ResultStatus.NOT_ALLOWED, f"{wanted} in answer to this request."))
+        return self._with_arguments(call, spec)
+
+    def _with_arguments(self, call: ToolCall, spec: ToolSpec) -> Item:
+        """Read and mended. What cannot be is told to the model item by item, so that it can do better."""
+        try:
+            # After a comma more was to come.
+            whole = self._whole and not call.arguments.rstrip().endswith((",", ":"))
+            mended = mend(call.arguments, spec, whole=whole, repair=self._repair)
+        except BadArguments as exc:
+            text = f"{exc}. Send one JSON object and try again."
+            return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
+        if mended.errors:
+            text = f"the arguments do not fit the schema of {spec.name}: {'; '.join(mended.errors)}"
+            return self._reject(call, aish_says(ResultStatus.SCHEMA, text))
+        repairs = mended.repairs
+        if spec.name != call.name:
+            repairs = (Repair(RepairKind.TOOL_NAME, "", call.name[:MAX_NAME_CHARS], spec.name), *repairs)
+        return Prepared(call, spec, mended.arguments, repairs)
+
+    def _no_such_tool(self, name: str) -> Outcome:
+        if self._offer.is_known(name):
+            return aish_says(ResultStatus.NOT_ALLOWED, f"the tool {name} is not allowed in this request.")
+        near = self._offer.near(name)
+        hint = f" Did you mean {', '.join(near)}?" if near else ""
+        return aish_says(ResultStatus.UNKNOWN_TOOL, f"there is no tool named {name}.{hint}")
+
+    def _reject(self, call: ToolCall, outcome: Outcome) -> Rejected:
+        self._outcomes[call.id] = outcome
+        if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._meter.limits.repeat_limit:
+            self._stop = TurnEnd.REPEATED  # it does not learn from what it is told
+        return Rejected(call, outcome)
+
+    def _count(self, name: str, arguments: bytes) -> int:
+        """How often this very call has been made."""
+        count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
+        return count
+
+    async def _admit(self, item: Prepared) -> Prepared | None:
+        """Budget, repeat guard, gate: what stops a call here is its outcome."""
+        refusal = self._over_limit() or await self._over_repeated(item)
+        admitted = refusal or await self._authorise(item)
+        if isinstance(admitted, Prepared):
+            return admitted
+        self._outcomes[item.call.id] = admitted
+        return None
+
+    def _over_limit(self) -> Outcome | None:
+        if self._stop is None and self._meter.take_tool_call():
+            return None
+        self._stop = self._stop or TurnEnd.MAX_TOOL_CALLS
+        return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
+
+    async def _over_repeated(self, item: Prepared) -> Outcome | None:
+        """The same call again and again: a person may let it go on, otherwise the turn stops here."""
+        count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
+        if count < self._meter.limits.repeat_limit:
+            return None
+        reason = f"the model makes this same call for the {count}. time in this turn"
+        question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
+        if (await self._consent.ask(question)).choice in (Choice.YES, Choice.TURN):
+            return None
+        self._stop = TurnEnd.REPEATED
+        return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
+
+    async def _authorise(self, item: Prepared) -> Prepared | Outcome:
+        request = EffectRequest(item.call.id, item.spec, item.arguments, self._owner, self._turn)
+        decision = await self._consent.decide(request)
+        if item.call.id in self._consent.later:
+            return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
+        await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
+        if decision.verdict is not Verdict.ALLOW:
+            return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
+        if decision.arguments is None:
+            return item
+        if errors := schema_errors(item.spec.schema, decision.arguments):
+            return aish_says(
+                ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
+            )
+        return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
+
+    async def _execute(self, admitted: Sequence[Prepared]) -> None:
+        """Where one cannot be journalled the others end, too, and the first failure is told."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for item in admitted:
+                    self._begun.add(item.call.id)
+                    group.create_task(self._run(item))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _run(self, item: Prepared) -> None:
+        call = item.call.id
+        if self._meter.remaining_s <= 0:
+            self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
+            return
+        try:
+            outcome = await self._journalled(item) if self._journal else await self._executed(item)
+        except RunLost as exc:
+            self._stop = TurnEnd.CANCELLED
+            self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
+            return
+        if has_placeholder(item.arguments):
+            outcome = outcome.with_note(HIDDEN_SECRET)
+        self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
+
+    async def _executed(self, item: Prepared) -> Outcome:
+        return await self._executor.run(
+            item.spec,
+            item.arguments,
+            call=item.call.id,
+            deadline_s=self._meter.remaining_s,
+            say=lambda text: self._pump.murmur(Status(text), item.call.id),
+        )
+
+    async def _journalled(self, item: Prepared) -> Outcome:
+        assert self._journal is not None
+        call = item.call.id
+        witness = "" if item.spec.effect is Effect.READ else await self._executor.witness(item.spec, item.arguments)
+        await self._journal.intend(call, item.spec, item.arguments, witness)
+        outcome = await self._executed(item)
+        await self._journal.conclude(call, outcome.truncated(self._meter.limits.result_max_chars))
+        return outcome
+
+    async def _finalise(self, item: Item) -> None:
+        call = item.call
+        if isinstance(item, Left) or call.id in self._consent.later:
+            self._leave(item)
+            return
+        effect = item.spec.effect if isinstance(item, Prepared) else None
+        outcome = self._outcomes[call.id].truncated(self._meter.limits.result_max_chars)
+        if outcome.status in _SHOWN_TO_USER:
+            self._pump.murmur(Status(f"{call.name}: {outcome.text}"), call.id)
+        repairs = item.repairs if isinstance(item, Prepared) else ()
+        await self._pump.say(result_event(call, outcome, effect, repairs), call.id)
+
+    def _leave(self, item: Item) -> None:
+        """Calls of the asker's tools come first: it cannot act on anything else before it has run them."""
+        clients = isinstance(item, Left) or self._left is TurnEnd.CLIENT_TOOLS
+        self._left = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
+
+
+def _edited_note(item: Prepared) -> str:
+    return f"the user ran this with other arguments: {msgspec.json.encode(item.arguments).decode()}"
+
+
+def result_event(
+    call: ToolCall, outcome: Outcome, effect: Effect | None = None, repairs: tuple[Repair, ...] = ()
+) -> ToolResult:
+    return ToolResult(
+        call.name,
+        outcome.status,
+        outcome.parts,
+        effect,
+        outcome.duration_ms,
+        outcome.truncated_chars,
+        repairs or msgspec.UNSET,
+    )
+
+
+def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Neighbours that only read (or will not run) form a group; every other call is a group of its own."""
+    reads: list[Item] = []
+    for item in items:
+        if not isinstance(item, Prepared) or item.spec.effect is Effect.READ:
+            reads.append(item)
+            continue
+        if reads:
+            yield reads
+            reads = []
+        yield [item]
+    if reads:
+        yield reads

@@ -1,0 +1,195 @@
+"""Runs one authorised call and turns every way it can end into an outcome.
+
+A tool has its own timeout and never more than the turn has left. One that ignores being cancelled is left behind after
+a grace, so it cannot hang the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.ports import CallContext, Clock, Previewing, Toolset, Witnessing
+from aish.types.messages import ImagePart, Part, TextPart, text_of
+from aish.types.tools import Arguments, JsonObject, ResultStatus, ToolOutput, ToolSpec
+
+# Time a tool has to end once cancelled, before it is left behind.
+CANCEL_GRACE_S = 5.0
+# Time to find out what a call would change. A language server may have to start for it.
+_PREVIEW_S = 30.0
+_WITNESS_S = 10.0
+# How a tool says that it has kept the beginning and the end of what it was told.
+_LEFT_OUT = re.compile(r"\n\[aish\] … (\d{1,18}) bytes left out …\n")
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """`structured` is as the tool gave it; `engine/tools/structured_results.py` makes it fit to be handed on."""
+
+    status: ResultStatus
+    parts: tuple[Part, ...]
+    duration_ms: float = 0.0
+    truncated_chars: int = 0
+    structured: JsonObject | None = None
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+    def with_note(self, note: str) -> Outcome:
+        return msgspec.structs.replace(self, parts=(TextPart(f"[aish] {note}\n"), *self.parts))
+
+    def truncated(self, max_chars: int) -> Outcome:
+        """The same, with text past `max_chars` replaced by a mark that says how much is gone."""
+        size = len(self.text)
+        if size <= max_chars:
+            return self
+        images: tuple[Part, ...] = tuple(part for part in self.parts if isinstance(part, ImagePart))
+        cut = TextPart(_head_and_tail(self.text, max_chars))
+        return msgspec.structs.replace(self, parts=(cut, *images), truncated_chars=size - max_chars)
+
+
+def aish_says(status: ResultStatus, text: str) -> Outcome:
+    return Outcome(status, (TextPart(f"[aish] {text}"),))
+
+
+class _Context:
+    def __init__(self, session: str, turn: str, call: str, owner: str, say: Callable[[str], None]) -> None:
+        self.session = session
+        self.turn = turn
+        self.call = call
+        self.owner = owner
+        self.status = say
+
+
+class Lanes:
+    """Room for each tool's calls, over all turns of the engine."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, asyncio.Semaphore] = {}
+
+    def lane(self, spec: ToolSpec) -> AbstractAsyncContextManager[None]:
+        if spec.concurrency <= 0:
+            return nullcontext()
+        return self._lanes.setdefault(spec.name, asyncio.Semaphore(spec.concurrency))
+
+
+class Executor:
+    """`for_programs`: what tools give besides what models are told is wanted, too. It may be large, and a turn would
+    hold all of it to its end."""
+
+    def __init__(
+        self,
+        *,
+        tools: Toolset,
+        lanes: Lanes,
+        clock: Clock,
+        session: str,
+        turn: str,
+        redact: Callable[[str], str],
+        owner: str = "",
+        for_programs: bool = False,
+    ) -> None:
+        self._owner = owner
+        self._for_programs = for_programs
+        self._tools = tools
+        self._lanes = lanes
+        self._clock = clock
+        self._session = session
+        self._turn = turn
+        self._redact = redact
+
+    async def run(
+        self, spec: ToolSpec, arguments: Arguments, *, call: str, deadline_s: float, say: Callable[[str], None]
+    ) -> Outcome:
+        started_s = self._clock.monotonic_s()
+        context = _Context(self._session, self._turn, call, self._owner, say)
+        timeout_s = min(spec.timeout_s, deadline_s)
+        outcome = await self._guarded(spec, arguments, context, timeout_s)
+        duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)
+        parts = tuple(self._clean(part) for part in outcome.parts)
+        structured = outcome.structured if self._for_programs else None
+        return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms, structured=structured)
+
+    async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> str:
+        """What the call would change, or why it would fail; "" where that cannot be told. Never raises."""
+        if not isinstance(self._tools, Previewing):
+            return ""
+        try:
+            async with asyncio.timeout(min(_PREVIEW_S, deadline_s)):
+                return self._redact(await self._tools.preview(tool, arguments, call))
+        except ToolError as exc:
+            return self._redact(f"it cannot be done as things are: {exc.message}")
+        except Exception:
+            return ""  # the question is asked all the same, without it
+
+    async def witness(self, spec: ToolSpec, arguments: Arguments) -> str:
+        """What tells afterwards whether the call was made; "" where nothing does. Never raises."""
+        if not isinstance(self._tools, Witnessing):
+            return ""
+        try:
+            async with asyncio.timeout(_WITNESS_S):
+                return await self._tools.witness(spec.name, arguments)
+        except Exception:
+            return ""  # it is then unknown, and asked about
+
+    async def _guarded(self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float) -> Outcome:
+        task = asyncio.create_task(self._call(spec, arguments, context))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            await _end(task)
+            raise
+        if not done:
+            await _end(task)
+            return aish_says(
+                ResultStatus.TIMEOUT, f"{spec.name} gave no answer within {timeout_s:g} s and was stopped."
+            )
+        return _outcome_of(spec, task)
+
+    async def _call(self, spec: ToolSpec, arguments: Arguments, context: CallContext) -> ToolOutput:
+        async with self._lanes.lane(spec):
+            return await self._tools.call(spec.name, arguments, context)
+
+    def _clean(self, part: Part) -> Part:
+        return TextPart(self._redact(part.text)) if isinstance(part, TextPart) else part
+
+
+def _outcome_of(spec: ToolSpec, task: asyncio.Task[ToolOutput]) -> Outcome:
+    if task.cancelled():
+        return aish_says(ResultStatus.CANCELLED, f"{spec.name} was cancelled.")
+    error = task.exception()
+    if isinstance(error, ToolError):
+        return aish_says(error.status, error.message)
+    if error is not None:
+        return aish_says(ResultStatus.FAILED, f"{spec.name} failed: {type(error).__name__}: {error}")
+    output = task.result()
+    status = ResultStatus.TOOL_ERROR if output.is_error else ResultStatus.OK
+    return Outcome(status, output.parts, structured=output.structured)
+
+
+async def _end(task: asyncio.Task[ToolOutput]) -> None:
+    """Cancel and wait, but not for ever."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
+    if task.done() and not task.cancelled():
+        task.exception()  # seen, so that it is not reported as never retrieved
+
+
+def _head_and_tail(text: str, max_chars: int) -> str:
+    """What a tool has left out before, and said so in what goes now, is told along."""
+    keep_until = max_chars * 3 // 4
+    go_on_at = len(text) - (max_chars - keep_until)
+    cut, resumed = keep_until, go_on_at
+    bytes_before, mark_chars = 0, 0
+    for mark in _LEFT_OUT.finditer(text):
+        if mark.end() > keep_until and mark.start() < go_on_at:  # wholly or in part
+            cut, resumed = min(cut, mark.start()), max(resumed, mark.end())
+            bytes_before += int(mark[1])
+            mark_chars += len(mark[0])
+    before = f" and {bytes_before} bytes" if bytes_before else ""
+    return f"{text[:cut]}\n[aish] … {resumed - cut - mark_chars} characters{before} left out …\n{text[resumed:]}"

@@ -1,0 +1,72 @@
+"""What a tool gives for programs, made fit to be handed on: whole, without secrets, as its tool promises.
+
+Text that is too long for a model is cut and can still be read. An object that is cut is no object any more, so this is
+all or nothing, with a bound of its own; where it was promised, it is said what is lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from aish.tool_calls.schema.validator import is_checkable, schema_errors
+from aish.types.events import ToolResult
+from aish.types.tools import JsonObject, JsonSchema, ResultStatus, Structured, ToolSpec
+
+# Half of what a message may have, since results say the same in words or pictures beside it. No model of ours reads it.
+MAX_BYTES = 4 * 1024 * 1024
+
+
+def find_promise(spec: ToolSpec) -> JsonSchema | None:
+    """What structured results of this tool are held to; none where its schema is broken."""
+    schema = spec.output_schema
+    return schema if schema is not None and is_checkable(schema) else None
+
+
+def with_structured(
+    result: ToolResult, given: JsonObject | None, spec: ToolSpec | None, redact: Callable[[bytes], bytes]
+) -> ToolResult:
+    """`given` is as the tool gave it. An error needs none, and what comes with one keeps no promise: it is its text."""
+    is_promised = spec is not None and spec.output_schema is not None
+    if result.status is not ResultStatus.OK or not (is_promised or given is not None):
+        return result
+    promise = find_promise(spec) if spec is not None else None
+    structured = _fit(given, promise, redact)
+    if structured.value is None and promise is None:
+        return result
+    return msgspec.structs.replace(result, structured=structured)
+
+
+def _fit(given: JsonObject | None, promise: JsonSchema | None, redact: Callable[[bytes], bytes]) -> Structured:
+    if given is None:
+        return Structured(lacking="the tool gave none")
+    try:
+        line = msgspec.json.encode(given)
+        if len(line) > MAX_BYTES:
+            return Structured(lacking=f"it has {len(line)} bytes, and {MAX_BYTES} are handed on")
+        # The bytes, and not each text in it: a secret may also be a number, a name, or parted among several texts.
+        value = given if (redacted := redact(line)) is line else msgspec.json.decode(redacted, type=JsonObject)
+        if value is not given and _members(value) != _members(given):
+            return Structured(lacking="several of its names are secrets")
+        errors = schema_errors(promise, value) if promise is not None else []
+    except msgspec.DecodeError:
+        return Structured(lacking="it has a secret in it that cannot be taken out")
+    except (ValueError, RecursionError):
+        return Structured(lacking="it is nested too deeply")
+    if errors:
+        return Structured(lacking=f"it does not fit its schema: {redact('; '.join(errors).encode()).decode()}")
+    return Structured(value)
+
+
+def _members(value: object) -> int:
+    """Of all objects in it: names that have become the same are one."""
+    count, left = 0, [value]
+    while left:
+        match left.pop():
+            case dict() as found:
+                count += len(found)
+                left += found.values()
+            case list() as found:
+                left += found
+    return count

@@ -1,0 +1,1 @@
+"""One turn: the loop, its runner, recorder, budget and recovery."""

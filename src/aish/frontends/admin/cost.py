@@ -1,0 +1,79 @@
+"""`aish cost`: what calls came to, over all sessions, by day, model and category."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from datetime import datetime
+
+import msgspec
+
+from aish.engine.model.ledger import day_start_ms
+from aish.errors import UsageError
+from aish.frontends.runtime import Runtime
+from aish.frontends.signals import run_until_done
+from aish.frontends.spending_table import By, calls, chart, grouped, money, table, total
+from aish.ports import Store
+from aish.types.usage import Spent
+
+_SPAN = re.compile(r"(\d{1,5})([dhw])")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    by = _fields(arguments.by)
+    since_ms = _since_ms(arguments.since)
+    return run_until_done(_run(runtime.store, arguments, by, since_ms))
+
+
+async def _run(store: Store, arguments: argparse.Namespace, by: tuple[By, ...], since_ms: int) -> int:
+    try:
+        rows = await store.list_spent(since_ms=since_ms, session=arguments.session or None)
+    finally:
+        await store.aclose()
+    groups = grouped(rows, by)
+    if arguments.json:
+        for key, spent in groups.items():
+            print(json.dumps({**dict(zip(by, key, strict=True)), **_fields_of(spent)}))
+        return 0
+    if not groups:
+        print("no calls are recorded", file=sys.stderr)
+        return 0
+    for line in table(groups, by):
+        print(line)
+    if bars := chart(grouped(rows, by[:1])):
+        print("", *bars, sep="\n")
+    whole = total(rows)
+    print(f"\n{calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; {money(whole)}")
+    return 0
+
+
+def _fields_of(spent: Spent) -> dict[str, object]:
+    """`cost` is null where nothing is known of it; `unknown` says how many calls it leaves out."""
+    fields = msgspec.structs.asdict(spent)
+    if spent.calls and spent.unknown == spent.calls:
+        fields["cost"] = None
+    return fields
+
+
+def _fields(text: str) -> tuple[By, ...]:
+    known: dict[str, By] = {"day": "day", "model": "model", "category": "category"}
+    wanted = [field.strip() for field in text.split(",") if field.strip()]
+    if not wanted or any(field not in known for field in wanted):
+        raise UsageError(f"--by {text!r} is not known", hint="day, model and category, with commas between them")
+    return tuple(dict.fromkeys(known[field] for field in wanted))
+
+
+def _since_ms(text: str) -> int:
+    if not text:
+        return 0
+    if span := _SPAN.fullmatch(text):
+        return int((time.time() - int(span[1]) * _HOURS[span[2]] * 3600) * 1000)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        return day_start_ms(now_ms) if text == "today" else int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):  # no date, or one that no clock here has
+        raise UsageError(f"--since {text!r} is no time", hint="for example 7d, 12h, today or 2026-11-01") from None

@@ -1,0 +1,162 @@
+"""`aish mcp list|tools|tool|call|ping|log|resources|read|prompts|prompt|import`: MCP servers without a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+
+from aish.engine.engine import Engine
+from aish.errors import UsageError
+from aish.frontends.admin.mcp_import import import_servers
+from aish.frontends.mcp_prompts import text_of_prompt, values_of
+from aish.frontends.runtime import McpServerView, Runtime
+from aish.frontends.signals import run_until_done
+from aish.frontends.terminal import Output, visible
+from aish.types.decisions import Answer, Choice, Question
+from aish.types.messages import marked_text
+from aish.types.tools import ResultStatus, ToolSpec
+
+_CALL_FAILED = 1
+_REFUSED = 3
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    if arguments.action == "import":
+        return import_servers(Path(arguments.file), runtime.surroundings)
+    return run_until_done(_run(arguments, runtime))
+
+
+async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    actions: dict[str, Callable[[argparse.Namespace, Runtime, Engine], Awaitable[int]]] = {
+        "list": _list, "tools": _tools, "tool": _tool, "call": _call, "ping": _ping, "log": _log,
+        "resources": _resources, "read": _read, "prompts": _prompts, "prompt": _prompt,
+    }  # fmt: skip
+    configured = runtime.config.mcp.servers
+    if not configured:
+        raise UsageError("no MCP servers are configured", hint="add [mcp.servers.NAME] to the config")
+    async with runtime.engine(mcp=_only(arguments, configured)) as engine:
+        await runtime.mcp_settled(arguments.timeout)
+        return await actions[arguments.action](arguments, runtime, engine)
+
+
+def _only(arguments: argparse.Namespace, configured: Collection[str]) -> list[str] | None:
+    """The one server the words are about, if they are about one."""
+    named = getattr(arguments, "server", "") or getattr(arguments, "name", "").replace(".", "__", 1).partition("__")[0]
+    if named and named not in configured:
+        raise UsageError(f"no MCP server named {named}", hint=f"there are: {', '.join(configured)}")
+    return [named] if named else None
+
+
+async def _list(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    """Exit code 0 when every server works."""
+    for name, server in runtime.mcp_servers.items():
+        if arguments.json:
+            why = server.failure.message if server.failure else ""
+            print(json.dumps({"name": name, "state": server.state, "tools": len(server.specs()), "error": why}))
+        else:
+            print(visible(_server_line(name, server)))
+    return 0 if all(server.state == "ready" for server in runtime.mcp_servers.values()) else _CALL_FAILED
+
+
+async def _tools(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    for spec in engine.tools.specs():
+        if spec.source in runtime.mcp_servers:
+            summary = spec.description.split("\n", 1)[0]
+            print(visible(f"{spec.name}  [{spec.effect}]  {summary}"))
+    return 0
+
+
+async def _tool(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    spec = _find_tool(runtime, engine, arguments.name)
+    print(visible(f"{spec.name}  [{spec.effect}]\n{spec.description}\n{json.dumps(spec.schema, indent=2)}"))
+    return 0
+
+
+async def _call(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    """The person who types the call has decided: the gate's questions are answered yes, its refusals stand."""
+    spec = _find_tool(runtime, engine, arguments.name)
+    result = await engine.call_tool(spec.name, arguments.arguments, ask=_consent)
+    Output().answer(marked_text(result.parts) + "\n")
+    if result.status in (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED):
+        return _REFUSED
+    return 0 if result.status is ResultStatus.OK else _CALL_FAILED
+
+
+async def _ping(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    code = 0
+    for name, server in runtime.mcp_servers.items():
+        began_s = time.monotonic()
+        try:
+            count = await server.refresh()
+        except Exception as exc:
+            print(visible(f"✗ {name}  {exc}"))
+            code = _CALL_FAILED
+        else:
+            print(visible(f"✓ {name}  {count} tools in {(time.monotonic() - began_s) * 1000:.1f} ms"))
+    return code
+
+
+async def _log(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    for line in runtime.mcp_servers[arguments.server].log:
+        print(visible(line))
+    return 0
+
+
+async def _resources(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    for resource in await runtime.mcp_servers[arguments.server].session.list_resources():
+        print(visible(f"{resource.uri}  {resource.name}  {resource.media_type}"))
+    return 0
+
+
+async def _read(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    output = await runtime.mcp_servers[arguments.server].session.read_resource(arguments.uri)
+    Output().answer(marked_text(output.parts) + "\n")
+    return 0
+
+
+async def _prompts(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    for prompt in await runtime.mcp_servers[arguments.server].session.list_prompts():
+        wanted = " ".join(f"{a.name}{'' if a.required else '?'}" for a in prompt.arguments)
+        print(visible(f"{prompt.name}({wanted})  {prompt.description}"))
+    return 0
+
+
+async def _prompt(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
+    given = values_of(arguments.arguments)
+    messages = await runtime.mcp_servers[arguments.server].session.get_prompt(arguments.name, given)
+    print(visible(text_of_prompt(messages)))
+    return 0
+
+
+async def _consent(question: Question) -> Answer:
+    return Answer(Choice.YES)
+
+
+def _find_tool(runtime: Runtime, engine: Engine, name: str) -> ToolSpec:
+    wanted = {name, name.replace(".", "__", 1)}
+    for spec in engine.tools.specs():
+        if spec.name in wanted:
+            return spec
+    for server in runtime.mcp_servers.values():
+        if server.failure is not None and server.state != "ready":
+            raise server.failure
+    raise UsageError(f"no tool named {name}", hint="`aish mcp tools` lists what there is")
+
+
+def _server_line(name: str, server: McpServerView) -> str:
+    mark = "✓" if server.state == "ready" else "✗" if server.state == "failed" else "…"
+    what = f"{len(server.specs())} tools" if server.state == "ready" else ""
+    why = server.failure.message if server.failure and server.state != "ready" else ""
+    more = f"\n    {_advice(server)}" if why and _advice(server) else ""
+    return f"{mark} {name:<12} {server.state:<10} {what or why}{more}"
+
+
+def _advice(server: McpServerView) -> str:
+    """What to do, else the last thing it said before it went."""
+    if server.failure is not None and server.failure.hint:
+        return server.failure.hint
+    last = [line for line in getattr(server.failure, "stderr_tail", "").splitlines() if line.strip()][-1:]
+    return f"its last words: {last[0].strip()}" if last else ""

@@ -1,0 +1,140 @@
+"""`aish eval`: from words to a table, files and an exit code. What was done before Ctrl-C is reported like the rest."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import time
+from pathlib import Path
+
+import msgspec
+
+from aish import __version__
+from aish.errors import UsageError
+from aish.frontends.eval.baseline import compare, describe, load_report
+from aish.frontends.eval.cases import load_suites
+from aish.frontends.eval.figures import rows
+from aish.frontends.eval.options import check, parse_settings, parse_slice
+from aish.frontends.eval.progress import Watch
+from aish.frontends.eval.results import Report, Result
+from aish.frontends.eval.runner import Plan, run_plan, select
+from aish.frontends.eval.table import table
+from aish.frontends.runtime import Runtime
+from aish.frontends.signals import INTERRUPTED, run_until_done
+from aish.frontends.terminal import Output, visible
+
+PROVIDER_FAILED = 4
+WORSE = 6
+_MAX_ERRORS_SHOWN = 5
+_UNSAID = ("command", "action", "words", "endpoint")  # the last may hold a key
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    check(arguments)
+    if arguments.suites[:1] == ["import"]:
+        return _import(arguments)
+    cases = select(load_suites(arguments.suites), part=parse_slice(arguments.slice), limit=arguments.limit)
+    if not cases:
+        raise UsageError("no case is left to ask", hint="take a larger --slice")
+    before = load_report(arguments.baseline) if arguments.baseline else None
+    plan = Plan(
+        cases=cases,
+        settings=(),
+        repeat=arguments.repeat,
+        seed=arguments.seed,
+        concurrency=arguments.concurrency,
+        timeout_s=arguments.timeout,
+    )
+    return run_until_done(_run(arguments, runtime, plan, before))
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from aish.frontends.eval.bfcl import convert
+
+    if len(arguments.suites) != 3 or arguments.suites[1] != "bfcl":
+        raise UsageError("import what?", hint="aish eval import bfcl DIR|WHEEL -o OUT")
+    if arguments.output is None:
+        raise UsageError("where to?", hint="name a folder with -o")
+    for file, count in convert(Path(arguments.suites[2]), arguments.output):
+        print(visible(f"{file}: {count} cases"))
+    return 0
+
+
+async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: Plan, before: Report | None) -> int:
+    output = Output()
+    results: list[Result] = []
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    complete = False
+    try:
+        async with runtime.engine(mcp=(), serving=True) as engine:
+            models = [(await engine.router.resolve(model)).name for model in arguments.model or [""]]
+            settings = parse_settings(models, arguments.mode, repair=not arguments.no_repair)
+            plan = msgspec.structs.replace(plan, settings=settings)
+            with Watch(output, plan) as watch:
+                plain = runtime.engine_in(runtime.surroundings.cwd, engine, {})
+                await run_plan(plan, plain, runtime.engine_in, watch.heard(results))
+        complete = True
+    except asyncio.CancelledError:
+        if not results:
+            raise
+        output.note("· interrupted; this is what was done")
+    report = _report(arguments, plan, results, started, complete=complete)
+    return await asyncio.to_thread(_tell, arguments, report, before, output)
+
+
+def _report(
+    arguments: argparse.Namespace, plan: Plan, results: list[Result], started: str, *, complete: bool
+) -> Report:
+    order = {case.id: at for at, case in enumerate(plan.cases)}
+    settings = {(setting.model, setting.mode_name): at for at, setting in enumerate(plan.settings)}
+    results.sort(key=lambda one: (settings[one.model, one.mode], one.repeat, order[one.case]))
+    options = {name: value for name, value in vars(arguments).items() if name not in _UNSAID}
+    return Report(
+        aish=__version__,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        started=started,
+        options={name: str(value) if isinstance(value, Path) else value for name, value in options.items()},
+        complete=complete,
+        results=tuple(results),
+    )
+
+
+def _tell(arguments: argparse.Namespace, report: Report, before: Report | None, output: Output) -> int:
+    """Files first: they are what a long run was for."""
+    if arguments.json:
+        _write(arguments.json, msgspec.json.format(msgspec.json.encode(report), indent=1))
+    if arguments.html:
+        from aish.frontends.eval.page import page
+
+        _write(arguments.html, page(report, before).encode("utf-8", "replace"))
+    for line in table(rows(report.results)):
+        print(visible(line))
+    _tell_errors(report, output)
+    code = 0 if report.complete else INTERRUPTED
+    if before is not None:
+        changes = compare(before.results, report.results)
+        print()
+        for line in describe(changes, arguments.tolerance):
+            print(visible(line))
+        code = code or (WORSE if any(change.is_worse(arguments.tolerance) for change in changes) else 0)
+    return code or (PROVIDER_FAILED if all(r.outcome in ("error", "skipped") for r in report.results) else 0)
+
+
+def _tell_errors(report: Report, output: Output) -> None:
+    errors = [result for result in report.results if result.outcome == "error"]
+    skipped = sum(result.outcome == "skipped" for result in report.results)
+    for result in errors[:_MAX_ERRORS_SHOWN]:
+        output.note(f"! {result.case} ({result.model}, {result.mode}): {result.error[:300]}")
+    if len(errors) > _MAX_ERRORS_SHOWN:
+        output.note(f"! and {len(errors) - _MAX_ERRORS_SHOWN} more errors; --json has them all")
+    if skipped:
+        output.note(f"! {skipped} cases were not asked, because the backend kept failing")
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.write_bytes(data)
+    except OSError as exc:
+        raise UsageError(f"cannot write {file}: {exc.strerror}") from exc

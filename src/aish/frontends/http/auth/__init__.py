@@ -1,0 +1,1 @@
+"""Keys, callers, spending per key, and signing in to the console."""

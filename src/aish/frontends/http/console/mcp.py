@@ -1,0 +1,125 @@
+"""The MCP servers as a person looks after them: `/v1/mcp`, and connecting, disconnecting and asking one anew.
+
+Only servers of the configuration can be connected: nothing that comes over HTTP names a command or a place to call.
+Those that requests have brought are shown to whoever brought them and to administrators, and end by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.errors import AishError
+from aish.frontends.asgi import Exchange
+from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.console.tools import shown
+from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.server.routes import Route
+from aish.frontends.http.server.service import Service
+from aish.frontends.runtime import McpServerView
+from aish.types.dynamic_mcp import GuestView
+
+_REFRESH_S = 30.0
+# Starting one may download it first.
+_CONNECT_S = 90.0
+_LOG_LINES = 50
+_LOG_CHARS = 500
+
+
+class ConsoleMcp:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/v1/mcp", self.list, "The MCP servers and how they are"),
+            Route("POST", "/v1/mcp/{alias}/refresh", self.refresh, "Ask one for its tools anew"),
+            Route("POST", "/v1/mcp/{alias}/connect", self.connect, "Connect one of the configuration, anew"),
+            Route("POST", "/v1/mcp/{alias}/disconnect", self.disconnect, "Disconnect one"),
+        ]
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        runtime = self._service.runtime
+        names = dict.fromkeys((*runtime.mcp_servers, *runtime.config.mcp.servers))
+        guests = [guest for guest in runtime.mcp_guests if caller.admin or guest.owner == caller.key]
+        data = [*(self._shown(name, caller) for name in names), *map(_brought, guests)]
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
+
+    async def refresh(self, exchange: Exchange, caller: Caller, alias: str) -> None:
+        _check_admin(caller)
+        server = self._service.runtime.mcp_servers.get(alias)
+        if server is None:
+            raise self._unknown(alias)
+        await _within(server.refresh(), _REFRESH_S, alias)
+        await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
+
+    async def connect(self, exchange: Exchange, caller: Caller, alias: str) -> None:
+        _check_admin(caller)
+        runtime = self._service.runtime
+        if alias not in runtime.mcp_servers and alias not in runtime.config.mcp.servers:
+            raise self._unknown(alias)
+        await _within(runtime.reconnect_mcp(alias), _CONNECT_S, alias)
+        await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
+
+    async def disconnect(self, exchange: Exchange, caller: Caller, alias: str) -> None:
+        _check_admin(caller)
+        if alias not in self._service.runtime.mcp_servers:
+            raise self._unknown(alias)
+        await self._service.runtime.disconnect_mcp(alias)
+        await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
+
+    def _unknown(self, alias: str) -> Problem:
+        known = ", ".join(self._service.runtime.mcp_servers) or "none"
+        return Problem(404, f"there is no MCP server {alias[:80]}; there are: {known}", code="server_not_found")
+
+    def _shown(self, alias: str, caller: Caller) -> dict[str, Any]:
+        """What a server wrote to its log is for administrators: it may be about anything."""
+        server = self._service.runtime.mcp_servers.get(alias)
+        configured = self._service.runtime.config.mcp.servers.get(alias)
+        if server is None:
+            transport = "http" if configured is not None and configured.url else "stdio"
+            return {"alias": alias, "state": "closed", "error": "", "tools": [], "transport": transport, "log_tail": []}
+        tools = [spec for spec in self._service.engine.tools.specs() if spec.source == alias]
+        allowed = set(caller.allowed([spec.name for spec in tools]))
+        return {
+            "alias": alias,
+            "state": server.state,
+            "error": self._service.engine.redacted(server.failure.message) if server.failure else "",
+            "tools": [shown(spec) for spec in tools if spec.name in allowed],
+            "transport": server.transport,
+            "log_tail": self._log_of(server) if caller.admin else [],
+        }
+
+    def _log_of(self, server: McpServerView) -> Sequence[str]:
+        return [self._service.engine.redacted(line[:_LOG_CHARS]) for line in server.log[-_LOG_LINES:]]
+
+
+def _brought(guest: GuestView) -> dict[str, Any]:
+    return {
+        "alias": guest.label,
+        "state": guest.state,
+        "error": "",
+        "tools": [shown(spec) for spec in guest.tools],
+        "transport": "http",
+        "log_tail": [],
+        "brought": {"by": guest.owner, "origin": guest.origin},
+    }
+
+
+def _check_admin(caller: Caller) -> None:
+    if not caller.admin:
+        raise Problem(403, "this is for keys of administrators", code="forbidden")
+
+
+async def _within(work: Any, seconds: float, alias: str) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        raise Problem(504, f"{alias} gave no answer within {seconds:g} s", code="server_timeout") from None
+    except AishError as exc:
+        text = f"{exc.message} ({exc.hint})" if exc.hint else exc.message
+        raise Problem(502, f"{alias}: {text}", code="server_failed") from exc

@@ -1,0 +1,1 @@
+"""Counters for Prometheus and short time series for the console."""

@@ -1,0 +1,296 @@
+"""What the server counts, in the form Prometheus reads. Labels have few values: nothing a client sends becomes one
+unless it names something of ours."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from aish.frontends.http.metrics.metric_batches import Spread, Tally
+from aish.frontends.http.metrics.series import MAX_SAMPLES, Series
+from aish.frontends.http.server.logs import note_turn
+from aish.types.events import (
+    ArgumentsDelta,
+    Event,
+    ReasoningDelta,
+    Status,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+    UsageReported,
+)
+from aish.types.tools import Effect, Repair, ResultStatus
+from aish.types.usage import NOTHING_USED, Usage
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_RATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+_ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
+_MOST_MODELS = 100  # more names than this are counted as "other"
+_MOST_TOOLS = 300  # the same of tools: MCP servers bring any number
+# What the engine and the providers tell the user when they ask again: the events have no other sign of it.
+_ASKED_AGAIN = (
+    ("; asking ", "fallback"),
+    ("sending results as text instead", "form"),
+    ("sending simpler ones", "form"),
+    ("constraining the answer instead", "form"),
+    ("describing tools in the prompt instead", "form"),
+)
+
+
+_WORDS = (TextDelta, ReasoningDelta)
+MANY_WORKERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where the workers of one server count together
+
+
+class Metrics:
+    """`together`: several processes count, and each answers for all. `is_ours`: the tool of that name is not one that a
+    request has brought, whose name is a client's word."""
+
+    def __init__(self, *, together: bool = False, is_ours: Callable[[str], bool] = lambda tool: True) -> None:
+        self.together = together
+        self.is_ours = is_ours
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"aish_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(f"aish_{name}", text, labels, buckets=buckets, registry=registry)
+
+        self.requests = counter("requests", "Requests answered.", "route", "status")
+        self.turns = counter("turns", "Turns, by how they ended.", "model", "end")
+        self.first_token = histogram("first_token_seconds", "Until the first token.", _SECONDS, "model")
+        self.token_rate = histogram("tokens_per_second", "Tokens of an answer a second.", _RATES, "model")
+        self.rounds = histogram("rounds_per_turn", "Model calls in a turn.", _ROUNDS, "model")
+        self.tokens = counter("tokens", "Tokens spent.", "model", "direction")
+        self.cost = counter("cost_dollars", "Dollars spent, where prices are known.", "model")
+        self.tool_calls = counter("tool_calls", "Tool calls, by how they ended.", "tool", "status")
+        self.broken_streams = counter("broken_streams", "Answers that broke off.", "model")
+        self.retries = counter(
+            "retries", "Model calls made again, of another model or in another form.", "model", "kind"
+        )
+        self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
+        self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
+        self.under_way = Gauge(
+            "aish_requests_under_way", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
+        )
+        self.mcp_servers = Gauge(
+            "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
+        )
+        # Their labels and URLs are the clients' own words: as many as they like.
+        self.mcp_brought_open = Gauge(
+            "aish_mcp_brought_open",
+            "MCP servers that requests brought, connected now.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
+        self.series = Series()
+        self._of_models: dict[str, ModelMeters] = {}
+        self._tools: set[str] = set()
+        self._of_requests: dict[tuple[str, int], Tally] = {}
+
+    def count_request(self, method: str, route: str, status: int, failed: int) -> None:
+        """`failed`: what the status would have been, where a stream had begun before it failed."""
+        tally = self._of_requests.get((route, status))
+        if tally is None:
+            tally = self._of_requests[route, status] = Tally(self.requests.labels(route, str(status)))
+        tally.count += 1
+        if method == "POST":  # what is asked for, not what is looked at
+            point = self.series.now()
+            point.requests += 1
+            if (failed or status) >= 500:
+                point.errors += 1
+
+    def count_spent(self, model: ModelMeters | None, usage: Usage, *, turns: int = 0) -> None:
+        point = self.series.now()
+        point.turns += turns
+        point.tokens_in += usage.prompt_tokens
+        point.tokens_out += usage.completion_tokens
+        if usage.cost:
+            point.cost += usage.cost
+        if model is not None:
+            model.tokens_in.count += usage.prompt_tokens
+            model.tokens_out.count += usage.completion_tokens
+            if usage.cost:
+                model.cost.inc(usage.cost)
+
+    def hand_on(self) -> None:
+        """What has been counted, to what Prometheus reads."""
+        for tally in self._of_requests.values():
+            tally.hand_on()
+        for model in self._of_models.values():
+            model.hand_on()
+
+    def page(self) -> bytes:
+        self.hand_on()
+        if not self.together:
+            return generate_latest(self.registry)
+        everybody = CollectorRegistry()
+        MultiProcessCollector(everybody)  # type: ignore[no-untyped-call]
+        return generate_latest(everybody)
+
+    def close(self) -> None:
+        """This process ends: what it has counted stays, what is so only while it lives goes."""
+        self.hand_on()
+        if self.together:
+            forget_process(os.getpid())
+
+    def of_tool(self, tool: str, status: str) -> Counter:
+        """ "" for one that was never found."""
+        return self.tool_calls.labels(self._named(tool) if tool else "unknown", status)
+
+    def _named(self, tool: str) -> str:
+        if tool in self._tools:
+            return tool
+        if not self.is_ours(tool):
+            return "brought"
+        if len(self._tools) >= _MOST_TOOLS:
+            return "other"
+        self._tools.add(tool)
+        return tool
+
+    def of_model(self, model: str) -> ModelMeters:
+        known = self._of_models.get(model)
+        if known is None:
+            if len(self._of_models) >= _MOST_MODELS:
+                model = "other"
+            if model not in self._of_models:
+                self._of_models[model] = ModelMeters(self, model)
+            known = self._of_models[model]
+        return known
+
+
+def forget_process(pid: int) -> None:
+    """Of those that count together: what was so only while it lived."""
+    mark_process_dead(pid)  # type: ignore[no-untyped-call]
+
+
+class ModelMeters:
+    """The counters of one model, looked up once."""
+
+    def __init__(self, metrics: Metrics, model: str) -> None:
+        self.first_token = Spread(metrics.first_token.labels(model), _SECONDS)
+        self.token_rate = Spread(metrics.token_rate.labels(model), _RATES)
+        self.rounds = Spread(metrics.rounds.labels(model), _ROUNDS)
+        self.tokens_in = Tally(metrics.tokens.labels(model, "in"))
+        self.tokens_out = Tally(metrics.tokens.labels(model, "out"))
+        self.cost = metrics.cost.labels(model)
+        self.broken_streams = metrics.broken_streams.labels(model)
+        self.retries = {kind: metrics.retries.labels(model, kind) for kind in ("fallback", "form")}
+        self.left_out = metrics.left_out.labels(model)
+        self.ends = {end: Tally(metrics.turns.labels(model, end.value)) for end in TurnEnd}
+
+    def hand_on(self) -> None:
+        for tally in (self.first_token, self.token_rate, self.rounds, self.tokens_in, self.tokens_out):
+            tally.hand_on()
+        for tally in self.ends.values():
+            tally.hand_on()
+
+
+class TurnMeter(msgspec.Struct, eq=False):
+    """Looks at one turn's events as they pass: counts, and knows what has been done that must not be done again."""
+
+    _metrics: Metrics
+    _began_ns: int = msgspec.field(default_factory=time.time_ns)
+    _model: ModelMeters | None = None
+    _first_ms: int = 0  # by the event's own time: of what nobody watches all comes at the end
+    _steps: int = 0
+    _open: set[str] = set()  # calls without a result
+    turn: str = ""  # once it has begun
+    had_effect: bool = False
+    usage: Usage = NOTHING_USED
+
+    @property
+    def has_open_call(self) -> bool:
+        return bool(self._open)
+
+    def see(self, events: Sequence[Event]) -> None:
+        if self._first_ms and type(events[0].body) is TextDelta:
+            return  # nearly every batch
+        for event in events:
+            body = event.body
+            if type(body) in _WORDS:
+                if not self._first_ms:
+                    self._token(event.at_ms)
+            elif type(body) is StepStarted:
+                self._steps += 1
+            elif type(body) is UsageReported:
+                if body.left_out and self._model is not None:
+                    self._model.left_out.inc(body.left_out)
+            elif type(body) is TurnStarted:
+                self._model = self._metrics.of_model(body.model)
+                self.turn = event.turn
+                self.had_effect = body.after_effect
+                note_turn(event.session, event.turn)
+            elif type(body) is TurnFinished:
+                self._finished(body, event.at_ms)
+            elif type(body) is not ArgumentsDelta:
+                self._see_other(event)
+
+    def see_left(self, events: Sequence[Event]) -> None:
+        """What was owed of a turn that was left. A call that was broken off stays open: it may have had its effect."""
+        broken_off = set(self._open)
+        self.see(events)
+        self._open |= broken_off
+
+    def _see_other(self, event: Event) -> None:
+        body = event.body
+        if isinstance(body, ToolResult):
+            self._open.discard(event.call)
+            self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
+            self._metrics.of_tool(body.name if self._is_known(body) else "", body.status.value).inc()
+            self._metrics.series.now().tool_calls += 1
+            self._repaired(body.repairs)
+        elif isinstance(body, ToolCallReady):
+            self._open.add(event.call)
+            self._repaired(body.repairs)
+        elif isinstance(body, Status) and not event.call:
+            self._asked_again(body.text)
+
+    def _is_known(self, result: ToolResult) -> bool:
+        """A call that was broken off has no effect to tell of, though its tool was found."""
+        if result.effect is not None:
+            return True
+        return result.status is not ResultStatus.UNKNOWN_TOOL and self._metrics.is_ours(result.name)
+
+    def _token(self, at_ms: int) -> None:
+        if self._model is not None:
+            self._first_ms = at_ms
+            took_ms = at_ms - self._began_ns // 1_000_000
+            took_s = took_ms / 1000 if took_ms > 0 else 0.0
+            self._model.first_token.observe(took_s)
+            samples_ms = self._metrics.series.now().first_token_ms
+            if len(samples_ms) < MAX_SAMPLES:
+                samples_ms.append(took_s * 1000)
+
+    def _asked_again(self, said: str) -> None:
+        kind = next((kind for words, kind in _ASKED_AGAIN if words in said), "")
+        if kind and self._model is not None:
+            self._model.retries[kind].inc()
+
+    def _repaired(self, repairs: tuple[Repair, ...] | msgspec.UnsetType) -> None:
+        for repair in repairs or ():
+            self._metrics.call_repairs.labels(repair.kind.value).inc()
+
+    def _finished(self, body: TurnFinished, at_ms: int) -> None:
+        self.usage = usage = body.usage
+        self._metrics.count_spent(self._model, usage, turns=1)
+        model = self._model
+        if model is None:
+            return
+        model.ends[body.reason].count += 1
+        model.rounds.observe(self._steps)
+        if body.reason is TurnEnd.FAILED and self._first_ms:
+            model.broken_streams.inc()
+        if usage.completion_tokens and self._first_ms and at_ms > self._first_ms:
+            model.token_rate.observe(usage.completion_tokens * 1000 / (at_ms - self._first_ms))

@@ -1,0 +1,1 @@
+"""The APIs in OpenAI's shape: chat completions, responses, embeddings, models, conversations."""

@@ -1,0 +1,1 @@
+"""Chat completions: request, encoder, handler."""

@@ -1,0 +1,92 @@
+"""Documents that come with a message, in the shapes of all APIs: text under its name where they are text, else a note.
+
+A client that has read a PDF sends it with everything it says from then on: it could not go on if it were refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from aish.frontends.http.server.http_errors import bad_field
+from aish.types.messages import ImagePart, TextPart
+
+_TEXT_KINDS = ("application/json", "application/xml", "application/yaml")
+_MAX_NOTE_CHARS = 200  # of what a client says of a document: enough for most addresses
+
+
+def read_document(field: str, block: dict[str, Any]) -> TextPart:
+    """A `document` of messages."""
+    title, context, place = block.get("title"), block.get("context"), f"{field}.source"
+    match block.get("source"):
+        case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
+            said = text
+        case {"type": "content", "content": list(blocks)}:
+            said = _texts(f"{place}.content", blocks)
+        case {"type": "base64", "media_type": str(kind), "data": str(data)}:
+            said = _decoded(f"{place}.data", kind, data)
+        case {"type": "url", "url": str(origin)} | {"type": "file", "file_id": str(origin)}:
+            said = _note(origin)
+        case _:
+            raise bad_field(place, "must be text, content, base64 with its media_type, a url or a file")
+    return _under(said, title, context)
+
+
+def read_search_result(field: str, block: dict[str, Any]) -> TextPart:
+    content = block.get("content")
+    if not isinstance(content, list):
+        raise bad_field(f"{field}.content", "must be a list of blocks")
+    return _under(_texts(f"{field}.content", content), block.get("title"), block.get("source"))
+
+
+def read_file(field: str, given: dict[str, Any]) -> TextPart:
+    """A `file` of chat completions, an `input_file` of responses."""
+    match given:
+        case {"file_data": str(data)} if data.startswith("data:"):
+            said = _from_data_url(f"{field}.file_data", data)
+        case {"file_data": str()}:
+            said = _note("application/octet-stream")
+        case {"file_url": str(origin)} | {"file_id": str(origin)}:
+            said = _note(origin)
+        case _:
+            raise bad_field(f"{field}.file_data", "must be a data url with base64")
+    return _under(said, given.get("filename"))
+
+
+def _from_data_url(field: str, url: str) -> str:
+    head, comma, data = url[len("data:") :].partition(",")
+    kind, *parameters = head.split(";")
+    if not comma or "base64" not in parameters:
+        raise bad_field(field, "a data url holds base64")
+    return _decoded(field, kind or "text/plain", data)
+
+
+def _decoded(field: str, kind: str, data: str) -> str:
+    if not kind.startswith("text/") and kind not in _TEXT_KINDS:
+        return _note(kind)
+    try:
+        return base64.b64decode(data, validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError) as exc:
+        raise bad_field(field, "is not base64") from exc
+
+
+def _texts(field: str, blocks: list[Any]) -> str:
+    texts: list[str] = []
+    for place, block in enumerate(blocks):
+        match block:
+            case {"type": "text", "text": str(text)}:
+                texts.append(text)
+            case {"type": "image"}:
+                texts.append(ImagePart("image/*").mark)
+            case _:
+                raise bad_field(f"{field}[{place}]", "must be a block of text or an image")
+    return "\n".join(texts)
+
+
+def _note(what: str) -> str:
+    return f"[document: {what[:_MAX_NOTE_CHARS]}]"
+
+
+def _under(said: str, *heads: Any) -> TextPart:
+    return TextPart("\n".join([*(head for head in heads if isinstance(head, str) and head), said]))

@@ -1,0 +1,1 @@
+"""Responses: request, output items, stream, storage, background and replay."""

@@ -1,0 +1,210 @@
+"""Responses, the request: its fields, its tools and what it asks of the model, in canonical form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.frontends.http.openai.chat.request import check_top_logprobs, read_function, read_mcp
+from aish.frontends.http.server.bodies import decode_body
+from aish.frontends.http.server.http_errors import bad_field
+from aish.frontends.http.turns.request_fields import (
+    MAX_NAME_CHARS,
+    Extensions,
+    Function,
+    McpTool,
+    find_knobs,
+    tool_choice,
+)
+from aish.types.requests import Sampling, ToolChoice
+
+# OpenAI's own bounds of `metadata`.
+MAX_METADATA, MAX_METADATA_KEY, MAX_METADATA_VALUE = 16, 64, 512
+
+
+class ResponseBody(Extensions, frozen=True, kw_only=True):
+    model: str = ""
+    input: str | list[dict[str, Any]] | None = None
+    instructions: str | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    include: list[str] | None = None
+    truncation: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    top_logprobs: int | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
+    prompt: Any = None
+
+    @property
+    def wants_logprobs(self) -> bool:
+        return bool(self.top_logprobs) or _LOGPROBS in (self.include or ())
+
+    @property
+    def is_kept(self) -> bool:
+        return self.store is not False
+
+    @property
+    def conversation_id(self) -> str:
+        """The conversation it belongs to, "" for none."""
+        given = self.conversation
+        id = given.get("id") if isinstance(given, dict) else given
+        if given is not None and (not isinstance(id, str) or not id):
+            raise bad_field("conversation", "must be the id of a conversation")
+        return id if isinstance(id, str) else ""
+
+
+class Namespaced(msgspec.Struct, frozen=True):
+    """A client's function by the name it knows it under; the model knows it by one flat name."""
+
+    name: str
+    namespace: str = ""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """The tools of a request as they were read. `silent` are labels whose client does not want to be asked."""
+
+    functions: list[Function]
+    mcp: list[McpTool]
+    spaces: dict[str, Namespaced]
+    silent: frozenset[str]
+
+
+_decoder = msgspec.json.Decoder(ResponseBody)
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def decode_response_body(body: bytes) -> ResponseBody:
+    asked = decode_body(body, _decoder)
+    if asked.prompt is not None:
+        raise bad_field("prompt", "prompt templates are not kept here")
+    if asked.input is None and not asked.previous_response_id and asked.conversation is None:
+        raise bad_field("input", "must be text or a list of items")
+    if asked.previous_response_id and asked.conversation is not None:
+        raise bad_field("previous_response_id", "goes without conversation, and conversation without it")
+    if asked.background and not asked.is_kept:
+        raise bad_field("background", "needs store")
+    if asked.truncation not in (None, "auto", "disabled"):
+        raise bad_field("truncation", "must be auto or disabled")
+    check_metadata(asked.metadata)
+    return asked
+
+
+def check_metadata(metadata: Mapping[str, str] | None) -> None:
+    given = metadata or {}
+    if len(given) > MAX_METADATA:
+        raise bad_field("metadata", f"{MAX_METADATA} pairs at most")
+    for key, value in given.items():
+        if len(key) > MAX_METADATA_KEY or len(value) > MAX_METADATA_VALUE:
+            raise bad_field("metadata", f"keys have {MAX_METADATA_KEY} characters at most, values {MAX_METADATA_VALUE}")
+
+
+def read_sampling(asked: ResponseBody) -> Sampling:
+    schema, json_object = _format((asked.text or {}).get("format"))
+    if asked.max_output_tokens is not None and asked.max_output_tokens < 1:
+        raise bad_field("max_output_tokens", "must be at least 1")
+    effort = (asked.reasoning or {}).get("effort")
+    if not isinstance(effort, str | None):
+        raise bad_field("reasoning.effort", "must be text")
+    return Sampling(
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        max_tokens=asked.max_output_tokens,
+        json_schema=schema,
+        json_object=json_object,
+        reasoning_effort=effort or "",
+        logprobs=check_top_logprobs(asked.top_logprobs) if asked.wants_logprobs else None,
+        knobs=find_knobs(asked),
+    )
+
+
+def read_declared(tools: Sequence[dict[str, Any]]) -> Declared:
+    """Functions, also those in namespaces, and servers of ours; tools of other types are passed over."""
+    functions: list[Function] = []
+    servers: list[McpTool] = []
+    spaces: dict[str, Namespaced] = {}
+    silent: set[str] = set()
+    for place, tool in enumerate(tools):
+        field = f"tools[{place}]"
+        kind = tool.get("type", "function")
+        if kind == "mcp":
+            servers.append(read_mcp(field, tool))
+            if tool.get("require_approval") == "never":
+                silent.add(servers[-1].label)
+        elif kind == "function":
+            given = tool.get("function")
+            functions.append(read_function(field, given if isinstance(given, dict) else tool))
+        elif kind == "namespace":
+            for function, known in _namespace(field, tool):
+                functions.append(function)
+                spaces[function.name] = known
+    return Declared(functions, servers, spaces, frozenset(silent))
+
+
+def flat_name(namespace: str, name: str) -> str:
+    """One name for the model: `crm` and `find` are `crm__find`."""
+    return f"{namespace.removesuffix('__')}__{name}" if namespace else name
+
+
+def read_choice(given: Any, tools: Sequence[dict[str, Any]]) -> ToolChoice:
+    """A choice of a tool that was passed over is no choice."""
+    if not isinstance(given, dict):
+        return tool_choice("tool_choice", given)
+    kind, name = given.get("type"), given.get("name")
+    if kind == "mcp":
+        label = given.get("server_label")
+        if not isinstance(label, str):
+            raise bad_field("tool_choice.server_label", "must name a server")
+        return ToolChoice("required", f"{label}__{name}" if isinstance(name, str) else "")
+    if kind == "function" and isinstance(space := given.get("namespace"), str) and isinstance(name, str):
+        return ToolChoice("required", flat_name(space, name))
+    if kind in ("function", "allowed_tools", "auto", "none", "required", "any"):
+        return tool_choice("tool_choice", given)
+    if isinstance(kind, str) and kind:
+        return ToolChoice()
+    raise bad_field("tool_choice", "must be auto, none, required or a tool to call")
+
+
+def _namespace(field: str, tool: dict[str, Any]) -> Iterator[tuple[Function, Namespaced]]:
+    space, inner = tool.get("name"), tool.get("tools")
+    if not isinstance(space, str) or not 0 < len(space) <= MAX_NAME_CHARS:
+        raise bad_field(f"{field}.name", f"must be a name of 1 to {MAX_NAME_CHARS} characters")
+    if not isinstance(inner, list):
+        raise bad_field(f"{field}.tools", "must be a list of functions")
+    for place, given in enumerate(inner):
+        at = f"{field}.tools[{place}]"
+        if not isinstance(given, dict):
+            raise bad_field(at, "must be an object")
+        if given.get("type", "function") == "function":
+            function = read_function(at, given)
+            flat = msgspec.structs.replace(function, name=flat_name(space, function.name))
+            yield flat, Namespaced(function.name, space)
+
+
+def _format(given: Any) -> tuple[dict[str, Any] | None, bool]:
+    match given:
+        case None | {"type": "text"}:
+            return None, False
+        case {"type": "json_object"}:
+            return None, True
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return schema, False
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema, False
+        case _:
+            raise bad_field("text.format", "must be text, json_object or json_schema with its schema")

@@ -1,0 +1,183 @@
+"""One response being made: its turns run, its stream said, and what came of it kept before the client hears the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from aish.engine.turn.transcript import Transcript
+from aish.errors import AishError, forget_way
+from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.metrics.counters import TurnMeter
+from aish.frontends.http.openai.responses.encoder import ResponseStream
+from aish.frontends.http.openai.responses.plan import Plan
+from aish.frontends.http.openai.responses.replay import without_end
+from aish.frontends.http.openai.responses.store import Kept, Shelf
+from aish.frontends.http.openai.responses.tools import asking
+from aish.frontends.http.server.disconnect_monitor import Watch
+from aish.frontends.http.server.http_errors import Problem, problem_of
+from aish.frontends.http.server.service import Service
+from aish.frontends.http.turns.trace_summary import TraceSummary
+from aish.ports import Listener
+from aish.types.events import Event, ToolResult, TurnStarted
+from aish.types.messages import Message, ToolMessage
+from aish.types.requests import TurnRequest
+
+Link = Callable[[Caller, Plan], Awaitable[None]]
+_LINKED = ("completed", "incomplete")
+
+
+class Making:
+    """`link` is told of a response that was kept, before its end is said: a conversation goes on from it. `begun` is
+    told of its first turn."""
+
+    def __init__(
+        self,
+        service: Service,
+        shelf: Shelf,
+        caller: Caller,
+        plan: Plan,
+        link: Link,
+        *,
+        has_begun: Callable[[], bool],
+        begun: Callable[[str], None] = lambda turn: None,
+    ) -> None:
+        self.plan = plan
+        self.stream = ResponseStream(plan.setup)
+        self.turns: list[str] = []
+        self.last = b""  # the end of the stream, once it is known
+        self._keeping: asyncio.Task[None] | None = None
+        self._engine = service.engine
+        self._keys = service.keys
+        self._meter = TurnMeter(service.metrics)
+        self._shelf = shelf
+        self._caller = caller
+        self._link = link
+        self._ask = asking(service, caller, plan.setup.late, plan.agreed)
+        self._has_begun = has_begun
+        self._begun = begun
+        self._transcript = Transcript()
+        self.summary = TraceSummary() if plan.asked.trace else None
+
+    async def pieces(self, watch: Watch | None = None) -> AsyncGenerator[bytes, None]:
+        """The stream after its opening. What goes wrong before anything was said is raised, as Problem. `watch` is who
+        waits for it."""
+        plan = self.plan
+        try:
+            if watch is not None:
+                watch.word = self._word
+            turns = self._turn(plan.request, watch) if plan.first is None else self._both(plan.first, watch)
+            try:
+                async with aclosing(turns) as batches:
+                    async for events in batches:
+                        if data := self._feed(events):
+                            yield data
+            except asyncio.CancelledError as exc:
+                if watch is not None:
+                    watch.check_shut_down(exc)
+                raise
+            self.last = self.stream.finish()
+        except (AishError, Problem) as exc:
+            forget_way(exc)
+            self.last = self.stream.fail(exc if isinstance(exc, Problem) else problem_of(exc))
+        finally:
+            await self._keys.spend(self._caller, self._meter.usage)
+        if self.stream.failed is not None and not self._has_begun():
+            raise self.stream.failed
+        try:
+            await self.keep()
+        except AishError as exc:  # what could not be kept has no end that it could go on from
+            forget_way(exc)
+            self.last = self.stream.fail_instead(problem_of(exc))
+            if self.stream.failed is not None and not self._has_begun():
+                raise self.stream.failed from None
+        yield self.last
+
+    async def keep(self) -> None:
+        """As it stands, if it is to be kept at all; once, and also if whoever waits for it is told to stop."""
+        if self.plan.asked.is_kept:
+            if self._keeping is None:
+                self._keeping = asyncio.create_task(self._keep())
+            await asyncio.shield(self._keeping)
+
+    async def _keep(self) -> None:
+        plan = self.plan
+        kept = self.document(messages=(*plan.given, *self._transcript.produced()))
+        size = await self._shelf.put(plan.id, self._caller.key, kept)
+        self._shelf.remember(plan.id, (*plan.history, *kept.messages), size)
+        if self.stream.status in _LINKED:
+            await self._link(self._caller, plan)
+
+    async def tell_others(self) -> None:
+        """Which turns it takes, for processes that stream it, too."""
+        await self._shelf.put(self.plan.id, self._caller.key, self.document(), wait=False)
+
+    def document(self, messages: tuple[Message, ...] | None = None) -> Kept:
+        """`messages` None: it is not done, only the input is known."""
+        plan, background = self.plan, bool(self.plan.asked.background)
+        return Kept(
+            status=self.stream.status,
+            response=msgspec.Raw(self.stream.snapshot()),
+            input=plan.items,
+            messages=plan.given if messages is None else messages,
+            previous=plan.previous,
+            conversation=plan.asked.conversation_id,
+            listed=plan.listed,
+            runner=self._shelf.me if background else "",
+            setup=plan.setup if background else None,
+            turns=tuple(self.turns) if background else (),
+        )
+
+    async def _both(self, first: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
+        """What was approved, then the model with what came of it."""
+        request = self.plan.request
+        results: list[Message] = []
+        async with aclosing(self._turn(first, None)) as batches:
+            async for events in batches:
+                if events := without_end(events):
+                    results += _results(events)
+                    yield events
+        if request.context is not None:
+            request = msgspec.structs.replace(request, context=(*request.context, *results))
+        async with aclosing(self._turn(request, listener)) as batches:
+            async for events in batches:
+                yield events
+
+    async def _turn(self, request: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
+        async with self._engine.turn(request, ask=self._ask, left=self._leave, listener=listener) as batches:
+            async for events in batches:
+                self._note(events)
+                yield events
+
+    def _leave(self, events: Sequence[Event]) -> None:
+        self._note(events)
+        self._meter.see_left(events)
+
+    def _note(self, events: Sequence[Event]) -> None:
+        if isinstance(events[0].body, TurnStarted):
+            self.turns.append(events[0].turn)
+            if len(self.turns) == 1:
+                self._begun(events[0].turn)
+
+    def _feed(self, events: Sequence[Event]) -> bytes:
+        self._meter.see(events)
+        if self.summary is not None:
+            self.summary.see(events)
+        if self.plan.asked.is_kept:
+            for event in events:
+                if not isinstance(event.body, TurnStarted):
+                    self._transcript.apply(self.plan.setup.as_known(event))
+        return self.stream.encode(events)
+
+    def _word(self, text: str) -> bytes:
+        if self.plan.asked.is_kept:
+            self._transcript.say(text)
+        return self.stream.word(text)
+
+
+def _results(events: Sequence[Event]) -> list[Message]:
+    found = [(event.call, event.body) for event in events if isinstance(event.body, ToolResult)]
+    return [ToolMessage(call, result.name, result.parts) for call, result in found]

@@ -1,0 +1,226 @@
+"""Stored responses: documents that know what came before them, and the histories made of them.
+
+A document keeps its own input and what was produced, and the name of the one before: a conversation of n turns takes
+room for n, and its history is put together by following the names. Histories are remembered within bounds. Items added
+to a conversation by hand are a document, too, without a response.
+
+Whoever made a response is its only reader: to others it is not there. One that was running when its process died is
+told to have failed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.frontends.http.openai.responses.encoder import ResponseStream
+from aish.frontends.http.openai.responses.output_items import Setup
+from aish.frontends.http.openai.responses.replay import Again
+from aish.frontends.http.server.http_errors import Problem, bad_field
+from aish.frontends.http.server.queries import read_number
+from aish.ports import Owners, Store
+from aish.types.messages import Message
+from aish.types.records import Document
+
+KIND = "response"
+ITEMS = "items"  # the status of a document without a response
+RUNNING = ("queued", "in_progress")
+# Enough for a few hundred long conversations at a time; what is not remembered is read again.
+MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
+_DAY_MS = 24 * 3600 * 1000
+_MAX_CHAIN = 10_000  # documents; a guard against names that go round in circles
+_MOST_LISTED = 100  # as OpenAI's
+_INTERRUPTED = "aish ended before this response did"
+_OWN_ID = re.compile(r"(?:msg|rs|fco?|mcp[lr]?|item)_([0-9a-z]+)_.+")
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`messages` are the input's and the produced ones; `previous` the document before. `runner` is the process that
+    makes it, `setup` and `turns` what its stream can be made again from."""
+
+    status: str
+    response: msgspec.Raw = msgspec.Raw(b"null")
+    input: tuple[msgspec.Raw, ...] = ()
+    messages: tuple[Message, ...] = ()
+    previous: str = ""
+    conversation: str = ""
+    listed: tuple[str, ...] = ()
+    runner: str = ""
+    setup: Setup | None = None
+    turns: tuple[str, ...] = ()
+
+    def output(self) -> list[Any]:
+        response = msgspec.json.decode(self.response)
+        return response["output"] if response else []
+
+    def items(self) -> list[Any]:
+        return [*(msgspec.json.decode(item) for item in self.input), *self.output()]
+
+
+_decoder = msgspec.json.Decoder(Kept)
+
+
+class Shelf:
+    """`store` and `keep_days` are asked for each time: a reload may change them."""
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        owners: Owners,
+        keep_days: Callable[[], int],
+        redact: Callable[[bytes], bytes],
+    ) -> None:
+        self._store = store
+        self._redact = redact
+        self._owners = owners
+        self._keep_days = keep_days
+        self._histories: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
+        self._remembered_bytes = 0
+        self.running: set[str] = set()  # those this process makes
+
+    @property
+    def me(self) -> str:
+        return self._owners.me
+
+    async def find(self, id: str, owner: str) -> Kept | None:
+        while True:
+            ours = id in self.running  # asked before it is read: one that ends meanwhile is not taken for a dead one
+            document = await self._store().find(KIND, id)
+            if document is None or document.owner != owner:
+                return None
+            kept = _decoder.decode(document.body)
+            if ours or kept.status not in RUNNING or self._is_made_elsewhere(kept):
+                return kept
+            kept = await interrupted(self._store(), kept)
+            if await self._store().swap(self._document(id, owner, kept), old=document.body):
+                return kept
+
+    async def get(self, id: str, owner: str) -> Kept:
+        kept = await self.find(id, owner)
+        if kept is None or kept.status == ITEMS:
+            raise Problem(404, f"there is no response {id[:100]}", param="response_id", code="not_found")
+        return kept
+
+    async def put(self, id: str, owner: str, kept: Kept, *, wait: bool = True) -> int:
+        """Returns its size in bytes."""
+        document = self._document(id, owner, kept)
+        await self._store().put(document, wait=wait)
+        return len(document.body)
+
+    async def move(self, id: str, owner: str, *, previous: str) -> None:
+        """Behind another document."""
+        if (kept := await self.find(id, owner)) is not None:
+            await self.put(id, owner, msgspec.structs.replace(kept, previous=previous))
+            self._forget(id)
+
+    async def delete(self, id: str, owner: str) -> None:
+        """What was remembered of conversations through it goes, too. One that others came before leaves an empty
+        document behind: those that follow still know what was said earlier."""
+        kept = await self.find(id, owner)
+        if kept is not None and kept.previous and kept.status != ITEMS:
+            await self.put(id, owner, Kept(ITEMS, previous=kept.previous, conversation=kept.conversation))
+        else:
+            await self._store().delete(KIND, id)
+        self._histories.clear()
+        self._remembered_bytes = 0
+
+    async def chain(self, id: str, owner: str, *, limit: int = _MAX_CHAIN) -> list[tuple[str, Kept]]:
+        """Oldest first. It begins where a document is no longer there."""
+        found: list[tuple[str, Kept]] = []
+        while id and len(found) < limit and (kept := await self.find(id, owner)) is not None:
+            found.append((id, kept))
+            id = kept.previous
+        return found[::-1]
+
+    async def history(self, id: str, owner: str) -> tuple[Message, ...]:
+        """Everything said and done up to and with this one."""
+        missing: list[tuple[str, Kept]] = []
+        known: tuple[Message, ...] = ()
+        while id and len(missing) < _MAX_CHAIN:
+            if (remembered := self._recall(id)) is not None:
+                known = remembered
+                break
+            if (kept := await self.find(id, owner)) is None:
+                break
+            missing.append((id, kept))
+            id = kept.previous
+        for name, kept in reversed(missing):
+            known = (*known, *kept.messages)
+            self.remember(name, known, len(msgspec.json.encode(kept.messages)))
+        return known
+
+    def remember(self, id: str, history: tuple[Message, ...], size: int) -> None:
+        """`size` is about that of the messages no other history shares."""
+        size += 8 * len(history)
+        self._forget(id)
+        self._histories[id] = (history, size)
+        self._remembered_bytes += size
+        while self._remembered_bytes > MAX_REMEMBERED_BYTES:
+            self._forget(next(iter(self._histories)))
+
+    async def find_item(self, id: str, owner: str, before: Sequence[tuple[str, Kept]]) -> dict[str, Any] | None:
+        """An item by its id: in the documents given, or in the response that its id tells of."""
+        for _, kept in reversed(before):
+            if (item := _named(kept, id)) is not None:
+                return item
+        told = _OWN_ID.fullmatch(id)
+        kept_there = await self.find(f"resp_{told[1]}", owner) if told else None
+        return _named(kept_there, id) if kept_there is not None else None
+
+    def _recall(self, id: str) -> tuple[Message, ...] | None:
+        if id not in self._histories:
+            return None
+        self._histories.move_to_end(id)
+        return self._histories[id][0]
+
+    def _forget(self, id: str) -> None:
+        _, size = self._histories.pop(id, ((), 0))
+        self._remembered_bytes -= size
+
+    def _document(self, id: str, owner: str, kept: Kept) -> Document:
+        now_ms = time.time_ns() // 1_000_000
+        expires_ms = now_ms + self._keep_days() * _DAY_MS
+        body = self._redact(msgspec.json.encode(kept))
+        return Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms)
+
+    def _is_made_elsewhere(self, kept: Kept) -> bool:
+        return kept.runner != self._owners.me and self._owners.is_alive(kept.runner)
+
+
+async def interrupted(store: Store, kept: Kept) -> Kept:
+    """As far as it was recorded, and failed."""
+    if kept.setup is None:
+        return msgspec.structs.replace(kept, status="failed")
+    again = Again(store, ResponseStream(kept.setup))
+    await again.read(kept.turns)
+    again.stream.fail(Problem(500, _INTERRUPTED))
+    messages = (*kept.messages, *again.transcript.produced())
+    response = msgspec.Raw(again.stream.whole)
+    return msgspec.structs.replace(kept, status="failed", response=response, messages=messages)
+
+
+def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -> bytes:
+    """A page of items, as `limit`, `order`, `after` and `before` ask for it."""
+    order = query.get("order", order)
+    if order not in ("asc", "desc"):
+        raise bad_field("order", "must be asc or desc")
+    limit = read_number("limit", query.get("limit", "20"), most=_MOST_LISTED)
+    listed = items if order == "asc" else items[::-1]
+    ids = [item.get("id") for item in listed]
+    if after := query.get("after"):
+        start = ids.index(after) + 1 if after in ids else len(ids)
+        listed = listed[start:]
+    elif (before := query.get("before")) and before in ids:
+        listed = listed[: ids.index(before)]
+    page = listed[:limit]
+    ends = {"first_id": page[0].get("id") if page else "", "last_id": page[-1].get("id") if page else ""}
+    return msgspec.json.encode({"object": "list", "data": page, **ends, "has_more": len(listed) > len(page)})
+
+
+def _named(kept: Kept, id: str) -> dict[str, Any] | None:
+    return next((item for item in kept.items() if item.get("id") == id), None)

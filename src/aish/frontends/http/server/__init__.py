@@ -1,0 +1,1 @@
+"""The ASGI application and the server it runs in: connections, routes, errors, logs, reload."""

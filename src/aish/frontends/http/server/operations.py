@@ -1,0 +1,61 @@
+"""For whoever runs the server: metrics, and asking MCP servers for their tools anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from aish.errors import AishError
+from aish.frontends.asgi import Exchange
+from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.metrics.counters import CONTENT_TYPE
+from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.server.service import Service
+from aish.frontends.runtime import McpServerView
+
+_REFRESH_S = 30.0
+
+
+class Operations:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def metrics(self, exchange: Exchange, caller: Caller) -> None:
+        if not (caller.admin or caller.metrics):
+            raise Problem(403, "this is for keys made with --metrics, or --admin", code="forbidden")
+        metrics = self._service.metrics
+        self._service.note_now()
+        states = Counter(server.state for server in self._service.runtime.mcp_servers.values())
+        for state in ("connecting", "ready", "failed", "closed"):
+            metrics.mcp_servers.labels(state).set(states[state])
+        page = metrics.page()
+        metrics.under_way.set(self._service.under_way - 1)  # other workers read it when this one is answered
+        await exchange.reply(200, page, [(b"content-type", CONTENT_TYPE)])
+
+    async def refresh_mcp(self, exchange: Exchange, caller: Caller) -> None:
+        """Each server is asked at once; one that fails does not keep the others from being new."""
+        if not caller.admin:
+            raise Problem(403, "this is for keys of administrators", code="forbidden")
+        servers = self._service.runtime.mcp_servers
+        names = list(servers)
+        shown = await asyncio.gather(*(_refresh(servers[name]) for name in names))
+        answer = {
+            "ok": all(one["ok"] for one in shown),
+            "registered": len(self._service.engine.tools.specs()),
+            "servers": dict(zip(names, shown, strict=True)),
+        }
+        await exchange.reply(200, msgspec.json.encode(answer))
+
+
+async def _refresh(server: McpServerView) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(_REFRESH_S):
+            count = await server.refresh()
+    except TimeoutError:
+        return {"ok": False, "state": server.state, "error": f"no answer within {_REFRESH_S:g} s"}
+    except AishError as exc:
+        return {"ok": False, "state": server.state, "error": exc.message}
+    return {"ok": True, "state": server.state, "tools": count}

@@ -1,0 +1,282 @@
+"""`aish serve`: the application under uvicorn, until a signal ends it.
+
+SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order. A
+SIGINT after either does not wait for them; a second SIGTERM hurries nobody, since whoever sends one may send it twice
+(to a process and to its group, say). SIGHUP: the configuration is read anew; requests under way keep the old one. With
+several workers a supervisor passes signals on.
+
+Exit codes: 0 after SIGTERM, which asks for just this; 130 after SIGINT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import FrameType
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
+
+from aish.engine.engine import Engine
+from aish.errors import UsageError
+from aish.frontends.asgi import App as Asgi
+from aish.frontends.http.metrics.counters import MANY_WORKERS, forget_process
+from aish.frontends.http.server.app import App
+from aish.frontends.http.server.connection import Connection
+from aish.frontends.http.server.logs import log_to
+from aish.frontends.http.server.service import Service
+from aish.frontends.runtime import Runtime
+from aish.frontends.signals import INTERRUPTED
+from aish.safety.redaction.secret_formats import looks_secret
+
+MountMcp = Callable[[Callable[[], Engine]], Asgi]
+
+_MOST_WORKERS = 64
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, worker: Callable[[], App]) -> int:
+    """`worker` makes the application in another process, so it can be pickled."""
+    log_to(runtime.config.log, runtime.redacted)
+    for notice in runtime.notices:
+        print(f"· {notice}", file=sys.stderr)
+    if not 1 <= arguments.workers <= _MOST_WORKERS:
+        raise UsageError(f"--workers must be between 1 and {_MOST_WORKERS}")
+    keys_of(arguments, runtime.surroundings.env)  # what is wrong with them is said once, and not by each worker
+    if arguments.workers > 1:
+        return _run_many(arguments, runtime, worker)
+    service, app = make_app(arguments, runtime, mount_mcp)
+    server = _Server(_config(app, arguments, runtime), service)
+    try:
+        server.run()
+    except SystemExit as exc:  # uvicorn's word for what it has logged
+        raise _not_started(arguments, runtime) from exc
+    return _code(server.told) if server.started else 1
+
+
+def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
+    log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
+    host, _ = _listen(arguments, runtime)
+    service = Service(runtime, keys_of(arguments, runtime.surroundings.env), must_have_keys=not is_loopback(host))
+    app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
+    # What is loaded now stays: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
+    return service, app
+
+
+def keys_of(arguments: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
+    """Those of this run."""
+    keys: list[str] = [*arguments.key]
+    for name in arguments.key_env:
+        if not looks_secret(name):  # by its name it is kept from tools, and out of what is recorded
+            raise UsageError(f"{name} is no name for a variable that holds a secret", hint="call it SERVER_KEY, say")
+        if not (key := env.get(name, "").strip()):
+            raise UsageError(f"the variable {name}, which is to hold a key, is not set", hint=f"export {name}=…")
+        keys.append(key)
+    return keys
+
+
+def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[[], App]) -> int:
+    with tempfile.TemporaryDirectory(prefix="aish-metrics-") as folder:
+        os.environ[MANY_WORKERS] = folder
+        config = _config(worker, arguments, runtime, factory=True, workers=arguments.workers)
+        try:
+            place = config.bind_socket()
+        except SystemExit as exc:
+            raise _not_started(arguments, runtime) from exc
+        _announce([place])
+        workers = _Workers(config, sockets=[place])
+        workers.run()
+    if any(one.exitcode == STARTUP_FAILURE for one in workers.processes):
+        raise _not_started(arguments, runtime)
+    return _code(workers.told)
+
+
+def _code(told: Sequence[int]) -> int:
+    """By the signals that ended it."""
+    return INTERRUPTED if signal.SIGINT in told else 0
+
+
+def _not_started(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
+    listen = arguments.listen or runtime.config.serve.listen
+    return UsageError(f"the server could not start at {listen}", hint="why is said above")
+
+
+def _config(
+    app: App | Callable[[], App],
+    arguments: argparse.Namespace,
+    runtime: Runtime,
+    *,
+    factory: bool = False,
+    workers: int = 1,
+) -> uvicorn.Config:
+    host, port = _listen(arguments, runtime)
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        workers=workers,
+        host=host,
+        port=port,
+        http=Connection,
+        ws="none",  # or a library that happens to be there would take connections over from ours
+        loop="auto",  # uvloop, where there is one
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_drain_s(runtime),
+    )
+
+
+def _drain_s(runtime: Runtime) -> int:
+    return max(1, round(runtime.config.serve.drain_s))
+
+
+class _Ending(uvicorn.Server):
+    """uvicorn's own would raise the signals again at its end: it would look killed, and, hurried, would be, before what
+    was broken off could say so."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told: list[int] = []
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.told.append(sig)
+        if sig == signal.SIGINT:
+            self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+class _Server(_Ending):
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            _announce([place for server in self.servers for place in server.sockets])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.draining = True
+        self.config.timeout_graceful_shutdown = _drain_s(self._service.runtime)  # it may have been read anew
+        await super().shutdown(sockets)
+
+
+class _Worker(Process):
+    def start(self) -> None:
+        """With its end of the line open here too, one that has ended would be waited for as if it were slow."""
+        super().start()
+        self.child_conn.close()
+
+    @property
+    def server(self) -> uvicorn.Server:
+        if self._server is None:
+            self._server = _Ending(self.config)
+        return self._server
+
+
+class _Workers(Multiprocess):
+    """uvicorn's own would end the workers on SIGHUP, and what they are answering with them. On SIGTERM it would tell
+    them half a second late, and keep the place open where they take no more. A second signal it would not hear."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self.told: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """A handler: it may not wake the loop, which may be about to wait."""
+        self.signal_queue.append(number)
+        self.told.append(number)
+        if len(self.told) == 1:
+            self._pass_on(signal.SIGTERM)
+        elif number == signal.SIGINT:
+            self._pass_on(signal.SIGINT)
+
+    def init_processes(self) -> None:
+        self.processes = [self._started() for _ in range(self.processes_num)]
+
+    def _started(self) -> Process:
+        worker = _Worker(self.config, self.sockets)
+        worker.start()
+        return worker
+
+    def terminate_all(self) -> None:
+        for place in self.sockets:
+            place.close()
+        super().terminate_all()
+
+    def keep_subprocess_alive(self) -> None:
+        for place, worker in enumerate(self.processes):
+            if self._ends or worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
+                continue
+            worker.kill()  # it may only hang
+            worker.join()
+            if worker.pid is not None:
+                forget_process(worker.pid)  # it could not do so itself
+            if worker.exitcode == STARTUP_FAILURE:  # and would fail in the same way again
+                self.should_exit.set()
+            elif not self._ends:
+                self.processes[place] = self._started()
+
+    @property
+    def _ends(self) -> bool:
+        """Also when the loop has not come to the signal yet."""
+        return bool(self.told) or self.should_exit.is_set()
+
+    def handle_hup(self) -> None:
+        self._pass_on(signal.SIGHUP)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        if os.name == "nt":  # where it would end them at once
+            return
+        for worker in self.processes:
+            if worker.pid is not None and worker.process.is_alive():
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, number)
+
+
+def _listen(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, int]:
+    return read_listen(arguments.listen or runtime.config.serve.listen)
+
+
+def read_listen(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port[:9]) > 65535:
+        raise UsageError(f"{listen!r} is not HOST:PORT", hint="for example --listen 127.0.0.1:8600")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _announce(places: Sequence[socket.socket]) -> None:
+    for place in places:
+        host, port = place.getsockname()[:2]
+        print(
+            f"aish serves at http://[{host}]:{port}" if ":" in host else f"aish serves at http://{host}:{port}",
+            file=sys.stderr,
+            flush=True,
+        )

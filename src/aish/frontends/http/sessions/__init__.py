@@ -1,0 +1,1 @@
+"""Sessions, traces, runs, approvals, the live feed, and idempotent replay."""

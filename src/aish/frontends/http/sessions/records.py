@@ -1,0 +1,139 @@
+"""What has happened: `/v1/sessions…`, as a file, too, and `/v1/traces/{turn}`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Any
+
+import msgspec
+
+from aish.engine.turn.transcript import told_by
+from aish.frontends.asgi import Exchange
+from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.server.disconnect_monitor import Watch
+from aish.frontends.http.server.http_errors import Problem, bad_field
+from aish.frontends.http.server.queries import read_number
+from aish.frontends.http.server.service import Service
+from aish.types.records import SessionRecord, TurnRecord
+
+# What another process has to write of a turn waits there for up to 0.3 s, and then for the disk.
+_LAG_S = 0.5
+_LOOK_S = 0.05
+_MOST = 1000
+_MOST_EVENTS = 99_999_999
+_CLOCK_DIGITS = 16
+_ODD = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class Records:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def sessions(self, exchange: Exchange, caller: Caller) -> None:
+        """`before` is the `next` of a list that did not end."""
+        query = exchange.query
+        limit = read_number("limit", query.get("limit", "20"), most=_MOST)
+        found = await self._service.store.list_sessions(
+            limit=limit,
+            search=query.get("search", ""),
+            under="" if caller.admin else f"{caller.key}/",
+            before=_place(query.get("before", "")),
+        )
+        data = [_shown(caller, session) for session in found]
+        following = f"{found[-1].updated_ms}:{found[-1].id}" if len(found) == limit else None
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data, "next": following}))
+
+    async def session(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        session = await self._find(caller, id)
+        turns = await self._service.store.list_turns(session.id)
+        shown = {**_shown(caller, session), "turns": [_turn(turn) for turn in turns]}
+        await exchange.reply(200, msgspec.json.encode(shown))
+
+    async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        session = await self._find(caller, id)
+        await self._service.store.delete_session(session.id)
+        await exchange.reply(200, msgspec.json.encode({"id": id, "object": "session.deleted", "deleted": True}))
+
+    async def export(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        """As `aish sessions export` writes it, a turn at a time."""
+        session = await self._find(caller, id)
+        config = self._service.config
+        name = f'attachment; filename="{_file_name(id)}.jsonl"'
+        headers = [(b"content-type", b"application/x-ndjson"), (b"content-disposition", name.encode())]
+        await exchange.start(200, [*exchange.extra, *headers])
+        self._service.engine.catch_up()
+        turns = await self._service.store.list_turns(session.id)
+        with Watch(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
+            for turn in turns:
+                await watch.send(await self._service.store.read_events(turn.id))
+            await watch.finish()
+
+    async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
+        """By its id, which only those know who were told; a session's turns by those who may see the session."""
+        self._service.engine.catch_up()
+        record = await self._find_turn(turn)
+        if record is None or (record.session and not _is_visible(caller, record.session)):
+            raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
+        after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
+        lines = (await self._service.store.read_events(turn)).splitlines()
+        if not record.session:
+            record = told_by(lines, record)
+        if after:
+            lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
+        body = self._service.redacted(msgspec.json.encode({"object": "trace", **_turn(record)}))
+        await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
+
+    async def _find_turn(self, turn: str) -> TurnRecord | None:
+        """Of one that another process runs, what its asker has been told already, though it may not be written yet."""
+        record = await self._service.store.find_turn(turn)
+        due_s = time.monotonic() + _LAG_S
+        while self._may_be_behind(record) and time.monotonic() < due_s:
+            await asyncio.sleep(_LOOK_S)
+            record = await self._service.store.find_turn(turn)
+        return record
+
+    def _may_be_behind(self, record: TurnRecord | None) -> bool:
+        """In a session nothing is: there the end is written before it is told."""
+        engine = self._service.engine
+        if record is None:
+            return engine.shared
+        if record.end is not None or record.session:
+            return False
+        return record.owner != engine.owners.me and engine.owners.is_alive(record.owner)
+
+    async def _find(self, caller: Caller, id: str) -> SessionRecord:
+        for name in dict.fromkeys((caller.session(id), id)):
+            session = await self._service.store.find_session(name)
+            if session is not None and _is_visible(caller, session.id):
+                return session
+        raise Problem(404, f"there is no session {id[:80]}", code="session_not_found")
+
+
+def _is_visible(caller: Caller, session: str) -> bool:
+    return caller.admin or session.startswith(f"{caller.key}/")
+
+
+def _shown(caller: Caller, session: SessionRecord) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(session)
+    return {**shown, "id": session.id.removeprefix(f"{caller.key}/"), "object": "session"}
+
+
+def _turn(turn: TurnRecord) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(turn)
+    shown.pop("owner")
+    return shown
+
+
+def _place(given: str) -> tuple[int, str] | None:
+    if not given:
+        return None
+    at_ms, _, id = given.partition(":")
+    if not (at_ms.isascii() and at_ms.isdecimal()) or len(at_ms) > _CLOCK_DIGITS:
+        raise bad_field("before", "must be the `next` of an earlier list")
+    return int(at_ms), id
+
+
+def _file_name(session: str) -> str:
+    return _ODD.sub("-", session)[:80].strip("-.") or "session"

@@ -1,0 +1,95 @@
+"""A reply as it is kept to be given again: without secrets, also those that its stream tells in pieces.
+
+Knows events whose data is JSON, and nothing of any API: pieces of one text stand in the same place of events that are
+about the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.safety.redaction.redactor import TAGS
+
+_DATA = "data: "
+# By these, besides its place, it is told which text a piece belongs to.
+_ABOUT = ("type", "index", "item_id", "output_index", "content_index")
+_ODDS = "logprobs"  # which spell everything out once more
+_NO_TEXTS = frozenset({*_ABOUT, *TAGS, _ODDS, "id", "model"})  # the same in every event
+
+Path = tuple[str | int, ...]
+RedactJson = Callable[[bytes], bytes]
+RedactPieces = Callable[[Sequence[str]], Sequence[str]]
+
+
+def without_secrets(body: str, redact_json: RedactJson, redact_pieces: RedactPieces) -> str:
+    lines = body.split("\n")
+    events = {place: event for place, line in enumerate(lines) if (event := _event_in(line)) is not None}
+    if not events:
+        return redact_json(body.encode()).decode()
+    changed = _mask(events, redact_pieces)
+    for place, event in events.items():
+        data = lines[place][len(_DATA) :].encode()
+        if changed:
+            _drop_odds(event)
+            data = msgspec.json.encode(event)
+        lines[place] = _DATA + redact_json(data).decode()
+    return "\n".join(lines)
+
+
+def _event_in(line: str) -> Any:
+    if not line.startswith(_DATA + "{"):
+        return None
+    try:
+        return msgspec.json.decode(line[len(_DATA) :])
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _mask(events: dict[int, Any], redact_pieces: RedactPieces) -> bool:
+    """Takes out what several of them tell together; whether there was anything."""
+    texts: dict[tuple[Path, tuple[Any, ...]], list[tuple[int, str]]] = {}
+    for place, event in events.items():
+        for path, about, text in _texts_in(event, (), ()):
+            texts.setdefault((path, about), []).append((place, text))
+    changed = False
+    for (path, _), told in texts.items():
+        pieces = [text for _, text in told]
+        for (place, old), new in zip(told, redact_pieces(pieces), strict=True):
+            if new != old:
+                _put(events[place], path, new)
+                changed = True
+    return changed
+
+
+def _texts_in(value: Any, path: Path, about: tuple[Any, ...]) -> Iterator[tuple[Path, tuple[Any, ...], str]]:
+    if isinstance(value, str):
+        yield path, about, value
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _texts_in(item, (*path, place), about)
+    elif isinstance(value, dict):
+        about = (*about, *(str(value[name]) for name in _ABOUT if name in value))
+        for key, item in value.items():
+            if key not in _NO_TEXTS:
+                yield from _texts_in(item, (*path, key), about)
+
+
+def _put(event: Any, path: Path, text: str) -> None:
+    for step in path[:-1]:
+        event = event[step]
+    event[path[-1]] = text
+
+
+def _drop_odds(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key == _ODDS and item:
+                value[key] = type(item)()
+            else:
+                _drop_odds(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_odds(item)

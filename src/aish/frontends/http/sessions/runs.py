@@ -1,0 +1,319 @@
+"""Long work on the server: `/v1/runs…`. Work towards a goal goes on in the background; a halt waits for a person.
+
+A run that another process left behind is taken over: at the start, and while the server runs. Only those that a server
+began go on by themselves; one begun in a shell goes on when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aish.autonomy.state import NorrisBody
+from aish.autonomy.worker import Norris
+from aish.errors import AishError, RunBusy, RunNotFound, StoreError, UsageError
+from aish.frontends.asgi import Exchange
+from aish.frontends.goal_request import checked_goal, first_state
+from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.metrics.counters import TurnMeter
+from aish.frontends.http.server.bodies import decode_body
+from aish.frontends.http.server.http_errors import Problem, bad_field, uncovered_model
+from aish.frontends.http.server.queries import read_number
+from aish.frontends.runs_view import run_json
+from aish.planner.run import PlanBody, resumed
+from aish.runs.ownership import OwnedRun
+from aish.tool_calls.schema.validator import schema_errors
+from aish.types.events import Event, ToolResult
+from aish.types.ids import new_id
+from aish.types.runs import OPEN_STATES, Halt, HaltAnswer, HaltChoice, RunKind, RunRecord
+
+if TYPE_CHECKING:
+    from aish.frontends.http.server.service import Service
+
+log = logging.getLogger(__name__)
+
+SERVER = "server"
+_MAX_BODY_BYTES = 1024 * 1024
+_LOOK_S = 10.0
+_MOST_AT_ONCE = 16
+_MOST_LISTED = 1000
+
+
+class GoalBody(msgspec.Struct, frozen=True):
+    goal: str
+    model: str = ""
+    tools: tuple[str, ...] | None = None
+    system: str = ""
+    max_steps: int | None = None
+    max_cost: float | None = None
+    max_minutes: float | None = None
+
+
+class ResumeBody(msgspec.Struct, frozen=True):
+    answer: HaltAnswer | None = None
+
+
+_goal_decoder = msgspec.json.Decoder(GoalBody)
+_resume_decoder = msgspec.json.Decoder(ResumeBody)
+
+
+class Runs:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Runs:
+        self._looking = asyncio.create_task(self._take_over())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """What is under way is given back: it goes on where it is taken up next."""
+        tasks = [task for task in (self._looking, *self._working.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        limit = read_number("limit", exchange.query.get("limit", "50"), most=_MOST_LISTED)
+        found = await self._service.engine.runs.list(limit if caller.admin else _MOST_LISTED)
+        data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)][:limit]
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
+
+    async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        run = await self._find(caller, id)
+        await exchange.reply(200, await self._described(caller, run))
+
+    async def start(self, exchange: Exchange, caller: Caller) -> None:
+        given = decode_body(await exchange.body(_MAX_BODY_BYTES), _goal_decoder)
+        engine, config = self._service.engine, self._service.runtime.config
+        self._check_room()
+        _check(given)
+        self._service.check_model(caller, given.model)
+        known = [spec.name for spec in engine.tools.specs()]
+        tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
+        if not tools:
+            raise bad_field("tools", "none of them is there, or none is allowed to this key")
+        model = given.model or config.norris.executor or config.model
+        if not caller.may_use_model(model):
+            raise uncovered_model(model)
+        await engine.router.resolve(given.model or config.norris.executor)  # or it is said now that there is none
+        body = first_state(
+            config,
+            model=given.model,
+            tools=tools,
+            system=given.system,
+            max_steps=_least(given.max_steps, config.norris.max_steps),
+            max_cost=_least(given.max_cost, config.norris.max_cost),
+            max_minutes=_least(given.max_minutes, config.norris.max_minutes),
+            where=SERVER,
+            may_fall_back=caller.may_use_model(config.routing.fallback),
+            owner=caller.owner,
+        )
+        session = caller.session(new_id("sess"))
+        owning = engine.runs.begun(RunKind.NORRIS, checked_goal(given.goal), body, session=session)
+        run = await self._begin(owning, None)
+        await exchange.reply(202, await self._described(caller, run))
+
+    async def resume(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        given = decode_body(await exchange.body(_MAX_BODY_BYTES) or b"{}", _resume_decoder)
+        run = await self._find(caller, id)
+        if run.state not in OPEN_STATES:
+            raise Problem(409, f"the run is over: {run.state}", code="run_over")
+        self._check_room()
+        engine = self._service.engine
+        try:
+            if run.kind is RunKind.PLAN:
+                await self._begin_plan(run)
+            else:
+                _check_answer(run, given.answer)
+                await self._begin(engine.runs.taken(id), given.answer)
+        except RunBusy as exc:
+            raise Problem(409, exc.message, code="run_busy") from exc
+        await exchange.reply(202, await self._described(caller, await engine.runs.find(id)))
+
+    async def abandon(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        run = await self._find(caller, id)
+        if task := self._working.get(id):
+            task.cancel()
+            await asyncio.wait({task})
+        try:
+            await self._service.engine.runs.abandon(run.id)
+        except RunBusy as exc:
+            raise Problem(409, exc.message, code="run_busy") from exc
+        await exchange.reply(200, await self._described(caller, await self._service.engine.runs.find(id)))
+
+    async def _described(self, caller: Caller, run: RunRecord) -> bytes:
+        steps = await self._service.engine.runs.steps(run.id)
+        return msgspec.json.encode(_shown(caller, run_json(run, steps)))
+
+    async def _find(self, caller: Caller, id: str) -> RunRecord:
+        try:
+            run = await self._service.engine.runs.find(id)
+        except RunNotFound:
+            run = None
+        if run is None or not _is_visible(caller, run):
+            raise Problem(404, f"there is no run {id[:80]}", code="run_not_found")
+        return run
+
+    def _check_room(self) -> None:
+        if len(self._working) >= _MOST_AT_ONCE:
+            raise Problem(503, f"{_MOST_AT_ONCE} runs are under way already", code="overloaded")
+
+    async def _begin(self, owning: AbstractAsyncContextManager[OwnedRun], answer: HaltAnswer | None) -> RunRecord:
+        """Its record, once it is ours; the work goes on in the background."""
+        records: list[RunRecord] = []
+
+        async def work(begun: Callable[[str], None]) -> None:
+            engine = self._service.engine
+            async with owning as run:
+                records.append(run.record)
+                begun(run.record.id)
+                watcher = _Watcher(self._service, _owner_of(run.record))
+                worker = Norris(engine, run, watcher, self._service.runtime.containment)
+                watcher.used_up = worker.pause
+                await worker.work(answer)
+
+        await self._in_background(work)
+        return records[0]
+
+    async def _begin_plan(self, run: RunRecord) -> None:
+        """Gone on with as a turn of its session; what the gate asks about waits at `/v1/approvals`."""
+        body = msgspec.json.decode(run.body, type=PlanBody)
+        caller = _owner_of(run)
+        meter = TurnMeter(self._service.metrics)
+
+        async def work(begun: Callable[[str], None]) -> None:
+            request = resumed(body, run.id, run.session)
+            ask = self._service.ask(caller)
+            try:
+                async with self._service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
+                    begun(run.id)
+                    async for events in batches:
+                        meter.see(events)
+            finally:
+                await self._service.keys.spend(caller, meter.usage)
+
+        await self._in_background(work)
+
+    async def _in_background(self, work: Callable[[Callable[[str], None]], Awaitable[None]]) -> None:
+        """Returns when it has begun; what keeps it from that is raised here."""
+        begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def working() -> None:
+            with self._service.request():
+                try:
+                    await work(begun.set_result)
+                finally:
+                    if begun.done():
+                        self._working.pop(begun.result(), None)
+
+        task = asyncio.create_task(working())
+        waited: set[asyncio.Future[Any]] = {task, begun}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not begun.done():
+            await task
+            raise AssertionError("work begins, or fails")
+        if not task.done():
+            self._working[begun.result()] = task
+        task.add_done_callback(_log_failure)
+
+    async def _take_over(self) -> None:
+        """Runs of servers that died go on here."""
+        while True:
+            try:
+                for run in await self._service.engine.runs.left_behind():
+                    if len(self._working) < _MOST_AT_ONCE and _is_servers(run) and run.id not in self._working:
+                        await self._begin(self._service.engine.runs.taken(run.id), None)
+            except (RunBusy, RunNotFound, StoreError) as exc:
+                log.info("a run was not taken over: %s", exc.message)
+            await asyncio.sleep(_LOOK_S)
+
+
+class _Watcher:
+    """Nobody looks on: what happens is in the events, and a halt stays until somebody answers it. What a step costs is
+    its key's, and a key that is used up halts the work."""
+
+    def __init__(self, service: Service, owner: Caller) -> None:
+        self._service = service
+        self._owner = owner
+        self.used_up: Callable[[str], None] = log.info
+
+    def note(self, text: str) -> None:
+        log.info("%s", text)
+
+    @asynccontextmanager
+    async def step(self, number: int, most: int, cost: float) -> AsyncIterator[Callable[[Sequence[Event]], None]]:
+        keys, meter = self._service.keys, TurnMeter(self._service.metrics)
+        try:
+            yield meter.see
+        finally:
+            await keys.spend(self._owner, meter.usage)
+        try:
+            await keys.check_budget(self._owner)
+        except Problem as problem:
+            self.used_up(problem.message)
+
+    def ran(self, command: str, result: ToolResult) -> None:
+        pass
+
+    async def halt(self, halt: Halt) -> HaltAnswer:
+        return HaltAnswer(HaltChoice.LEAVE)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        words = error.message if isinstance(error, AishError) else repr(error)
+        log.warning("a run stopped: %s", words)
+
+
+def _is_servers(run: RunRecord) -> bool:
+    return run.kind is RunKind.NORRIS and msgspec.json.decode(run.body, type=NorrisBody).where == SERVER
+
+
+def _owner_of(run: RunRecord) -> Caller:
+    return Caller(run.session.partition("/")[0] if "/" in run.session else "")
+
+
+def _is_visible(caller: Caller, run: RunRecord) -> bool:
+    return caller.admin or run.session.startswith(f"{caller.key}/")
+
+
+def _shown(caller: Caller, run: dict[str, Any]) -> dict[str, Any]:
+    return {"object": "run", **run, "session": run["session"].removeprefix(f"{caller.key}/")}
+
+
+def _check(given: GoalBody) -> None:
+    try:
+        checked_goal(given.goal)
+    except UsageError as exc:
+        raise bad_field("goal", exc.message) from exc
+    if given.max_steps is not None and given.max_steps < 1:
+        raise bad_field("max_steps", "must be at least 1")
+    if given.max_cost is not None and given.max_cost < 0:
+        raise bad_field("max_cost", "must not be negative")
+    if given.max_minutes is not None and given.max_minutes <= 0:
+        raise bad_field("max_minutes", "must be more than 0")
+
+
+def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
+    if answer is not None and answer.choice is HaltChoice.EDIT and answer.arguments is None:
+        raise bad_field("answer.arguments", "are needed with edit")
+    halt = msgspec.json.decode(run.body, type=NorrisBody).halt
+    if halt is not None and answer is None:
+        raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
+    asked, arguments = halt and halt.question, answer and answer.arguments
+    if asked and arguments is not None and (errors := schema_errors(asked.schema, arguments)):
+        raise bad_field("answer.arguments", f"do not fit {asked.tool}: {'; '.join(errors)}")
+
+
+def _least(asked: Any, most: Any) -> Any:
+    """A request may ask for less than the configuration gives, never for more."""
+    if asked is None or most is None:
+        return asked if most is None else most
+    return min(asked, most)

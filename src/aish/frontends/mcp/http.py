@@ -1,0 +1,221 @@
+"""The HTTP transport as a bare ASGI application: one POST per message, answered with JSON or, when there is progress to
+tell, with a stream of events.
+
+Nothing is kept between requests, so any worker can answer any of them. There is nothing to listen for, so GET is 405.
+A client that goes away takes its call with it: nobody else could fetch the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aish.errors import ConnectionLost
+from aish.frontends.asgi import TOOLS, App, Exchange, HttpRefusal, Receive, Scope, Send
+from aish.frontends.mcp.headers import VERSION, check_mirrored, check_standard
+from aish.frontends.mcp.protocol import Answer, ToolHost, ToolServer, failure
+from aish.frontends.mcp.relay import Relay
+from aish.frontends.mcp.requests import Request, cancelled_request, read_messages, read_request
+from aish.frontends.mcp.revisions import (
+    BUSY,
+    CANCELLED,
+    HANDSHAKE,
+    HEADER_MISMATCH,
+    META_VERSION,
+    NO_SESSION,
+    STATELESS,
+    UNSUPPORTED_VERSION,
+    WORDS_ONLY,
+    check_envelope,
+    speaks_stateless,
+    unsupported,
+)
+from aish.frontends.mcp.sessions import Sessions
+from aish.frontends.origin_guard import Guard
+from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RpcError
+
+# A call's arguments: larger than any file a model writes at once, small enough for MAX_REQUESTS of them in memory.
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_REQUESTS = 128
+_SESSION = "mcp-session-id"
+_BATCH_VERSIONS = (None, "2025-03-26")  # None: clients of that revision did not say
+
+# The stateless era has a status for each error; in the other one an error is a 200 unless no request was understood.
+_ALWAYS = {PARSE_ERROR: 400, INVALID_REQUEST: 400, UNSUPPORTED_VERSION: 400, NO_SESSION: 404, BUSY: 503}
+_STATELESS_ONLY = {INVALID_PARAMS: 400, HEADER_MISMATCH: 400, METHOD_NOT_FOUND: 404}
+
+
+def mcp_app(
+    engine: ToolHost, *, tools: Sequence[str] = ("*",), hosts: Sequence[str] = (), origins: Sequence[str] = ()
+) -> McpHttp:
+    """The application for `/mcp`. `hosts`: names we are known by besides localhost; `origins`: sites that may call."""
+    return McpHttp(ToolServer(engine, tools=tools), Guard(hosts=hosts, origins=origins))
+
+
+def mcp_mount(engine: Callable[[], ToolHost]) -> App:
+    """For a server whose engine may change while it runs, and whose askers may not use every tool."""
+    made: dict[tuple[str, ...], tuple[ToolHost, McpHttp]] = {}  # as many as there are kinds of keys
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        current, tools = engine(), tuple(scope.get(TOOLS, ("*",)))
+        if tools not in made or made[tools][0] is not current:
+            made[tools] = (current, mcp_app(current, tools=tools))
+        await made[tools][1](scope, receive, send)
+
+    return app
+
+
+class McpHttp:
+    def __init__(self, server: ToolServer, guard: Guard, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        self._server = server
+        self._guard = guard
+        self._max_body_bytes = max_body_bytes
+        self._sessions = Sessions()
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError(f"no {scope['type']} here")
+        exchange = Exchange(scope, receive, send)
+        self._open += 1
+        try:
+            self._check(exchange)
+            await (self._end_session if exchange.method == "DELETE" else self._post)(exchange)
+        except HttpRefusal as exc:
+            refusal = failure(None, RpcError(INVALID_REQUEST, str(exc)))
+            await exchange.reply(exc.status, refusal.body, exc.headers)
+        except (ConnectionLost, OSError):  # OSError: from `send`, where the server says so
+            return
+        finally:
+            self._open -= 1
+
+    def _server_for(self, exchange: Exchange) -> ToolServer:
+        return self._server.for_owner(exchange.owner) if exchange.owner else self._server
+
+    def _check(self, exchange: Exchange) -> None:
+        """What can be refused before a byte of the body is read."""
+        headers = exchange.headers
+        if why := self._guard.objection(headers.get("host") or "", headers.get("origin")):
+            raise HttpRefusal(403, why)
+        if self._open > MAX_REQUESTS:
+            raise HttpRefusal(503, "too many requests at once", [(b"retry-after", b"1")])
+        deletes = exchange.method == "DELETE" and headers.get(VERSION) not in STATELESS
+        if exchange.method != "POST" and not deletes:
+            raise HttpRefusal(405, "there is nothing to get here", [(b"allow", b"POST, DELETE")])
+        if exchange.method == "POST" and not _is_json(headers.get("content-type")):
+            raise HttpRefusal(415, "send application/json")
+
+    async def _end_session(self, exchange: Exchange) -> None:
+        session = exchange.headers.get(_SESSION)
+        if session is None:
+            raise HttpRefusal(400, f"which session? send {_SESSION}")
+        if not self._sessions.is_usable(session):
+            raise HttpRefusal(404, "no such session")
+        self._sessions.end(session)
+        await exchange.reply(204)
+
+    async def _post(self, exchange: Exchange) -> None:
+        body = await exchange.body(self._max_body_bytes)
+        try:
+            messages = read_messages(body)
+            session = self._session_of(exchange)
+            if body.lstrip()[:1] == b"[":
+                await self._serve_batch(exchange, messages)
+                return
+        except RpcError as exc:
+            await _reply(exchange, failure(None, exc), stateless=False)
+            return
+        [message] = messages
+        if message.id is None or message.is_answer:
+            self._hear(message, session)
+            await exchange.reply(202)
+        else:
+            await self._serve(exchange, message, session)
+
+    def _session_of(self, exchange: Exchange) -> str | None:
+        session = exchange.headers.get(_SESSION)
+        if session is not None and not self._sessions.is_usable(session):
+            raise RpcError(NO_SESSION, "Session not found")
+        return session
+
+    def _hear(self, message: Message, session: str | None) -> None:
+        id = cancelled_request(message)
+        if session is not None and id is not None:
+            self._sessions.cancel(session, id)
+
+    async def _serve(self, exchange: Exchange, message: Message, session: str | None) -> None:
+        try:
+            request = self._admit(exchange, message)
+        except RpcError as exc:
+            id = message.id if isinstance(message.id, str | int) else None
+            await _reply(exchange, failure(id, exc), stateless=True)
+            return
+        relay = Relay(exchange)
+        work = asyncio.ensure_future(self._server_for(exchange).answer(request, relay.note))
+        with self._sessions.running(None if request.stateless else session, request.id, work):
+            if not await relay.run(work):
+                return
+        cancelled = failure(request.id, RpcError(CANCELLED, "Request cancelled"))
+        answer = cancelled if work.cancelled() else work.result()
+        if relay.streaming:
+            await relay.finish(b"" if work.cancelled() else answer.body)
+        else:
+            named = request.method == "initialize" and not answer.code
+            headers = [(_SESSION.encode(), self._sessions.new_name().encode())] if named else []
+            await exchange.reply(_status(answer.code, stateless=request.stateless), answer.body, headers)
+
+    def _admit(self, exchange: Exchange, message: Message) -> Request:
+        """The request, its headers held against its body."""
+        version = exchange.headers.get(VERSION)
+
+        def stateless(method: str, params: dict[str, Any]) -> bool:
+            return speaks_stateless(method, params) or (version is not None and version not in HANDSHAKE)
+
+        # Revisions that know structured results say which they are with every request.
+        request = read_request(message, stateless=stateless, structured=version not in (None, *WORDS_ONLY))
+        if not request.stateless:
+            return request
+        if version is not None and version not in (*HANDSHAKE, *STATELESS) and META_VERSION not in request.meta:
+            raise unsupported(version)
+        check_envelope(request)
+        check_standard(exchange.headers, request)
+        arguments = request.params.get("arguments")
+        for spec in self._server_for(exchange).specs() if request.method == "tools/call" else ():
+            if spec.name == request.params.get("name"):
+                check_mirrored(exchange.headers, spec.schema, arguments if isinstance(arguments, dict) else {})
+        return request
+
+    async def _serve_batch(self, exchange: Exchange, messages: Sequence[Message]) -> None:
+        if exchange.headers.get(VERSION) not in _BATCH_VERSIONS:
+            raise RpcError(INVALID_REQUEST, "Invalid Request: batches are not part of this revision")
+        work = asyncio.ensure_future(_answer_all(self._server_for(exchange), messages))
+        if await Relay(exchange).run(work):
+            answers = [answer.body for answer in work.result()]
+            await exchange.reply(200 if answers else 202, b"[" + b",".join(answers) + b"]" if answers else b"")
+
+
+async def _answer_all(server: ToolServer, messages: Sequence[Message]) -> list[Answer]:
+    """One after another: one batch is not to be a way around the bound on what runs at once."""
+    answers = []
+    for message in messages:
+        if message.id is None or message.is_answer:
+            continue
+        try:
+            request = read_request(message, stateless=lambda method, params: False, structured=False)
+            answers.append(await server.answer(request, lambda note: None))
+        except RpcError as exc:
+            answers.append(failure(message.id if isinstance(message.id, str | int) else None, exc))
+    return answers
+
+
+async def _reply(exchange: Exchange, answer: Answer, *, stateless: bool) -> None:
+    await exchange.reply(_status(answer.code, stateless=stateless), answer.body)
+
+
+def _status(code: int, *, stateless: bool) -> int:
+    return _ALWAYS.get(code) or (_STATELESS_ONLY.get(code, 200) if stateless else 200)
+
+
+def _is_json(content_type: str | None) -> bool:
+    return (content_type or "").partition(";")[0].strip().lower() == "application/json"

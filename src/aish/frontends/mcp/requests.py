@@ -1,0 +1,82 @@
+"""Bytes into requests: what a client sent, sorted into what can be answered and what is wrong with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from aish.errors import BadResponse
+from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, Message, RpcError, decode_messages
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request, read. `params` is what the client sent, not yet trusted beyond being an object."""
+
+    id: str | int
+    method: str
+    params: dict[str, Any]
+    stateless: bool = False
+    structured: bool = True  # its revision knows structured results
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        meta = self.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def progress_token(self) -> str | int | None:
+        token = self.meta.get("progressToken")
+        return token if isinstance(token, str) or type(token) is int else None
+
+
+def read_messages(body: bytes) -> list[Message]:
+    """RpcError for what is no JSON, or JSON but no message."""
+    try:
+        messages = decode_messages(body.strip())
+    except BadResponse:
+        raise _unreadable(body) from None
+    if not messages:
+        raise RpcError(INVALID_REQUEST, "Invalid Request")
+    return messages
+
+
+def _unreadable(body: bytes) -> RpcError:
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return RpcError(PARSE_ERROR, "Parse error")
+    return RpcError(INVALID_REQUEST, "Invalid Request")
+
+
+def read_request(
+    message: Message, *, stateless: Callable[[str, dict[str, Any]], bool], structured: bool = True
+) -> Request:
+    """RpcError where it is none. `structured`: unless it is stateless, where all do."""
+    if not isinstance(message.id, str | int) or isinstance(message.id, bool) or not isinstance(message.method, str):
+        raise RpcError(INVALID_REQUEST, "Invalid Request")
+    params = read_params(message)
+    is_stateless = stateless(message.method, params)
+    return Request(message.id, message.method, params, is_stateless, structured or is_stateless)
+
+
+def read_params(message: Message) -> dict[str, Any]:
+    try:
+        params = msgspec.json.decode(message.params)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        raise RpcError(INVALID_PARAMS, "Invalid params") from None
+    if params is not None and not isinstance(params, dict):
+        raise RpcError(INVALID_PARAMS, "params must be an object")
+    return params or {}
+
+
+def cancelled_request(message: Message) -> str | int | None:
+    """Whose end a notification asks for, if it is of that kind."""
+    if message.method != "notifications/cancelled":
+        return None
+    try:
+        id = read_params(message).get("requestId")
+    except RpcError:
+        return None
+    return id if isinstance(id, str) or type(id) is int else None

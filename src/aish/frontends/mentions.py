@@ -1,0 +1,186 @@
+"""Mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` bring along what they name; `@"…"` where
+there are blanks in it.
+
+One that names nothing is an error before anything is sent. `\\@` is a plain @, and so is one in code, or before a word
+that starts one of several lines and names no file: a decorator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from aish.errors import AishError, ProcessError, UsageError, WireError
+from aish.frontends.file_tree import tree_lines
+from aish.frontends.runtime import McpServerView
+from aish.types.messages import ImagePart, Part, TextPart, UserMessage
+
+# A whole file of this size is about a hundred thousand tokens; what fits the window is decided later.
+MAX_CHARS = 400_000
+MAX_IMAGE_BYTES = 8 * 1024 * 1024
+_MOST_MENTIONS = 20
+_TREE_ENTRIES = 400
+_GIT_S = 10.0
+_IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_MENTION = re.compile(r"(?<![\w@\\`])@(?:\"([^\"\n]+)\"|([^\s@`]+))")
+_DECORATOR = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?:\(.*)?")
+_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?$")
+_RANGE = re.compile(r"[\w./~^@{}-]*[\w~^}]\.{2,3}[\w./~^@{}-]*")
+_PUNCTUATION = ".,;:!?)]}'\""
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where mentions are looked up."""
+
+    cwd: Path
+    servers: Mapping[str, McpServerView]
+
+
+async def expand(text: str, places: Places) -> UserMessage:
+    """The question with what it mentions. Raises UsageError for what is not there."""
+    found = _mentioned(text, places)
+    if len(found) > _MOST_MENTIONS:
+        raise UsageError(
+            f"{len(found)} mentions in one question", hint=f"at most {_MOST_MENTIONS}; write \\@ for a plain @"
+        )
+    parts: list[Part] = []
+    for mention in found:
+        parts += await _part(mention, places)
+    return UserMessage((TextPart(text.replace("\\@", "@")), *parts))
+
+
+def _mentioned(text: str, places: Places) -> list[str]:
+    """Each once, without the punctuation of the sentence around it."""
+    found: dict[str, None] = {}
+    code = [match.span() for match in _CODE.finditer(text)]
+    for match in _MENTION.finditer(text):
+        if any(start <= match.start() < end for start, end in code):
+            continue
+        name = match[1] or match[2]
+        if not match[1] and not _exists(_file(name, places.cwd)):
+            name = name.rstrip(_PUNCTUATION) or name
+        if not _is_decorator(text, match.start(), name, places):
+            found[name] = None
+    return list(found)
+
+
+def _is_decorator(text: str, at: int, name: str, places: Places) -> bool:
+    starts_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
+    return bool(starts_line and "\n" in text and _DECORATOR.fullmatch(name)) and not _exists(_file(name, places.cwd))
+
+
+async def _part(mention: str, places: Places) -> Sequence[Part]:
+    alias, colon, uri = mention.partition(":")
+    if colon and alias in places.servers:
+        return await _resource(mention, places.servers[alias], uri)
+    lines = _LINES.match(mention)
+    path = _file(mention, places.cwd)
+    if await asyncio.to_thread(_exists, path):
+        return await asyncio.to_thread(_whole, mention, path)
+    if lines is not None and await asyncio.to_thread(_file(lines[1], places.cwd).is_file):
+        first, last = int(lines[2]), int(lines[3] or lines[2])
+        return await asyncio.to_thread(_some_lines, mention, _file(lines[1], places.cwd), first, last)
+    if _RANGE.fullmatch(mention):
+        return await _diff(mention, places.cwd)
+    raise _missing(mention)
+
+
+def _file(name: str, cwd: Path) -> Path:
+    try:
+        return cwd / Path(name).expanduser()
+    except RuntimeError:  # a home nobody has
+        return cwd / name
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long a name, or a folder that may not be looked into
+        return False
+
+
+def _missing(mention: str) -> UsageError:
+    return UsageError(
+        f"@{mention} names no file, range or resource here; nothing was sent",
+        hint="mend it, or write \\@ for a plain @",
+    )
+
+
+def _whole(mention: str, path: Path) -> Sequence[Part]:
+    if path.is_dir():
+        return [_block(mention, "\n".join(tree_lines(path, _TREE_ENTRIES)))]
+    if not path.is_file():  # a pipe would never end
+        raise UsageError(f"@{mention} is not a plain file; nothing was sent")
+    if media_type := _IMAGES.get(path.suffix.lower()):
+        return [TextPart(f"\n\n[@{mention}]"), ImagePart(media_type, _image(mention, path))]
+    text = _read(mention, path)
+    note = f" (the first {MAX_CHARS} characters)" if len(text) > MAX_CHARS else ""
+    return [_block(mention + note, text[:MAX_CHARS])]
+
+
+def _some_lines(mention: str, path: Path, first: int, last: int) -> Sequence[Part]:
+    lines = _read(mention, path).splitlines()
+    if not 1 <= first <= last or first > len(lines):
+        raise UsageError(f"@{mention}: there are lines 1 to {len(lines)}; nothing was sent")
+    chosen = "\n".join(f"{number}: {line}" for number, line in enumerate(lines[first - 1 : last], first))
+    return [_block(mention, chosen[:MAX_CHARS])]
+
+
+def _read(mention: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(4 * MAX_CHARS + 1)
+    except OSError as exc:
+        raise UsageError(f"@{mention} cannot be read: {exc.strerror or exc}; nothing was sent") from exc
+    if b"\0" in data[:8192]:
+        raise UsageError(f"@{mention} is not text; nothing was sent", hint="mention a text file or an image")
+    return data.decode("utf-8", "replace")
+
+
+def _image(mention: str, path: Path) -> str:
+    try:
+        data = path.read_bytes() if path.stat().st_size <= MAX_IMAGE_BYTES else None
+    except OSError as exc:
+        raise UsageError(f"@{mention} cannot be read: {exc.strerror or exc}; nothing was sent") from exc
+    if data is None:
+        raise UsageError(f"@{mention} is larger than {MAX_IMAGE_BYTES >> 20} MiB; nothing was sent")
+    return base64.b64encode(data).decode()
+
+
+async def _diff(mention: str, cwd: Path) -> Sequence[Part]:
+    """As git sees it, without running what the repository's own settings name."""
+    from aish.process.child import ProcessSpec, run
+
+    words = ("git", "--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", mention, "--")
+    try:
+        done = await run(ProcessSpec(words, cwd=cwd), timeout_s=_GIT_S, max_output_bytes=4 * MAX_CHARS)
+    except (ProcessError, WireError) as exc:
+        raise UsageError(f"@{mention}: git could not be asked ({exc}); nothing was sent") from exc
+    if done.returncode:
+        raise _missing(mention)
+    text = done.stdout.decode("utf-8", "replace")
+    return [_block(mention, text[:MAX_CHARS] or "(no difference)")]
+
+
+async def _resource(mention: str, server: McpServerView, uri: str) -> Sequence[Part]:
+    try:
+        output = await server.session.read_resource(uri)
+    except AishError as exc:
+        raise UsageError(f"@{mention}: {exc.message}; nothing was sent", hint=exc.hint) from exc
+    return [TextPart(f"\n\n[@{mention}]\n"), *map(_bounded, output.parts)]
+
+
+def _bounded(part: Part) -> Part:
+    if not isinstance(part, TextPart) or len(part.text) <= MAX_CHARS:
+        return part
+    return TextPart(f"{part.text[:MAX_CHARS]}\n[aish] … {len(part.text) - MAX_CHARS} characters left out …")
+
+
+def _block(name: str, text: str) -> TextPart:
+    return TextPart(f"\n\n[@{name}]\n{text}")

@@ -1,0 +1,254 @@
+"""`aish norris GOAL` and `aish runs list|show|resume|abandon`.
+
+Exit codes of work: 0 the goal is reached, 3 it was given up, 4 the model could not be asked, 5 a limit was reached,
+6 it halted and waits for a person, 130 it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import sys
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+
+from aish.autonomy.destructive_check import Containment
+from aish.autonomy.state import NorrisBody
+from aish.autonomy.worker import Norris
+from aish.engine.engine import Engine
+from aish.errors import RunNotFound, UsageError
+from aish.frontends.goal_request import checked_goal, first_state
+from aish.frontends.runs_view import run_json, run_line
+from aish.frontends.runtime import Runtime
+from aish.frontends.shell.first_use import ensure_model
+from aish.frontends.shell.goal_view import GO_ON, TerminalWatcher, report
+from aish.frontends.shell.interrupts import on_interrupt, was_stopped
+from aish.frontends.shell.mcp_wait import await_tools
+from aish.frontends.shell.prompt.line_reader import LineSource
+from aish.frontends.shell.render.event_printer import Narrator, narrator_for
+from aish.frontends.shell.render.styles import look_for
+from aish.frontends.signals import INTERRUPTED, run_until_done
+from aish.frontends.terminal import Output
+from aish.planner.run import PlanBody, resumed
+from aish.runs.ownership import OwnedRun
+from aish.types.runs import OPEN_STATES, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState
+
+HALTED = 6
+_GONE_ON_WITH = (HaltKind.TROUBLE, HaltKind.PAUSE)  # there is nothing to decide: to resume is the answer
+_CODES = {RunState.FINISHED: 0, RunState.ABANDONED: 3, RunState.FAILED: 4, RunState.STOPPED: 5, RunState.HALTED: HALTED}
+
+
+def norris_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Work towards a goal. What is neither proved harmless nor held by the sandbox halts: on a terminal "
+        "you are asked, else it ends there.",
+        epilog="exit codes: 0 reached, 3 given up, 4 the model could not be asked, 5 a limit, 6 halted, 130 stopped",
+    )
+    parser.add_argument("goal", nargs="+")
+    parser.add_argument("--model", "-m", default="", help="the model that works")
+    parser.add_argument(
+        "--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable; 'none' offers none)"
+    )
+    parser.add_argument("--max-steps", type=int, metavar="N", help="at most so many steps (norris.max_steps)")
+    parser.add_argument("--budget", type=float, metavar="DOLLARS", help="at most so much money (norris.max_cost)")
+    parser.add_argument("--minutes", type=float, metavar="M", help="at most so long (norris.max_minutes)")
+    parser.add_argument("--endpoint", action="append", default=[], metavar="NAME=URL", help="a provider for this run")
+    return parser
+
+
+def runs_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Long work that is kept: towards goals, and by plans.")
+    parser.set_defaults(json=False, endpoint=[], limit=20)
+    actions = parser.add_subparsers(dest="action", metavar="list|show|resume|abandon")
+    listing = actions.add_parser("list", help="newest first (the default)")
+    listing.add_argument("--limit", type=int, default=20)
+    show = actions.add_parser("show", help="one run and its journal")
+    resume = actions.add_parser("resume", help="go on with it")
+    resume.add_argument("--answer", choices=("proceed", "skip", "abort"), help="to the halt it stands at")
+    resume.add_argument("--endpoint", action="append", default=[], metavar="NAME=URL", help="a provider for this run")
+    abandon = actions.add_parser("abandon", help="give it up")
+    for action in (show, resume, abandon):
+        action.add_argument("id", help="an id, the end of one, or `latest`")
+    for action in (listing, show):
+        action.add_argument("--json", action="store_true")
+    return parser
+
+
+def norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    _check(arguments)
+    return run_until_done(_norris(arguments, runtime))
+
+
+def runs(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    return run_until_done(_runs(arguments, runtime))
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if arguments.max_steps is not None and arguments.max_steps < 1:
+        raise UsageError("--max-steps must be at least 1")
+    if arguments.budget is not None and not 0 <= arguments.budget < math.inf:
+        raise UsageError("--budget must be a number of dollars, 0 or more")
+    if arguments.minutes is not None and not 0 < arguments.minutes * 60 < math.inf:
+        raise UsageError("--minutes must be a number of minutes, more than 0")
+
+
+async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    goal = checked_goal(" ".join(arguments.goal))
+    body = first_state(
+        runtime.config,
+        model=arguments.model,
+        tools=None if arguments.tools is None else tuple(glob for glob in arguments.tools if glob != "none"),
+        max_steps=arguments.max_steps,
+        max_cost=arguments.budget,
+        max_minutes=arguments.minutes,
+    )
+    async with runtime.engine() as engine:
+        watcher = await _ready(engine, runtime, arguments.model)
+        return await work(engine, engine.runs.begun(RunKind.NORRIS, goal, body), watcher, runtime.containment)
+
+
+async def _ready(engine: Engine, runtime: Runtime, model: str) -> TerminalWatcher:
+    """Once there is a model, and the tools are there."""
+    env = runtime.surroundings.env
+    around = look_for(sys.stderr, env)
+    output = Output(color=around.styled, live=around.live)
+    lines = LineSource() if sys.stdin is not None and sys.stdin.isatty() else None
+
+    def view() -> Narrator:
+        return narrator_for(output, look_for(output.out, env))
+
+    await ensure_model(engine, runtime, model, output, lines)
+    await await_tools(runtime, output)
+    return TerminalWatcher(output, view, lines)
+
+
+async def work(
+    engine: Engine,
+    owning: AbstractAsyncContextManager[OwnedRun],
+    watcher: TerminalWatcher,
+    containment: Containment,
+    answer: HaltAnswer | None = None,
+    *,
+    go_on: str = GO_ON,
+) -> int:
+    """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action; pressed
+    again it stops what runs, and resuming asks about that as after a crash."""
+    async with owning as run:
+        worker = Norris(engine, run, watcher, containment)
+        working = asyncio.ensure_future(worker.work(answer))
+        with on_interrupt(lambda: _interrupt(worker, watcher, working)):
+            state = await _until_stopped(working)
+        if state is None:
+            await worker.left_off()
+    record = await engine.runs.find(run.record.id)
+    for line in report(record, list(await engine.runs.steps(record.id)), go_on=go_on):
+        watcher.note(line)
+    if state is None:
+        return INTERRUPTED
+    halt = msgspec.json.decode(record.body, type=NorrisBody).halt
+    if state is RunState.HALTED and halt is not None and halt.kind is HaltKind.TROUBLE:
+        return _CODES[RunState.FAILED]
+    return _CODES[state]
+
+
+def _interrupt(worker: Norris, watcher: TerminalWatcher, working: asyncio.Future[RunState]) -> None:
+    if worker.is_pausing:
+        working.cancel()
+    else:
+        worker.pause()
+        watcher.note("it halts before the next action; Ctrl-C again stops what runs")
+
+
+async def _until_stopped(working: asyncio.Future[RunState]) -> RunState | None:
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if not was_stopped(working):
+            raise
+        return None
+
+
+async def _runs(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    async with runtime.engine(mcp=None if arguments.action == "resume" else ()) as engine:
+        if arguments.action == "list":
+            return await _list(arguments, engine)
+        record = await find_run(engine, arguments.id)
+        match arguments.action:
+            case "show":
+                return await _show(arguments, engine, record)
+            case "abandon":
+                await engine.runs.abandon(record.id)
+                print(f"{record.id} is given up", file=sys.stderr)
+                return 0
+            case _:
+                return await _resume(arguments, runtime, engine, record)
+
+
+async def _resume(arguments: argparse.Namespace, runtime: Runtime, engine: Engine, record: RunRecord) -> int:
+    if record.kind is RunKind.PLAN:
+        from aish.frontends.shell.commands.plan import answer_planned
+
+        body = msgspec.json.decode(record.body, type=PlanBody)
+        return await answer_planned(runtime, engine, resumed(body, record.id, record.session))
+    answer = HaltAnswer(HaltChoice(arguments.answer)) if arguments.answer else None
+    model = msgspec.json.decode(record.body, type=NorrisBody).model
+    return await resume(engine, record, await _ready(engine, runtime, model), runtime.containment, answer)
+
+
+async def resume(
+    engine: Engine,
+    record: RunRecord,
+    watcher: TerminalWatcher,
+    containment: Containment,
+    answer: HaltAnswer | None,
+    *,
+    go_on: str = GO_ON,
+) -> int:
+    """The halt it stands at is shown again, where there is somebody to answer it."""
+    if record.kind is not RunKind.NORRIS:
+        raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: {GO_ON} {record.id}")
+    body = msgspec.json.decode(record.body, type=NorrisBody)
+    if body.halt is not None and answer is None and body.halt.kind not in _GONE_ON_WITH:
+        answer = await watcher.halt(body.halt)
+        if answer.choice is HaltChoice.LEAVE:
+            return HALTED
+    return await work(engine, engine.runs.taken(record.id), watcher, containment, answer, go_on=go_on)
+
+
+async def find_run(engine: Engine, name: str, kind: RunKind | None = None) -> RunRecord:
+    """By its id, the end of one, or `latest`; of this kind, where it is not named by an id."""
+    records = await engine.runs.list(1000)
+    if name in ("", "latest"):
+        such = [record for record in records if kind in (None, record.kind)]
+        found = [record for record in such if name or record.state in OPEN_STATES][:1]
+    else:
+        found = [record for record in records if record.id == name] or [r for r in records if r.id.endswith(name)]
+    if len(found) != 1:
+        many = f"{len(found)} runs end in {name}" if found else f"there is no run {name or 'to go on with'}"
+        raise RunNotFound(many, hint="`aish runs list` shows them")
+    return found[0]
+
+
+async def _list(arguments: argparse.Namespace, engine: Engine) -> int:
+    if arguments.limit < 1:
+        raise UsageError("--limit must be at least 1")
+    records = await engine.runs.list(arguments.limit)
+    for record in records:
+        print(msgspec.json.encode(run_json(record)).decode() if arguments.json else run_line(record))
+    if not records:
+        print("no runs", file=sys.stderr)
+    return 0
+
+
+async def _show(arguments: argparse.Namespace, engine: Engine, record: RunRecord) -> int:
+    steps = list(await engine.runs.steps(record.id))
+    if arguments.json:
+        print(msgspec.json.encode(run_json(record, steps)).decode())
+        return 0
+    print(run_line(record))
+    for line in report(record, steps):
+        print(line)
+    return 0

@@ -1,0 +1,1 @@
+"""The line editor: completion, routing of a line, the prompt template."""

@@ -1,0 +1,1 @@
+"""Draws replies on a terminal: frames, spinner, reasoning, styles."""

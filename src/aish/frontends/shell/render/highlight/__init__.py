@@ -1,0 +1,1 @@
+"""Colours code by syntax tree or by Pygments."""

@@ -1,0 +1,1 @@
+"""Streams markdown to a terminal; what is printed is never redrawn."""

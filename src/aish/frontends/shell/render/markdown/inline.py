@@ -1,0 +1,226 @@
+"""Emphasis, code, links and escapes inside of a block, as its text arrives.
+
+A mark is obeyed only when the mark that closes it has been seen, and is text otherwise: `*args` keeps its star. What
+follows an open mark is therefore held back, but not for longer than `REACH` characters or the end of the block. What is
+decided depends on the text alone, never on how it was cut into pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from aish.frontends.shell.render.styles import BOLD, CODE, DIM, ITALIC, PLAIN, STRIKE, UNDERLINE, Style, joined
+
+# A phrase: longer emphasis than this is shown with its marks, rather than held back for seconds.
+REACH = 400
+_MAX_DEPTH = 6
+_SPECIAL = re.compile(r"[\\`*_~\[!\n]")
+_TICKS = re.compile(r"`+")
+_RUN = re.compile(r"`+|\*+|_+|~+")
+_ESCAPABLE = frozenset("\\`*_{}#+-.!|<>~\n")  # not brackets: \( and \[ begin formulas, which are to stay readable
+_MARKS = {mark: re.compile(rf"\\.|`+|{re.escape(mark)}+", re.DOTALL) for mark in "*_~"}
+_EMPHASIS = {("*", 1): ITALIC, ("*", 2): BOLD, ("*", 3): f"{BOLD};{ITALIC}", ("~", 2): STRIKE}
+_EMPHASIS |= {("_", count): _EMPHASIS["*", count] for count in (1, 2, 3)}
+_LABEL = re.compile(r"\[((?:[^\[\]\\\n]|\\.|\[[^\[\]\n]*\])*)\]")
+_TARGET = re.compile(r'\(((?:[^()\s]|\([^()\s]*\))*(?: +"[^"\n]*")?)\)')
+
+_HOLD = -1
+
+
+class Target(Protocol):
+    """Where the text goes: without marks, each piece with its style."""
+
+    def text(self, text: str, style: Style = PLAIN) -> None: ...
+
+    def newline(self) -> None: ...
+
+
+class Inline:
+    def __init__(self, target: Target, style: Style = PLAIN, *, depth: int = 0) -> None:
+        self._target = target
+        self._style = style
+        self._depth = depth
+        self._held = ""
+        self._before = ""  # the character before what is held
+        self._passed = 0  # characters before what is held
+        self._barren: dict[tuple[str, int], int] = {}  # up to where there is no mark that closes such a one
+
+    def feed(self, text: str) -> None:
+        self._held += text
+        self._go_on(final=False)
+
+    def finish(self, style: Style = PLAIN) -> None:
+        """The block ends; what is still open is text. The next block has this style."""
+        self._go_on(final=True)
+        self._style, self._before = style, ""
+        self._barren.clear()
+
+    def _go_on(self, *, final: bool) -> None:
+        text, at = self._held, 0
+        while at < len(text):
+            found = _SPECIAL.search(text, at)
+            stop = found.start() if found else len(text)
+            if stop > at:
+                self._target.text(text[at:stop], self._style)
+            after = self._special(text, stop, final=final) if found else stop
+            if after == _HOLD:
+                at = stop
+                break
+            at = after
+        if at:
+            self._before, self._held = text[at - 1], text[at:]
+            self._passed += at
+
+    def _special(self, text: str, at: int, *, final: bool) -> int:
+        """What this character and those that belong to it mean. Returns where to go on, or _HOLD."""
+        match text[at]:
+            case "\n":
+                self._target.newline()
+                return at + 1
+            case "\\":
+                return self._escape(text, at, final=final)
+            case "`":
+                return self._code(text, at, final=final)
+            case "[" | "!":
+                return self._link(text, at, final=final)
+            case _:
+                return self._emphasis(text, at, final=final)
+
+    def _literal(self, text: str) -> None:
+        self._target.text(text, self._style)
+
+    def _escape(self, text: str, at: int, *, final: bool) -> int:
+        if at + 1 == len(text):
+            if not final:
+                return _HOLD
+            self._literal("\\")
+            return at + 1
+        following = text[at + 1]
+        if following not in _ESCAPABLE:
+            self._literal("\\")
+            return at + 1
+        if following == "\n":
+            self._target.newline()
+        else:
+            self._literal(following)
+        return at + 2
+
+    def _code(self, text: str, at: int, *, final: bool) -> int:
+        end = _run_end(text, at)
+        if end == len(text) and not final and end < at + REACH:
+            return _HOLD
+        for closing in _TICKS.finditer(text, end, at + REACH):
+            if closing.end() == len(text) and not final:
+                return _HOLD
+            if closing.end() - closing.start() == end - at:
+                self._show_code(text[end : closing.start()])
+                return closing.end()
+        if not final and len(text) <= at + REACH:
+            return _HOLD
+        self._literal(text[at:end])
+        return end
+
+    def _show_code(self, code: str) -> None:
+        code = code.replace("\n", " ")
+        if code.startswith(" ") and code.endswith(" ") and code.strip():
+            code = code[1:-1]
+        self._target.text(code, joined(self._style, CODE))
+
+    def _link(self, text: str, at: int, *, final: bool) -> int:
+        image = text[at] == "!"
+        start = at + image
+        if image and (start == len(text) or text[start] != "["):
+            if start == len(text) and not final:
+                return _HOLD
+            self._literal("!")
+            return start
+        label = _LABEL.match(text, start, at + REACH)
+        target = _TARGET.match(text, label.end(), at + REACH) if label else None
+        if label and target:
+            self._show_link(label.group(1), target.group(1))
+            return target.end()
+        if not final and len(text) <= at + REACH and _may_become_link(text, start, label):
+            return _HOLD
+        self._literal(text[at : start + 1])
+        return start + 1
+
+    def _show_link(self, label: str, address: str) -> None:
+        self._inside(label, joined(self._style, UNDERLINE))
+        if address and address != label:
+            self._target.text(f" ({address})" if label else address, joined(self._style, DIM))
+
+    def _emphasis(self, text: str, at: int, *, final: bool) -> int:
+        end = _run_end(text, at)
+        if end == len(text) and not final and end < at + REACH:
+            return _HOLD
+        style = _EMPHASIS.get((text[at], end - at))
+        if style is None or self._depth == _MAX_DEPTH or not self._opens(text, at, end):
+            self._literal(text[at:end])
+            return end
+        closing = self._closing(text, at, end, final=final)
+        if closing == _HOLD:
+            return _HOLD
+        if not closing:
+            self._literal(text[at:end])
+            return end
+        self._inside(text[end : closing - (end - at)], joined(self._style, style))
+        return closing
+
+    def _opens(self, text: str, at: int, end: int) -> bool:
+        before = text[at - 1] if at else self._before
+        return end < len(text) and not text[end].isspace() and not (text[at] == "_" and before.isalnum())
+
+    def _closing(self, text: str, at: int, end: int, *, final: bool) -> int:
+        """Where the run ends that closes this one; 0 when there is none, _HOLD when that is not known yet."""
+        mark, count = text[at], end - at
+        reach = at + REACH
+        start = max(end, self._barren.get((mark, count), 0) - self._passed)
+        position = start
+        while found := _MARKS[mark].search(text, position, reach):
+            if found.end() == len(text) and not final:
+                return _HOLD
+            position = found.end()
+            if text[found.start()] == "`":
+                ending = _code_end(text, found.start(), found.end(), reach)
+                if not final and len(text) <= reach and ending in (0, len(text)):
+                    return _HOLD
+                position = ending or position
+            elif text[found.start()] == mark and _closes(text, found.start(), position, count):
+                return position
+        if not final and len(text) <= reach:
+            return _HOLD
+        self._barren[mark, count] = self._passed + min(reach, len(text))
+        return 0
+
+    def _inside(self, text: str, style: Style) -> None:
+        inner = Inline(self._target, style, depth=self._depth + 1)
+        inner._held = text
+        inner._go_on(final=True)
+
+
+def _run_end(text: str, at: int) -> int:
+    """Where the run of this mark ends. A run that goes on forever is cut, and is text."""
+    run = _RUN.match(text, at, at + REACH)
+    return run.end() if run else at + 1
+
+
+def _closes(text: str, start: int, end: int, count: int) -> bool:
+    run = end - start
+    if text[start - 1].isspace() or not (run == count or (run == 3 and count < 3)):
+        return False
+    return not (text[start] == "_" and end < len(text) and text[end].isalnum())
+
+
+def _code_end(text: str, start: int, end: int, reach: int) -> int:
+    """Past the code that begins with these backticks; 0 when it does not end."""
+    for closing in _TICKS.finditer(text, end, reach):
+        if closing.end() - closing.start() == end - start:
+            return closing.end()
+    return 0
+
+
+def _may_become_link(text: str, start: int, label: re.Match[str] | None) -> bool:
+    if "\n" in text[start:]:
+        return False
+    return label is None or label.end() == len(text) or text[label.end()] == "("

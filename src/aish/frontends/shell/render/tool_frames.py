@@ -1,0 +1,106 @@
+"""Tool calls and what surrounds a reply, as a few quiet lines. Pure: each gives lines as runs of styled text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from aish.frontends.shell.render.styles import BOLD, DIM, PLAIN, WRONG, Run
+from aish.frontends.shell.render.text_width import cut, width_of
+from aish.frontends.terminal import visible
+from aish.types.events import Failed, ToolResult
+from aish.types.messages import ImagePart, text_of
+from aish.types.tools import ResultStatus
+
+# Enough to see what a result is; the whole is in the session.
+_HEAD_LINES = 4
+_MAX_VALUE_CHARS = 80
+
+Frame = list[list[Run]]
+
+
+def call_frame(name: str, arguments: str, columns: int) -> Frame:
+    name = one_line(name, columns // 2)
+    room = max(8, columns - width_of(name) - 3)
+    return [[("● ", DIM), (name, BOLD), (f" {one_line(arguments_in_brief(arguments), room)}", DIM)]]
+
+
+def result_frame(result: ToolResult, columns: int, *, named: bool) -> Frame:
+    """`named`: the call itself was shown some time ago, so the result says whose it is."""
+    lines = [line for line in visible(text_of(result.parts)).splitlines() if line.strip()]
+    lines += [f"[{part.media_type}]" for part in result.parts if isinstance(part, ImagePart)]
+    frame: Frame = [[("● ", DIM), (one_line(result.name, columns // 2), BOLD)]] if named else []
+    ok = result.status is ResultStatus.OK
+    remarks = _remarks(result, len(lines) - _HEAD_LINES)
+    footer = f" · {remarks}" if lines else remarks
+    mark: list[Run] = [] if ok else [("✗ ", WRONG)]
+    if len(lines) == 1 and width_of(lines[0]) + width_of(footer) + 4 <= columns:
+        return [*frame, [("└ ", DIM), *mark, (lines[0], DIM), (footer, DIM)]]
+    frame += [[("│ ", DIM), (one_line(line, columns - 2), DIM)] for line in lines[:_HEAD_LINES]]
+    return [*frame, [("└ ", DIM), *mark, (one_line(remarks, columns - 4), DIM)]]
+
+
+def plan_frame(plan: Any, columns: int) -> Frame:
+    """The steps, each with what it waits for and why it is there."""
+    frame: Frame = [[("the plan:", DIM)]]
+    for step in plan["steps"]:
+        needs = f" after {', '.join(step['needs'])}" if step.get("needs") else ""
+        why = f" · {step['why']}" if step.get("why") else ""
+        line = f"{step['tool']} {arguments_in_brief(msgspec.json.encode(step.get('args', {})).decode())}{needs}{why}"
+        frame.append([(f"  {visible(step['id'])} ", BOLD), (one_line(visible(line), columns - 6), DIM)])
+    return frame
+
+
+def failure_frame(failed: Failed) -> Frame:
+    frame: Frame = [[("aish: ", WRONG), (visible(failed.message), PLAIN)]]
+    return [*frame, [(f"  {visible(failed.hint)}", DIM)]] if failed.hint else frame
+
+
+def _remarks(result: ToolResult, left_out: int) -> str:
+    parts = [] if result.status is ResultStatus.OK else [result.status.replace("_", " ")]
+    if left_out > 0:
+        parts.append(f"{left_out} more line{'s' if left_out > 1 else ''}")
+    if result.truncated_chars:
+        parts.append(f"{result.truncated_chars} characters left out")
+    if not result.parts:
+        parts.append("no output")
+    return " · ".join([*parts, duration(result.duration_ms / 1000)])
+
+
+def arguments_in_brief(arguments: str) -> str:
+    """A command as one, a single value as it is, several with their names."""
+    try:
+        values = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return arguments
+    if not isinstance(values, dict):
+        return arguments
+    if len(values) == 1:
+        ((name, value),) = values.items()
+        return f"$ {value}" if name == "command" else _value(value)
+    return ", ".join(f"{name}={_value(value)}" for name, value in values.items())
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
+
+
+def one_line(text: str, columns: int) -> str:
+    """The text on one line that is no wider than that."""
+    # Only the beginning can be shown: a result of megabytes is not looked at in full.
+    flat = " ".join(visible(text[: 4 * max(1, columns)]).split())
+    if width_of(flat) <= columns and len(text) <= 4 * max(1, columns):
+        return flat
+    return f"{flat[: cut(flat, max(1, columns - 1))]}…"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"

@@ -1,0 +1,175 @@
+"""What is said over HTTP: bounds, deadlines, headers, the request head, and the answer as callers see it.
+
+Knows nothing of sockets. Reprs never show header values: they may hold keys.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from aish.errors import TooLarge, UsageError
+from aish.net.http.target import Target
+
+HeaderItems = Sequence[tuple[str, str]] | Mapping[str, str]
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# The client frames messages, keeps connections and decodes nothing: a caller setting these could only break that.
+_OURS = frozenset({"content-length", "transfer-encoding", "connection", "accept-encoding", "upgrade", "expect", "te"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds a request may spend in each phase. `total_s` covers everything, from the call to the last byte."""
+
+    connect_s: float = 10  # waiting for a pool slot, DNS, TCP and TLS together
+    first_byte_s: float = 120  # a local model may have to load, then read a long prompt, before it answers
+    idle_s: float = 60  # silence in the middle: between two pieces of the body, or while the peer takes our upload
+    total_s: float | None = None
+
+
+class HttpBounds(msgspec.Struct, frozen=True):
+    max_header_bytes: int = 64 * 1024  # ten times what real servers send, and small enough to ignore in memory
+    max_body_bytes: int = 64 * 1024 * 1024  # for read(): long embeddings fit, a runaway answer cannot fill memory
+    max_connections_per_origin: int = 8192  # streams to one model server must not queue behind each other
+    idle_expiry_s: float = 30  # longer than the pause between two steps of a turn, shorter than most NATs forget
+    high_water_bytes: int = 256 * 1024  # a few full reads; past it the peer has to wait for our caller
+
+
+class Headers:
+    """Response headers in the order received, duplicates kept. Names are given in lower case, looked up in any."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self._items = items
+
+    def find(self, name: str) -> str | None:
+        """The first value of that name."""
+        wanted = name.lower().encode("latin-1")
+        for key, value in self._items:
+            if key == wanted:
+                return value.decode("latin-1")
+        return None
+
+    def get(self, name: str, default: str = "") -> str:
+        value = self.find(name)
+        return default if value is None else value
+
+    def __getitem__(self, name: str) -> str:
+        value = self.find(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Names in lower case, with their values."""
+        for key, value in self._items:
+            yield key.decode("latin-1"), value.decode("latin-1")
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Headers({[name for name, _ in self]})"
+
+
+NO_HEADERS = Headers()
+
+
+class Response(AsyncIterator[bytes]):
+    """An answer whose head has arrived. Iterate over it, once, for the body in the pieces in which it arrives.
+
+    Valid inside the context that gave it. A body that breaks off raises ConnectionLost, a late one WireTimeout. The
+    body is as sent: no content-encoding is ever asked for, and one sent anyway is not undone.
+    """
+
+    status: int = 0
+    reason: str = ""
+    headers: Headers = NO_HEADERS
+    _target: Target
+    _bounds: HttpBounds
+
+    @property
+    def at_end(self) -> bool:
+        """Whether it is known that no piece follows. Where it is not, the next one tells."""
+        return False
+
+    @abstractmethod
+    async def next_piece(self) -> bytes:
+        """The same as iterating, but the end is an empty piece."""
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """From now on a piece that comes alone, while the next one is waited for, may be offered to `take` first, as
+        it is read from the wire. What it takes is not handed out. It never waits; what it raises is raised there."""
+
+    async def __anext__(self) -> bytes:
+        if piece := await self.next_piece():
+            return piece
+        raise StopAsyncIteration
+
+    @abstractmethod
+    def limit_silence(self, seconds: float) -> None:
+        """From now on the peer may be silent for no longer than this."""
+
+    @abstractmethod
+    def spare_rest(self, seconds: float) -> None:
+        """The rest of the answer has this long to arrive, and what fails from now on only ends it: it is not missed."""
+
+    async def read(self, max_bytes: int | None = None) -> bytes:
+        """The rest of the body; TooLarge if there is more of it than `max_bytes` (by default the client's bound)."""
+        limit = self._bounds.max_body_bytes if max_bytes is None else max_bytes
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.next_piece():
+            size += len(piece)
+            if size > limit:
+                raise TooLarge(f"{self._target.origin}: the answer is larger than {limit} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.status} from {self._target.origin}>"
+
+
+@lru_cache(maxsize=64)  # the same few heads, again and again
+def prepare_head(method: str, target: Target, headers: tuple[tuple[str, str], ...]) -> tuple[str, bytes]:
+    """The method in upper case and the head up to where the length of the body stands; UsageError if it is not fit."""
+    _check_headers(headers)
+    if not _TOKEN.fullmatch(method):
+        raise UsageError("the HTTP method has characters that HTTP does not allow")
+    method = method.upper()
+    lines = [f"{method} {target.path} HTTP/1.1"]
+    if not any(name.lower() == "host" for name, _ in headers):
+        lines.append(f"host: {target.host_header}")
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines.append("accept-encoding: identity\r\n")
+    return method, "\r\n".join(lines).encode("ascii")
+
+
+def finish_head(method: str, head: bytes, body_bytes: int) -> bytes:
+    if body_bytes or method in _WITH_BODY:
+        return b"%bcontent-length: %d\r\n\r\n" % (head, body_bytes)
+    return head + b"\r\n"
+
+
+def _check_headers(headers: Iterable[tuple[str, str]]) -> None:
+    """UsageError for any that would change the framing or smuggle in another header."""
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name):
+            raise UsageError("a header name has characters that HTTP does not allow")
+        if name.lower() in _OURS:
+            raise UsageError(f"the header {name!r} is set by the client itself")
+        if _CONTROL.search(value) or not value.isascii():
+            raise UsageError(
+                f"the value of the header {name!r} has characters that HTTP does not allow",
+                hint="A key read from a file often ends in a line break.",
+            )

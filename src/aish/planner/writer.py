@@ -1,0 +1,142 @@
+"""Has a plan written by a model: no tools in hand, an answer held to a schema, errors sent back item by item."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+
+import msgspec
+
+from aish.engine.model.router import Route
+from aish.engine.model.side_call import Aside, Said
+from aish.errors import ProviderRejected
+from aish.planner.validation import Direct, plan_errors, plan_schema, read_plan, same_work
+from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
+from aish.types.plans import Plan, Planning
+from aish.types.requests import Sampling
+from aish.types.tools import JsonSchema, ToolSpec
+from aish.types.usage import Category
+
+_MAX_QUESTION = 8000
+_MAX_TOOL = 600  # characters of one tool's description and schema
+_MAX_TOOLS = 24_000
+_MAX_TOKENS = 2000
+_SHOWN_RESULT = 500
+_NOT_TAKEN = (400, 422)  # how a request is refused that holds something unknown
+
+_RULES = (
+    "Plan the calls that answer the request, for tools that are run for you. Answer with one JSON object:\n"
+    '{"direct": false, "steps": [{"id": "a", "tool": "...", "args": {...}, "needs": [], "why": "..."}]}\n'
+    'If the request needs no tool, answer {"direct": true, "steps": []}.\n'
+    "Use only the tools below, with arguments that fit their schemas. A text argument that is just $a stands for all "
+    "that step a gives, $a.items[0].name for a part of it; inside a longer text write ${a.name}, and $${X} for a plain "
+    "${X}. Refer only to earlier steps. Fewer steps are better."
+)
+
+
+class PlanWriter:
+    """For one turn. `written` is the plan that may be run; None after `write` means that there is none."""
+
+    def __init__(
+        self, aside: Aside, route: Route, tools: Sequence[ToolSpec], planning: Planning, *, session: str
+    ) -> None:
+        self._aside = aside
+        self._route = route
+        self._tools = {spec.name: spec for spec in tools}
+        self._planning = planning
+        self._session = session
+        self._schema: JsonSchema | None = plan_schema(self._tools, planning.max_steps)
+        self.written: Plan | None = None
+
+    async def write(
+        self,
+        question: str,
+        *,
+        results: Mapping[str, str],
+        failed: Sequence[Plan] = (),
+        trouble: str = "",
+        calls_left: int,
+        deadline_s: float,
+    ) -> AsyncGenerator[Body, None]:
+        """Raises what the provider raises, and BudgetExceeded. `failed` are the rests of plans that did not work:
+        `results` are of their steps that did, and the same again is no plan."""
+        self.written = None
+        if self._route.info.is_weak:  # it would write nonsense to the letter of the schema, for minutes
+            yield Status(f"{self._route.name} is too small a model to plan; working without a plan (see planner.model)")
+            return
+        text = _asked(question, results, failed, trouble)
+        for attempt in range(1, self._planning.max_rewrites + 2):
+            said = await self._ask(text, deadline_s)
+            yield UsageReported(self._route.name, said.usage, Category.PLANNER)
+            plan = read_plan(said.text)
+            if isinstance(plan, Direct):
+                yield Status("no plan is needed")
+                return
+            errors = [plan] if isinstance(plan, str) else self._errors(plan, results, failed, calls_left)
+            yield PlanProposed(
+                said.text[:_MAX_QUESTION] if isinstance(plan, str) else msgspec.to_builtins(plan), attempt
+            )
+            if not errors and isinstance(plan, Plan):
+                self.written = plan
+                yield PlanAccepted(msgspec.to_builtins(plan))
+                return
+            yield PlanRejected(tuple(errors))
+            listed = "\n".join(f"- {error}" for error in errors)
+            text = f"{_asked(question, results, failed, trouble)}\n\nYour plan was:\n{said.text[:4000]}\n\n" + (
+                f"It cannot be run:\n{listed}\nWrite it again without these errors."
+            )
+        yield Status(f"no plan that can be run after {attempt} attempts; working without one")
+
+    def check(self, plan: Plan, *, results: Mapping[str, str], calls_left: int) -> list[str]:
+        """Of a plan that was not written here."""
+        return self._errors(plan, results, (), calls_left)
+
+    def _errors(self, plan: Plan, results: Mapping[str, str], failed: Sequence[Plan], calls_left: int) -> list[str]:
+        if any(same_work(plan, other) for other in failed):
+            return ["this is the same plan that has failed before; find another way, or say direct"]
+        most = self._planning.max_steps
+        return plan_errors(plan, self._tools, max_steps=most, done=results, calls_left=calls_left)
+
+    async def _ask(self, text: str, deadline_s: float) -> Said:
+        """Where the backend takes no schema, the rules have to do: the plan is checked either way."""
+        if self._schema is not None:
+            try:
+                return await self._said(text, deadline_s)
+            except ProviderRejected as exc:
+                if exc.status not in _NOT_TAKEN:
+                    raise
+                self._schema = None
+        return await self._said(text, deadline_s)
+
+    async def _said(self, text: str, deadline_s: float) -> Said:
+        return await self._aside.ask(
+            self._route,
+            text,
+            system=f"{_RULES}\n\nThe tools:\n{_listed(self._tools.values())}",
+            category=Category.PLANNER,
+            session=self._session,
+            max_tokens=_MAX_TOKENS,
+            deadline_s=deadline_s,
+            sampling=Sampling(temperature=0.0, json_schema=self._schema),
+            plans_calls=True,
+        )
+
+
+def _asked(question: str, results: Mapping[str, str], failed: Sequence[Plan], trouble: str) -> str:
+    parts = [f"The request: {question[-_MAX_QUESTION:]}"]
+    if results:
+        done = "\n".join(f"- {id}: {text[:_SHOWN_RESULT]}" for id, text in results.items())
+        parts.append(f"These steps are done, refer to their results by their ids:\n{done}")
+    if failed:
+        parts.append(f"What was left of the plan failed: {trouble}\nPlan the rest in another way, with new ids.")
+    return "\n\n".join(parts)
+
+
+def _listed(tools: Collection[ToolSpec]) -> str:
+    lines: list[str] = []
+    room = _MAX_TOOLS
+    for spec in tools:
+        schema = msgspec.json.encode(spec.schema).decode()
+        line = f"- {spec.name} {schema}: {' '.join(spec.description.split())}"[:_MAX_TOOL]
+        room -= len(line)
+        lines.append(line if room > 0 else f"- {spec.name}")
+    return "\n".join(lines)

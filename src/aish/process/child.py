@@ -1,0 +1,293 @@
+"""The owner of a child process. Nothing else in aish starts one.
+
+    async with ChildProcess.start(ProcessSpec(argv=("server", "--stdio"), name="files")) as child:
+        await child.write(b"...")
+        async for piece in child.stdout: ...
+
+A child lives in a session and process group of its own, with little environment, its stderr always drained. Leaving
+the context closes its stdin, waits, sends SIGTERM to the group, waits, sends SIGKILL to the group; also when its leader
+went long ago and left others behind, also when we are cancelled. Every wait has an end. If aish itself is killed,
+`process_guard` kills the group. Children are started from the event loop's thread only (see there why).
+
+A child on a terminal may be a shell that puts every job into a group of its own: there it is the session that is ended,
+by SIGHUP first, and what asked to be left alone (`nohup`) is left alone where the spec has `spares_hangup`, as are the
+groups in `spared`.
+
+Known limit: a group is remembered by number. The number stays taken as long as anyone is in the group, so it could only
+be somebody else's if the whole group went and the kernel came round to it again before we left the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, WireTimeout
+from aish.process import orphan_guard
+from aish.process.pipes import STDIN, ByteStream, ChildPipes, StderrRing
+from aish.process.spawn import start
+from aish.process.spec import POSIX, ProcessSpec, child_environment, spawn_failed
+
+__all__ = ["ChildProcess", "Completed", "ProcessSpec", "run"]
+
+_KILL_WAIT_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a driver: then we leave it behind
+_POLL_S = 0.01
+_FOREVER_S = 86_400.0
+
+
+class ChildProcess:
+    """A running child; made by `start`."""
+
+    def __init__(self, spec: ProcessSpec, transport: asyncio.SubprocessTransport, pipes: ChildPipes) -> None:
+        self.spec = spec
+        self.pid = transport.get_pid()
+        self._transport = transport
+        self._pipes = pipes
+        self._stdin = transport.get_pipe_transport(STDIN)
+        self._released = False
+        self.spared: frozenset[int] = frozenset()  # groups of a terminal's session that are not ended with it
+        self._watched = str(self.pid)
+        if spec.terminal is not None:
+            self._watched = orphan_guard.session(self.pid, spares_hangup=spec.spares_hangup)
+        orphan_guard.watch(self._watched)
+
+    @classmethod
+    @asynccontextmanager
+    async def start(cls, spec: ProcessSpec) -> AsyncIterator[ChildProcess]:
+        """Raises SpawnFailed."""
+        child = await _spawn(spec)
+        try:
+            yield child
+        finally:
+            await child._finish()
+
+    def __repr__(self) -> str:
+        return f"<ChildProcess {self.spec.title!r} pid={self.pid} returncode={self.returncode}>"
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; negative when a signal ended it."""
+        return self._transport.get_returncode() if self._pipes.exited.is_set() else None
+
+    @property
+    def stdout(self) -> ByteStream:
+        """Pieces of bytes for one consumer; ends when the child's does, or soon after its exit."""
+        return self._pipes.stdout
+
+    def stderr_tail(self) -> str:
+        return self._pipes.ring.tail()
+
+    async def wait(self) -> int:
+        """Until it has exited and its stderr is in the ring."""
+        await self._pipes.exited.wait()
+        if self._pipes.stdout.ended:
+            await self._pipes.drained.wait()
+        else:  # whoever reads stdout may be slow; the ring needs only a moment
+            await _within(ChildPipes.LINGER_S, self._pipes.drained.wait())
+        code = self.returncode
+        assert code is not None
+        return code
+
+    async def write(self, data: bytes, *, timeout_s: float = 30.0) -> None:
+        """Whole or not at all among concurrent writers. After WireTimeout the rest is still queued: end the child."""
+        self._check_writable()
+        assert isinstance(self._stdin, asyncio.WriteTransport)
+        if self._pipes.writable.is_set():
+            self._stdin.write(data)
+            if self._pipes.writable.is_set():
+                return  # the usual case, without the price of a deadline
+            data = b""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._pipes.writable.wait()
+                self._check_writable()
+                if data:
+                    self._stdin.write(data)
+                    await self._pipes.writable.wait()
+        except TimeoutError as exc:
+            raise WireTimeout(f"{self.spec.title} did not read its input for {timeout_s:g} s", phase="write") from exc
+        self._check_writable()
+
+    def _check_writable(self) -> None:
+        if self.returncode is not None:
+            raise self.exit_error()
+        if self._stdin is None or self._stdin.is_closing() or self._pipes.stdin_lost:
+            raise ProcessError(f"{self.spec.title} has closed its input")
+
+    def exit_error(self) -> ProcessExited:
+        """What to raise when it went although it was needed."""
+        code = self.returncode
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+        return ProcessExited(f"{self.spec.title} {how}", code=code, stderr_tail=self.stderr_tail())
+
+    def close_stdin(self) -> None:
+        if self._stdin is not None:
+            self._stdin.close()
+
+    def _hang_up(self) -> None:
+        """What a terminal does that goes away; a stopped job hears it once it runs again."""
+        if self.spec.terminal is not None and self._signal(signal.SIGHUP):
+            self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, now."""
+        self._signal(signal.SIGKILL if POSIX else 9)
+
+    async def _finish(self) -> None:
+        """The kill ladder in a task of its own, so that being cancelled can hurry it but not skip it."""
+        ending = asyncio.ensure_future(self._descend())
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            ending.cancel()
+            await asyncio.wait({ending}, timeout=2 * _KILL_WAIT_S)
+            raise
+
+    async def _descend(self) -> None:
+        try:
+            self.close_stdin()
+            self._hang_up()
+            await _within(self.spec.close_wait_s, self._pipes.exited.wait())
+            if self._signal(signal.SIGTERM):
+                await _within(self.spec.term_wait_s, self._group_gone())
+        finally:
+            self.kill()
+            await self._reap()
+
+    async def _group_gone(self) -> None:
+        await self._pipes.exited.wait()
+        while self._signal(0):
+            if POSIX:
+                orphan_guard.reap_group(self.pid)
+            await asyncio.sleep(_POLL_S)
+
+    async def _reap(self) -> None:
+        try:
+            await _within(_KILL_WAIT_S, self._pipes.exited.wait())
+            await _within(ChildPipes.LINGER_S, self._pipes.drained.wait())
+        finally:  # also when the loop is being torn down
+            self._release()
+        await _within(_KILL_WAIT_S, self._pipes.closed.wait())
+
+    def _release(self) -> None:
+        self._released = True  # from here on the group's number may become somebody else's
+        self._transport.close()
+        orphan_guard.forget(self._watched)
+
+    def _signal(self, number: int) -> bool:
+        """Whether anyone was there to get it."""
+        if self._released:
+            return False
+        if POSIX:
+            if self.spec.terminal is not None:
+                return orphan_guard.signal_session(self.pid, number, self.spared, spares_hangup=self.spec.spares_hangup)
+            return orphan_guard.signal_group(self.pid, number)
+        if self.returncode is not None:
+            return False
+        with suppress(ProcessLookupError):
+            if number == signal.SIGTERM:
+                self._transport.terminate()
+            elif number:
+                self._transport.kill()
+        return True
+
+
+async def _within(timeout_s: float, waiting: Awaitable[object]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await waiting
+
+
+async def _spawn(spec: ProcessSpec) -> ChildProcess:
+    ring = StderrRing(lines=spec.stderr_lines, line_bytes=spec.stderr_line_bytes, redact=spec.redact)
+    pipes = ChildPipes(ring, ByteStream(spec.stdout_max_bytes))
+    starting = asyncio.ensure_future(_exec(spec, pipes))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It may be running already, and nobody will ever own it.
+        ending = asyncio.ensure_future(_abandon(starting))
+        await asyncio.wait({ending}, timeout=2 * _KILL_WAIT_S)
+        raise
+
+
+async def _abandon(starting: asyncio.Future[ChildProcess]) -> None:
+    with suppress(SpawnFailed):
+        child = await starting
+        child.kill()
+        await child._reap()
+
+
+async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
+    streams = {"pipe": subprocess.PIPE, "devnull": subprocess.DEVNULL, "inherit": None}
+    on_terminal = spec.terminal is not None
+    options = {
+        "stdout": spec.terminal if on_terminal else streams[spec.stdout],
+        "stderr": spec.terminal if on_terminal else subprocess.PIPE,
+        "env": child_environment(os.environ, spec),
+        "cwd": spec.cwd,
+    }
+    try:
+        transport = await _start(spec, pipes, options)
+    except (OSError, ValueError, subprocess.SubprocessError) as exc:
+        raise spawn_failed(spec, exc) from exc
+    return ChildProcess(spec, transport, pipes)
+
+
+async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) -> asyncio.SubprocessTransport:
+    if POSIX:
+        guard = orphan_guard.before_exec(on_terminal=spec.terminal is not None)
+        return start(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard,
+                     pass_fds=spec.pass_fds, **options)  # fmt: skip
+    group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.subprocess_exec(
+        lambda: pipes, *spec.argv, stdin=subprocess.PIPE, creationflags=group, **options
+    )
+    return transport
+
+
+class Completed(msgspec.Struct, frozen=True):
+    returncode: int
+    stdout: bytes
+    stderr_tail: str
+
+
+async def run(spec: ProcessSpec, *, timeout_s: float, max_output_bytes: int, stdin: bytes = b"") -> Completed:
+    """One command from start to end. Raises SpawnFailed, WireTimeout and TooLarge; an exit code is not an error."""
+    try:
+        async with asyncio.timeout(timeout_s), ChildProcess.start(spec) as child:
+            feeding = asyncio.ensure_future(_feed(child, stdin))
+            try:
+                stdout = await _collect(child, max_output_bytes)
+                code = await child.wait()
+            finally:
+                feeding.cancel()
+                await asyncio.wait({feeding})
+    except TimeoutError as exc:
+        raise WireTimeout(f"{spec.title} did not finish within {timeout_s:g} s", phase="run") from exc
+    return Completed(code, stdout, child.stderr_tail())
+
+
+async def _feed(child: ChildProcess, data: bytes) -> None:
+    with suppress(ProcessError, WireTimeout):  # it need not read what it does not want
+        if data:
+            await child.write(data, timeout_s=_FOREVER_S)  # the caller's timeout bounds it
+    child.close_stdin()
+
+
+async def _collect(child: ChildProcess, max_bytes: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in child.stdout:
+        size += len(piece)
+        if size > max_bytes:
+            raise TooLarge(f"{child.spec.title} wrote more than {max_bytes} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)

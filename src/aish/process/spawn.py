@@ -1,0 +1,323 @@
+"""A child and its pipes on an event loop, of which nothing is asked but to say when something is ready.
+
+asyncio starts children itself, but each loop in its own way: uvloop hands over descriptors that are none of theirs, and
+does not notice when a child closes its input. This one is the same on all of them. POSIX only. Stdin is a socket, since
+only a socket says on every system that its other end has closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import threading
+from contextlib import suppress
+from typing import IO, Any
+
+from aish.net.read_size import READ_BYTES
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+# What may wait to be read by the child before whoever writes is told to wait, and when they may go on.
+_HIGH_BYTES = 64 * 1024
+_LOW_BYTES = 16 * 1024
+
+
+def start(protocol: asyncio.SubprocessProtocol, argv: tuple[str, ...], **options: Any) -> StartedChild:
+    """Raises what Popen raises. Options are Popen's; `stdin` None means a pipe of ours."""
+    ours: socket.socket | None = None
+    theirs: socket.socket | None = None
+    if options.get("stdin") is None:
+        ours, theirs = socket.socketpair()
+        options["stdin"] = theirs
+    try:
+        child = subprocess.Popen(argv, bufsize=0, **options)
+    except BaseException:
+        if ours is not None:
+            ours.close()
+        raise
+    finally:
+        if theirs is not None:
+            theirs.close()
+    return StartedChild(asyncio.get_running_loop(), protocol, child, ours)
+
+
+class StartedChild(asyncio.SubprocessTransport):
+    """Tells the protocol what asyncio's own would: data and end of each pipe, its exit, and when all is over."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.SubprocessProtocol,
+        child: subprocess.Popen[bytes],
+        stdin: socket.socket | None,
+    ) -> None:
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._child = child
+        self._exited = False
+        self._over = False
+        self._pipes: dict[int, _Reading | _Writing] = {}
+        if stdin is not None:
+            self._pipes[_STDIN] = _Writing(loop, self, stdin)
+        for fd, file in ((_STDOUT, child.stdout), (_STDERR, child.stderr)):
+            if file is not None:
+                self._pipes[fd] = _Reading(loop, _OfPipe(self, fd), file)
+        self._open = set(self._pipes)
+        protocol.connection_made(self)
+        for pipe in self._pipes.values():
+            pipe.begin()
+        self._await_exit()
+
+    def get_pid(self) -> int:
+        return self._child.pid
+
+    def get_returncode(self) -> int | None:
+        return self._child.returncode
+
+    def get_pipe_transport(self, fd: int) -> asyncio.BaseTransport | None:
+        return self._pipes.get(fd)
+
+    def send_signal(self, signal: int) -> None:
+        self._child.send_signal(signal)
+
+    def terminate(self) -> None:
+        self._child.terminate()
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    def is_closing(self) -> bool:
+        return not self._open
+
+    def close(self) -> None:
+        """Its pipes, now. It is reaped whenever it exits."""
+        for pipe in self._pipes.values():
+            pipe.abort()
+
+    # Told by the pipes.
+
+    def said(self, fd: int, data: bytes) -> None:
+        self._protocol.pipe_data_received(fd, data)
+
+    def ended(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        self._protocol.pipe_connection_lost(fd, exc)
+        self._check_over()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    def _check_over(self) -> None:
+        if self._exited and not self._open and not self._over:
+            self._over = True
+            self._loop.call_soon(self._protocol.connection_lost, None)
+
+    # Its exit.
+
+    def _await_exit(self) -> None:
+        pidfd = _open_pidfd(self._child.pid)
+        if pidfd is None:
+            threading.Thread(target=self._wait_in_thread, name="aish-child", daemon=True).start()
+        else:
+            self._loop.add_reader(pidfd, self._reap, pidfd)
+
+    def _reap(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
+        self._child.wait()
+        self._gone()
+
+    def _wait_in_thread(self) -> None:
+        self._child.wait()
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(self._gone)
+
+    def _gone(self) -> None:
+        self._exited = True
+        self._protocol.process_exited()
+        self._check_over()
+
+
+def _open_pidfd(pid: int) -> int | None:
+    """None where the system has no such thing."""
+    opener = getattr(os, "pidfd_open", None)
+    if opener is None:
+        return None
+    try:
+        pidfd: int = opener(pid)
+    except OSError:
+        return None
+    return pidfd
+
+
+class _OfPipe(asyncio.Protocol):
+    """Who hears a pipe unless another takes its place."""
+
+    def __init__(self, child: StartedChild, fd: int) -> None:
+        self._child = child
+        self._fd = fd
+
+    def data_received(self, data: bytes) -> None:
+        self._child.said(self._fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._child.ended(self._fd, exc)
+
+
+class _Reading(asyncio.ReadTransport):
+    def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, file: IO[bytes]) -> None:
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._file = file
+        self._fd = file.fileno()
+        self._closed = False
+        self._paused = False
+        os.set_blocking(self._fd, False)
+
+    def begin(self) -> None:
+        if not self._paused:
+            self._loop.add_reader(self._fd, self._ready)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def is_reading(self) -> bool:
+        return not self._closed and not self._paused
+
+    def pause_reading(self) -> None:
+        if self.is_reading():
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume_reading(self) -> None:
+        if self._paused and not self._closed:
+            self._paused = False
+            self._loop.add_reader(self._fd, self._ready)
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        self._end(None)
+
+    def _ready(self) -> None:
+        try:
+            data = os.read(self._fd, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            self._end(exc)
+            return
+        if data:
+            self._protocol.data_received(data)
+        else:
+            self._end(None)
+
+    def _end(self, exc: Exception | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._fd)
+        self._file.close()
+        self._loop.call_soon(self._protocol.connection_lost, exc)
+
+
+class _Writing(asyncio.WriteTransport):
+    def __init__(self, loop: asyncio.AbstractEventLoop, child: StartedChild, end: socket.socket) -> None:
+        super().__init__()
+        self._loop = loop
+        self._child = child
+        self._socket = end
+        self._fd = end.fileno()
+        self._unsent = bytearray()
+        self._paused = False
+        self._closing = False
+        self._closed = False
+        end.setblocking(False)
+
+    def begin(self) -> None:
+        self._loop.add_reader(self._fd, self._ready)  # there is nothing to read but its end
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closing:
+            return
+        if not self._unsent:
+            data = memoryview(data)[self._send(data) :]
+        if len(data) and not self._closed:
+            if not self._unsent:
+                self._loop.add_writer(self._fd, self._flush)
+            self._unsent += data
+            if len(self._unsent) > _HIGH_BYTES and not self._paused:
+                self._paused = True
+                self._child.pause_writing()
+
+    def close(self) -> None:
+        """When all that was written has been taken."""
+        self._closing = True
+        if not self._unsent:
+            self._end(None)
+
+    def abort(self) -> None:
+        self._end(None)
+
+    def _send(self, data: bytes | bytearray | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as exc:
+            self._end(exc)
+            return 0
+
+    def _flush(self) -> None:
+        del self._unsent[: self._send(self._unsent)]
+        if self._closed:
+            return
+        if self._paused and len(self._unsent) <= _LOW_BYTES:
+            self._paused = False
+            self._child.resume_writing()
+        if not self._unsent:
+            self._loop.remove_writer(self._fd)
+            if self._closing:
+                self._end(None)
+
+    def _ready(self) -> None:
+        try:
+            if self._socket.recv(1):  # a child that writes there writes for nobody, and must not keep us busy with it
+                self._loop.remove_reader(self._fd)
+                return
+            lost: Exception | None = None
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            lost = exc
+        self._end(lost)
+
+    def _end(self, exc: Exception | None) -> None:
+        if self._closed:
+            return
+        self._closed = self._closing = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._unsent.clear()
+        self._socket.close()
+        self._loop.call_soon(self._child.ended, _STDIN, exc)

@@ -1,0 +1,1 @@
+"""The provider that runs llama.cpp in a child process."""

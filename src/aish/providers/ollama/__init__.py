@@ -1,0 +1,1 @@
+"""The provider for Ollama's own API."""

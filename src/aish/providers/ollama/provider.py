@@ -1,0 +1,183 @@
+"""Ollama's own API: `/api/chat` streamed as NDJSON, `/api/tags`, `/api/show`, `/api/ps`, `/api/embed`.
+
+Its own API rather than its OpenAI-compatible one, because only here are context sizes, `format` and whole tool calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError
+from aish.net.http.client import HttpClient
+from aish.net.lines import LineReader
+from aish.ports import Words
+from aish.providers.endpoint import LOOKUP, Backend, Endpoint
+from aish.providers.http_faults import SEND_TEXT, error_text, stream_error
+from aish.providers.loose_json import NotJson, decode_json
+from aish.providers.ollama.wire import (
+    Line,
+    decode_line,
+    encode_request,
+    file_window,
+    read_end,
+    read_reply,
+    read_usage,
+    running_window,
+    show_capabilities,
+    trained_window,
+)
+from aish.providers.openai import model_facts
+from aish.providers.openai.chunks import tokens_used
+from aish.providers.openai.request import Json
+from aish.providers.response_body import AnswerBody
+from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
+from aish.types.embeddings import Embedded, Inputs, texts_of
+from aish.types.events import Status
+from aish.types.models import ModelInfo
+from aish.types.requests import StepRequest
+from aish.types.usage import Usage
+
+# One line is one delta; whole tool calls come in one, with all their arguments.
+MAX_LINE_BYTES = 8 * 1024 * 1024
+# How long the end of the body may lag behind the line that says done; waiting for it saves the connection.
+_TAIL_S = 0.1
+
+
+class OllamaProvider:
+    def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
+        self._name = name
+        self._endpoint = endpoint
+        self._backend = Backend(name, endpoint, http)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        if self._endpoint.models:
+            return [ModelInfo(self._name, model) for model in self._endpoint.models]
+        listing = await self._backend.get(f"{self._endpoint.root}/api/tags")
+        models = listing.get("models") if isinstance(listing, dict) else None
+        if not isinstance(models, list):
+            raise ProviderProtocolError(f"{self._name} lists its models in a form aish does not know")
+        names = (entry.get("name") or entry.get("model") for entry in models if isinstance(entry, dict))
+        return [ModelInfo(self._name, name) for name in names if isinstance(name, str)]
+
+    async def describe(self, model: str) -> ModelInfo:
+        try:
+            shown = await self._backend.post(
+                f"{self._endpoint.root}/api/show", {"model": model}, model=model, timeouts=LOOKUP
+            )
+        except ModelNotFound as exc:
+            raise ModelNotFound(f"{self._name} has no model {model}", hint=f"ollama pull {model}") from exc
+        if not isinstance(shown, dict):
+            raise ProviderProtocolError(f"{self._name} describes {model} in a form aish does not know")
+        size = self._endpoint.context_size or await self._window(model, shown)
+        return ModelInfo(self._name, model, size, show_capabilities(shown))
+
+    @asynccontextmanager
+    async def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
+        async with aclosing(self._batches(request)) as batches:
+            yield batches
+
+    def prepared(self, request: StepRequest) -> StepRequest:
+        return request
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        """Ollama has no tokenizer to ask; there may be a file."""
+        count = self._endpoint.count_text
+        return await asyncio.to_thread(count, text) if count else None
+
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return None
+
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        if (texts := texts_of(inputs)) is None:
+            raise ProviderError(f"{self._name} is Ollama, which embeds texts and no token ids", hint=SEND_TEXT)
+        body = {"model": model, "input": texts}
+        answer = await self._backend.post(f"{self._endpoint.root}/api/embed", body, model=model)
+        vectors = answer.get("embeddings") if isinstance(answer, dict) else None
+        checked = model_facts.embeddings(self._name, vectors, count=len(texts))
+        read = tokens_used(answer.get("prompt_eval_count"))
+        return Embedded(checked, Usage(read) if read else None)
+
+    async def aclose(self) -> None:
+        """The HTTP client is shared and closed by its owner."""
+
+    async def _window(self, model: str, shown: Json) -> int | None:
+        """As loaded now, or as its model file sets it; else it is loaded, which it is about to be anyway, and asked.
+
+        What it was trained with says little: Ollama runs most models with far less, and cuts longer prompts silently.
+        """
+        size = await self._loaded_window(model) or file_window(shown)
+        if size is None and await self._load(model):
+            size = await self._loaded_window(model)
+        return size or trained_window(shown)
+
+    async def _loaded_window(self, model: str) -> int | None:
+        try:
+            running = await self._backend.get(f"{self._endpoint.root}/api/ps")
+        except ProviderError:
+            return None
+        return running_window(running, model)
+
+    async def _load(self, model: str) -> bool:
+        """Embedding models refuse, and models in the cloud are never loaded here."""
+        try:
+            await self._backend.post(f"{self._endpoint.root}/api/generate", {"model": model, "stream": False})
+        except ProviderError:
+            return False
+        return True
+
+    async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
+        url, body = f"{self._endpoint.root}/api/chat", encode_request(request, self._endpoint.context_size)
+        async with (
+            self._backend.stream(url, body, model=request.model, deadline_s=request.deadline_s) as response,
+            aclosing(self._read(AnswerBody(response, self._endpoint.idle_timeout_s), request)) as batches,
+        ):
+            async for batch in batches:
+                yield batch
+
+    async def _read(self, body: AnswerBody, request: StepRequest) -> AsyncGenerator[Batch, None]:
+        calls = 0
+        done: Line | None = None
+        said = False
+        async with aclosing(self._lines(body)) as lines:
+            async for line in lines:
+                if line.error:
+                    raise stream_error(self._name, request.model, line.error)
+                if batch := list(read_reply(line, first_index=calls, logprobs=request.sampling.logprobs)):
+                    said = True
+                    calls += sum(isinstance(chunk, CallFragment) for chunk in batch)
+                    yield batch
+                if line.done:
+                    done = line
+                    body.complete(_TAIL_S)
+        if done is not None:
+            yield [UsageChunk(read_usage(done))]
+        elif said:
+            yield [Status(f"{self._name} ended the answer without saying that it was done")]
+        else:
+            raise ProviderProtocolError(f"{self._name} ended its answer without saying anything")
+        yield [StepFinished(read_end(done, called=calls > 0))]
+
+    async def _lines(self, body: AnswerBody) -> AsyncGenerator[Line, None]:
+        reader = LineReader(MAX_LINE_BYTES)
+        async for piece in body:
+            for line in reader.feed(piece):
+                if line.strip():
+                    yield self._decode(line)
+        for line in reader.finish():
+            if line.strip():
+                yield self._decode(line)
+
+    def _decode(self, line: bytes) -> Line:
+        try:
+            return decode_json(line, decode_line)
+        except NotJson as exc:
+            shown = error_text(line)[:80]
+            raise ProviderProtocolError(f"{self._name} sent a line that cannot be read ({exc}): {shown}") from exc

@@ -1,0 +1,1 @@
+"""The provider for any OpenAI-compatible endpoint."""

@@ -1,0 +1,145 @@
+"""Any OpenAI-compatible endpoint: llama.cpp, LMDeploy, MNN, vLLM, LM Studio, OpenRouter, OpenAI, another aish.
+
+Which of our fields a backend takes is learned from its refusals. How its answers are read is in `chat_answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError, ProviderRejected
+from aish.net.http.client import HttpClient
+from aish.ports import Words
+from aish.providers.endpoint import Backend, Endpoint
+from aish.providers.openai import model_facts
+from aish.providers.openai.chunks import read_usage
+from aish.providers.openai.request import Dialect, Encoded, encode_request
+from aish.providers.openai.response_reader import Answer
+from aish.providers.openai.token_counting import Counting
+from aish.types.chunks import Batch
+from aish.types.embeddings import Embedded, Inputs
+from aish.types.models import ModelInfo
+from aish.types.requests import StepRequest
+
+
+class OpenAIProvider:
+    def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
+        self._name = name
+        self._endpoint = endpoint
+        self._backend = Backend(name, endpoint, http)
+        self._chat_url = f"{endpoint.api}/chat/completions"
+        self._dialect = Dialect()
+        self._encoded = Encoded()
+        self._counting = Counting(self._backend)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        if self._endpoint.models:
+            return [ModelInfo(self._name, model) for model in self._endpoint.models]
+        return await self._ask_listing(f"{self._endpoint.api}/models")
+
+    async def describe(self, model: str) -> ModelInfo:
+        """As listed and, where the backend is a llama.cpp server or LM Studio, as it really runs."""
+        listed = await self._listed()
+        props = await self._props()
+        info = next((info for info in listed if info.id == model), None)
+        if info is None and not (model in self._endpoint.models or model_facts.serves_any_name(props)):
+            self._check_unlisted(model, [info.id for info in listed])
+        info = model_facts.refine(info or ModelInfo(self._name, model), props)
+        if info.context_size is None:
+            info = await self._loaded_in_lm_studio(info)
+        return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
+
+    def stream(
+        self, request: StepRequest, words: Words | None = None
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        return aclosing(self._batches(request, words))
+
+    def prepared(self, request: StepRequest) -> StepRequest:
+        return request
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        return await self._counting.text(model, text)
+
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return await self._counting.prompt(request)
+
+    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+        body = {"model": model, "input": list(inputs), "encoding_format": "float"}
+        answer = await self._backend.post(f"{self._endpoint.api}/embeddings", body, model=model)
+        vectors = model_facts.embeddings(self._name, model_facts.embedding_rows(answer), count=len(inputs))
+        usage = read_usage(answer.get("usage"))
+        return Embedded(vectors, usage if usage.prompt_tokens else None)
+
+    async def aclose(self) -> None:
+        """The HTTP client is shared and closed by its owner."""
+
+    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+        """One attempt, and another for each field of ours that the backend turns out not to take."""
+        due_s = monotonic() + request.deadline_s
+        url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
+        logprobs = request.sampling.logprobs
+        dialect = known = self._dialect
+        begun = False
+        while True:
+            body, left_s = encode_request(request, dialect, self._encoded), due_s - monotonic()
+            try:
+                async with self._backend.stream(
+                    url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
+                ) as response:
+                    answer = Answer(self._name, request.model, response, idle_s, words, logprobs=logprobs)
+                    while not answer.is_over:
+                        batch = await answer.next_batch()
+                        if not begun and dialect is not known:
+                            self._dialect = self._dialect.taught(dialect, request.model)
+                        begun = True
+                        yield batch
+                return
+            except ProviderRejected as exc:
+                has_schema = request.sampling.json_schema is not None
+                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema, sent=body)
+                if simpler is None:
+                    raise
+                dialect = simpler
+
+    def _check_unlisted(self, model: str, names: list[str]) -> None:
+        """A backend that lists nothing may know it all the same."""
+        if names or self._endpoint.models:
+            names = [*self._endpoint.models, *names]
+            raise ModelNotFound(f"{self._name} has no model {model}", hint=f"it has {', '.join(names[:5])}")
+
+    async def _ask_listing(self, url: str) -> Sequence[ModelInfo]:
+        return model_facts.models_from_listing(self._name, await self._backend.get(url))
+
+    async def _listed(self) -> Sequence[ModelInfo]:
+        """Empty where the backend lists nothing; a backend that is away or refuses the key still fails."""
+        try:
+            return await self._ask_listing(f"{self._endpoint.api}/models")
+        except ProviderProtocolError:
+            return ()
+        except ProviderRejected as exc:
+            if exc.status in (401, 403):
+                raise
+            return ()
+
+    async def _props(self) -> Any:
+        try:
+            return await self._backend.get(f"{self._endpoint.root}/props")
+        except ProviderError:
+            return None
+
+    async def _loaded_in_lm_studio(self, info: ModelInfo) -> ModelInfo:
+        """Its OpenAI-compatible listing has names only; its own says what is loaded, and how."""
+        try:
+            listed = await self._ask_listing(f"{self._endpoint.root}/api/v0/models")
+        except ProviderError:
+            return info
+        return next((own for own in listed if own.id == info.id), info)

@@ -1,0 +1,288 @@
+"""The chat-completions wire, what is asked: canonical requests to its JSON. What is answered is in `chat_chunks`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from aish.providers.loose_json import encode_json
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    marked_text,
+)
+from aish.types.requests import Knobs, Sampling, StepRequest, ToolChoice, Tuning
+from aish.types.tools import ToolSpec
+
+Json = dict[str, Any]
+
+# A conversation so short is encoded in less time than it is looked up.
+_WORTH_KEEPING = 12
+_MOST_KEPT_BYTES = 4 * 1024 * 1024
+_ENTRY_BYTES = 400  # what keeping a message takes besides its text
+_MOST_LEARNED = 256  # models of one backend that something is known of
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What a backend takes. Each starts out able; a refusal that names a field teaches us to leave it out."""
+
+    stream_options: bool = True
+    max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
+    thoughts: bool = True  # what the model thought before its calls
+    schema_form: int = 0  # in which of the known forms the schema of an answer goes
+    untaken: Mapping[str, frozenset[str]] = {}  # fields of sampling that a model does not know
+
+    def without_what(self, refusal: str, *, has_schema: bool = False, sent: Json | None = None) -> Dialect | None:
+        """The dialect for another try, or None if the refusal is about something else than what was sent."""
+        from aish.providers.openai.refused_fields import at_fault, unknown_in
+
+        fault = at_fault(refusal)
+        may_change = has_schema and self.schema_form + 1 < len(_SCHEMA_FORMS)
+        if may_change and _ABOUT_SCHEMA_FORM.search(fault):
+            return msgspec.structs.replace(self, schema_form=self.schema_form + 1)
+        if self.stream_options and "stream_options" in fault:
+            return msgspec.structs.replace(self, stream_options=False)
+        if self.max_tokens and "max_completion_tokens" in refusal:  # it is what is asked for, so it may be in a list
+            return msgspec.structs.replace(self, max_tokens=False)
+        if self.thoughts and "reasoning_content" in fault and "missing" not in refusal.lower():
+            return msgspec.structs.replace(self, thoughts=False)
+        if sent is None:
+            return None
+        unknown = frozenset(name for name in unknown_in(fault) if name in _CAN_GO and name in sent)
+        return self._without(unknown, str(sent["model"]))
+
+    def taught(self, learned: Dialect, model: str) -> Dialect:
+        """With what a request to the model has learned, while others may have taught it something else."""
+        both = msgspec.structs.replace(
+            self,
+            stream_options=self.stream_options and learned.stream_options,
+            max_tokens=self.max_tokens and learned.max_tokens,
+            thoughts=self.thoughts and learned.thoughts,
+            schema_form=max(self.schema_form, learned.schema_form),
+        )
+        return both._without(learned.untaken.get(model, frozenset()), model) or both
+
+    def _without(self, fields: frozenset[str], model: str) -> Dialect | None:
+        """None if there is nothing new in it: to ask again would be to ask the same."""
+        known = self.untaken.get(model, frozenset())
+        if fields <= known:
+            return None
+        others = dict(list(self.untaken.items())[1 - _MOST_LEARNED :])
+        return msgspec.structs.replace(self, untaken={**others, model: fields | known})
+
+
+def _as_response_format(schema: Json, *, strict: bool) -> Json:
+    described = {"name": "answer", "strict": strict, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+
+# How a backend is told the schema of an answer: OpenAI's way first, strictly and, since it takes not every schema so,
+# less strictly; then llama.cpp's, an older one of llama.cpp, and vLLM's two.
+_SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
+    lambda schema: _as_response_format(schema, strict=True),
+    lambda schema: _as_response_format(schema, strict=False),
+    lambda schema: {"json_schema": schema},
+    lambda schema: {"response_format": {"type": "json_object", "schema": schema}},
+    lambda schema: {"guided_json": schema},
+    lambda schema: {"structured_outputs": {"json": schema}},
+)
+_ABOUT_SCHEMA_FORM = re.compile(r"response_format|json_schema|guided_json|structured_outputs")
+
+
+class Encoded:
+    """Messages and tools in their JSON, kept while a conversation goes on: each round of a turn sends all of it again,
+    and only what is new in it is encoded. Both are known by being the very same."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Message, msgspec.Raw]] = {}
+        self._bytes = 0
+        self._tools: tuple[Sequence[ToolSpec], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+
+    def messages(self, messages: Sequence[Message]) -> Sequence[Json | msgspec.Raw]:
+        if len(messages) < _WORTH_KEEPING:
+            return [encode_message(message) for message in messages]
+        return [self._of(message) for message in messages]
+
+    def tools(self, tools: Sequence[ToolSpec]) -> msgspec.Raw:
+        """The last list of them, too: that of a server is the same for most requests."""
+        known, raw = self._tools
+        if len(known) == len(tools) and all(map(operator.is_, known, tools)):
+            return raw
+        raw = msgspec.Raw(encode_json(encode_tools(tools)))
+        if len(memoryview(raw)) <= _MOST_KEPT_BYTES:
+            self._tools = tuple(tools), raw
+        return raw
+
+    def _of(self, message: Message) -> msgspec.Raw:
+        known = self._kept.get(id(message))
+        if known is not None and known[0] is message:
+            return known[1]
+        encoded = encode_json(encode_message(message))
+        size = len(encoded) + _ENTRY_BYTES
+        if self._bytes + size > _MOST_KEPT_BYTES:
+            self._kept.clear()
+            self._bytes = 0
+        raw = msgspec.Raw(encoded)
+        self._kept[id(message)] = (message, raw)
+        self._bytes += size
+        return raw
+
+
+def with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
+    """The images of results after them, as the user's: the role of a tool holds text alone."""
+    for message in messages:
+        if type(message) is ToolMessage and message.images:
+            return _with_images_apart(messages)
+    return messages
+
+
+def _with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
+    apart: list[Message] = []
+    images: list[Part] = []
+    for message in messages:
+        if images and not isinstance(message, ToolMessage):
+            apart.append(UserMessage(tuple(images)))
+            images = []
+        apart.append(message)
+        if isinstance(message, ToolMessage) and message.images:
+            images += [TextPart(f"[images of {message.name}]"), *message.images]
+    return [*apart, UserMessage(tuple(images))] if images else apart
+
+
+def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
+    messages = with_images_apart(request.messages)
+    if not dialect.thoughts:
+        messages = [_unthought(message) for message in messages]
+    body: Json = {"model": request.model, "messages": encoded.messages(messages)}
+    if request.tools:
+        body["tools"] = encoded.tools(request.tools)
+        if request.tool_choice != _FREE_CHOICE:
+            body["tool_choice"] = _encode_choice(request.tool_choice)
+        if request.parallel_calls is not None:
+            body["parallel_tool_calls"] = request.parallel_calls
+    if request.sampling != _UNSAID:
+        body.update(_encode_sampling(request.sampling))
+        if request.sampling.json_schema is not None:
+            body.update(_SCHEMA_FORMS[dialect.schema_form](request.sampling.json_schema))
+        if not dialect.max_tokens and "max_tokens" in body:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+    if request.tuning is not None:
+        body.update(_encode_tuning(request.tuning))
+    for name in dialect.untaken.get(request.model, ()):
+        body.pop(name, None)
+    if request.stream:
+        body["stream"] = True
+        if dialect.stream_options:
+            body["stream_options"] = {"include_usage": True}
+    return body
+
+
+def _encode_tuning(tuning: Tuning) -> Json:
+    """llama.cpp's fields. It forgets what it knows of a slot whose adapter changes, so each has one of its own."""
+    encoded: Json = {"lora": [{"id": 0, "scale": tuning.scale}], "id_slot": tuning.slot}
+    return {**encoded, "logit_bias": tuning.bias} if tuning.bias else encoded
+
+
+_FREE_CHOICE = ToolChoice()
+_UNSAID = Sampling()
+
+
+def _encode_choice(choice: ToolChoice) -> str | Json:
+    return {"type": "function", "function": {"name": choice.named}} if choice.named else choice.mode
+
+
+def encode_message(message: Message) -> Json:
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": _encode_parts(message.parts)}
+        case SystemMessage():
+            return {"role": "system", "content": message.text}
+        case AssistantMessage():
+            encoded: Json = {"role": "assistant", "content": message.text}
+            if message.reasoning:
+                encoded["reasoning_content"] = message.reasoning
+            if message.tool_calls:
+                encoded["tool_calls"] = [_encode_call(call) for call in message.tool_calls]
+            return encoded
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": marked_text(message.parts)}
+
+
+def _unthought(message: Message) -> Message:
+    return AssistantMessage(message.text, message.tool_calls) if isinstance(message, AssistantMessage) else message
+
+
+def encode_tools(tools: Sequence[ToolSpec]) -> list[Json]:
+    return [{"type": "function", "function": _encode_function(tool)} for tool in tools]
+
+
+def _encode_function(tool: ToolSpec) -> Json:
+    function: Json = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
+    return function if tool.strict is None else {**function, "strict": tool.strict}
+
+
+def object_text(arguments: str) -> str:
+    """A call's arguments as text that is surely a JSON object: chat templates parse it and fail on anything else."""
+    try:
+        if isinstance(msgspec.json.decode(arguments), dict):
+            return arguments
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        pass
+    return "{}" if not arguments.strip() else encode_json({"invalid_arguments": arguments}).decode()
+
+
+def _encode_call(call: ToolCall) -> Json:
+    function = {"name": call.name, "arguments": object_text(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
+    if len(parts) == 1 and type(parts[0]) is TextPart:
+        return parts[0].text  # nearly always
+    if all(isinstance(part, TextPart) for part in parts):
+        return marked_text(parts)
+    return [_encode_image(p) if isinstance(p, ImagePart) else {"type": "text", "text": p.text} for p in parts]
+
+
+def _encode_image(image: ImagePart) -> Json:
+    url = image.url or f"data:{image.media_type};base64,{image.data}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _encode_sampling(sampling: Sampling) -> Json:
+    body: Json = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop) or None,
+        "reasoning_effort": sampling.reasoning_effort or None,
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "logit_bias": sampling.logit_bias,
+        "logprobs": None if sampling.logprobs is None else True,
+        "top_logprobs": sampling.logprobs or None,
+        "response_format": {"type": "json_object"} if sampling.json_object else None,
+    }
+    if sampling.knobs is not None:
+        body.update(_encode_knobs(sampling.knobs))
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _encode_knobs(knobs: Knobs) -> Json:
+    """As they are, and the penalty by both of its names: a backend passes over the one that is not its own."""
+    return {**msgspec.structs.asdict(knobs), "repetition_penalty": knobs.repeat_penalty}
+
+
+_CAN_GO = frozenset({*Knobs.__struct_fields__, "repetition_penalty", "logit_bias"})

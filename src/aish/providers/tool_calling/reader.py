@@ -1,0 +1,186 @@
+"""From a backend's chunks to chunks in which every call is a call, whichever way the model wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aish.ports import Words
+from aish.tool_calls.detect.detector import Recogniser
+from aish.tool_calls.detect.envelope import Written
+from aish.tool_calls.detect.resolution import make_ready
+from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
+from aish.types.events import TextDelta
+from aish.types.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from aish.providers.tool_calling.constrained_answers import ConstrainedReader
+
+# Calls found in text are numbered from here where the backend also makes its own, which are numbered from 0.
+_OWN_NUMBERS = 1000
+_ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
+
+
+class _Numbers:
+    """Of the calls found in text. By itself: readers that led back to whoever reads would wait for the collector."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def new(self) -> int:
+        self.count += 1
+        return _OWN_NUMBERS + self.count - 1
+
+
+class Reading:
+    """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
+    known to make calls of its own, so that JSON in its text is JSON. Calls found in text are held to the end: one that
+    the backend makes, too, is one."""
+
+    def __init__(
+        self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool, calls_natively: bool = False
+    ) -> None:
+        self._holds_calls = not constrained
+        self._held: dict[int | None, CallFragment] = {}
+        self._native: dict[int | None, list[CallFragment]] = {}
+        self._found = _Numbers()
+        self._reader: ConstrainedReader | FreeReader = FreeReader(
+            tools, self._found.new, repair=repair, marked_only=calls_natively
+        )
+        if constrained:
+            from aish.providers.tool_calling.constrained_answers import ConstrainedReader
+
+            self._reader = ConstrainedReader(self._reader, self._found.new)
+        self.has_called = False
+        self.has_called_natively = False
+
+    def passes(self, batch: Batch) -> bool:
+        """Whether the batch can be handed on as it is: nearly always."""
+        chunk = batch[0]
+        return len(batch) == 1 and type(chunk) is TextDelta and self._reader.passes(chunk.text)
+
+    def passes_text(self, text: str) -> bool:
+        """The same of text alone. What passes has been read."""
+        return self._reader.passes(text)
+
+    def read(self, batch: Batch) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        for chunk in batch:
+            if isinstance(chunk, TextDelta):
+                passes = self._reader.passes(chunk.text)  # as it is, then, with what is told of its tokens
+                chunks += [chunk] if passes else self._kept_back(self._reader.text(chunk.text))
+            elif isinstance(chunk, StepFinished):
+                chunks += self._finished(chunk)
+            else:
+                if isinstance(chunk, CallFragment):
+                    self.has_called = self.has_called_natively = True
+                    self._native.setdefault(chunk.index, []).append(chunk)
+                chunks.append(chunk)
+        return chunks
+
+    def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
+        if not self._holds_calls:
+            return chunks
+        passed: list[Chunk] = []
+        for chunk in chunks:
+            if isinstance(chunk, CallFragment):
+                self._held[chunk.index] = _joined(self._held.get(chunk.index), chunk)
+            else:
+                passed.append(chunk)
+        return passed
+
+    def _let_go(self) -> list[Chunk]:
+        held, self._held = self._held, {}
+        if not held:
+            return []
+        native = [_meaning(pieces) for pieces in self._native.values()]
+        return [fragment for fragment in held.values() if _meaning([fragment]) not in native]
+
+    def _finished(self, finished: StepFinished) -> list[Chunk]:
+        """An answer that breaks off inside a call is cut, whatever the backend calls it."""
+        whole = finished.end in _ENDED_BY_ITSELF
+        within_call = self._reader.is_within_call
+        chunks = [*self._kept_back(self._reader.finish(whole=whole)), *self._let_go()]
+        self.has_called = self.has_called or self._found.count > 0
+        end = finished.end
+        if not self._found.count:
+            return [*chunks, finished]
+        if end is StepEnd.STOP:
+            end = StepEnd.TOOL_CALLS
+        elif end is StepEnd.UNKNOWN:
+            end = StepEnd.LENGTH if within_call else StepEnd.TOOL_CALLS
+        return [*chunks, StepFinished(end)]
+
+
+class PlainWords:
+    """Words that no call can begin in go straight on, once the answer has `begun`: until then it may be asked for again
+    in another way."""
+
+    begun = False
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self.reading: Reading | None = None  # where there are tools that could be called
+
+    def is_ready(self) -> bool:
+        return self.begun and self._words.is_ready()
+
+    def say(self, text: str) -> bool:
+        if self.reading is None:
+            return self.begun and self._words.say(text)
+        # What passes has been read: it must be taken, then.
+        return self.is_ready() and self.reading.passes_text(text) and self._words.say(text)
+
+
+def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:
+    if before is None:
+        return more
+    return CallFragment(
+        before.index,
+        name=before.name + more.name,
+        arguments=before.arguments + more.arguments,
+        repairs=(*before.repairs, *more.repairs),
+    )
+
+
+def _meaning(pieces: Sequence[CallFragment]) -> tuple[str, object]:
+    """Equal for calls that do the same, however they are written."""
+    name = "".join([piece.name for piece in pieces])
+    arguments = "".join([piece.arguments for piece in pieces])
+    try:
+        return name, msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return name, arguments
+
+
+class FreeReader:
+    """Text in which calls are looked for."""
+
+    def __init__(
+        self, tools: Sequence[ToolSpec], new_index: Callable[[], int], *, repair: bool, marked_only: bool
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._recogniser = Recogniser({tool.name: tool.schema for tool in tools}, marked_only=marked_only)
+        self._new_index = new_index
+        self._repair = repair
+        self.passes = self._recogniser.passes
+
+    @property
+    def is_within_call(self) -> bool:
+        return self._recogniser.is_holding
+
+    def text(self, text: str) -> list[Chunk]:
+        if self._recogniser.passes(text):
+            return [TextDelta(text)]
+        return [self._chunk(piece, whole=True) for piece in self._recogniser.feed(text)]
+
+    def finish(self, *, whole: bool) -> list[Chunk]:
+        return [self._chunk(piece, whole=whole) for piece in self._recogniser.finish(whole=whole)]
+
+    def _chunk(self, piece: str | Written, *, whole: bool) -> Chunk:
+        if isinstance(piece, str):
+            return TextDelta(piece)
+        ready = make_ready(piece, self._tools, whole=whole, repair=self._repair)
+        return CallFragment(self._new_index(), name=ready.name, arguments=ready.arguments, repairs=ready.repairs)

@@ -1,0 +1,75 @@
+"""Programs of other languages given as text, and query languages given to clients. May only raise danger."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+
+from aish.safety.commands.danger.findings import Findings
+from aish.safety.commands.danger.sql import find_loss, find_mongo_loss
+from aish.safety.commands.syntax.model import Span
+from aish.safety.commands.tables import Client, Language
+
+_LITERAL = re.compile(r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`]*)`""", re.DOTALL)
+# String literals that stand in a row, as in a list of arguments: ["rm", "-rf", "x"].
+_ROW = re.compile(r"""(?:(?:'[^'\n]*'|"[^"\n]*")\s*,\s*)+(?:'[^'\n]*'|"[^"\n]*")""")
+_QUERY = re.compile(r"(?i)\b(drop|truncate|delete\s+from|update\s+\w+\s+set)\b")
+# Longer programs are files by another name; reading all of one would cost more than it tells.
+_MAX_LITERALS = 64
+_DOT_SHELL = re.compile(r"(?m)(?:^|;)\s*(?:\.(?:shell|system)|\\!)\s+(.+)$")
+
+
+def check_code(language: Language, text: str, span: Span, findings: Findings) -> Iterator[str]:
+    """Notes what the text destroys, and yields the shell lines it would run."""
+    match = _compiled(language.destroys).search(text)
+    if match:
+        what = match[0].strip(" .(\n")[:40]
+        findings.danger(f"{language.name} code that calls {what}", span, "code.destroys", "interpreter")
+    if _compiled(language.hides).search(text):
+        findings.danger(f"{language.name} code that runs hidden code", span, "code.hides", "interpreter")
+    if _compiled(language.writes).search(text):
+        findings.doubt(f"{language.name} code that writes files", span, "code.writes", "write")
+        for path in re.findall(r"""["']((?:/etc|/usr|/boot|/bin|/lib|/dev|~/\.\w|/home/\w+/\.)[^"']*)["']""", text)[:8]:
+            findings.danger(f"{language.name} code that writes {path}", span, "code.writes-system", "system")
+    if _QUERY.search(text):
+        for literal in _literals(text):
+            _note_loss(find_loss(literal), span, findings)
+    if _compiled(language.spawns).search(text):
+        yield from _commands(text)
+
+
+def _literals(text: str) -> list[str]:
+    found = [next((group for group in match.groups() if group is not None), "") for match in _LITERAL.finditer(text)]
+    return found[:_MAX_LITERALS]
+
+
+def _commands(text: str) -> Iterator[str]:
+    for row in _ROW.findall(text)[:_MAX_LITERALS]:
+        yield " ".join(_quoted(literal) for literal in _literals(row))
+    yield from (literal for literal in _literals(text) if " " in literal or literal.isalpha())
+
+
+def _quoted(text: str) -> str:
+    return text if re.fullmatch(r"[\w./:=@%+-]+", text) else "'" + text.replace("'", "'\\''") + "'"
+
+
+def check_query(client: Client, text: str, span: Span, findings: Findings) -> Iterator[str]:
+    """The same for SQL and its like; clients can run shell commands too."""
+    loss = find_mongo_loss(text) if client.mongo else find_loss(text)
+    _note_loss(loss, span, findings)
+    yield from _DOT_SHELL.findall(text)[:_MAX_LITERALS]
+
+
+def _note_loss(loss: str | None, span: Span, findings: Findings) -> None:
+    if loss:
+        findings.danger(loss, span, "database.loss", "database")
+
+
+def applescript_commands(text: str) -> list[str]:
+    return _literals(text) if "shell script" in text else []
+
+
+@functools.lru_cache(maxsize=128)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -1,0 +1,343 @@
+"""One command of the loose pass: which programs it really runs, and what each of them does.
+
+Wrappers are looked through, interpreters are read; every program that comes out is held against the rules.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from itertools import pairwise
+
+from aish.safety.commands import tables
+from aish.safety.commands.bounds import MAX_CALLS
+from aish.safety.commands.danger.code import check_code, check_query
+from aish.safety.commands.danger.effects import note_effects
+from aish.safety.commands.danger.files import argument_writes
+from aish.safety.commands.danger.findings import Findings
+from aish.safety.commands.danger.removal import HANDLERS
+from aish.safety.commands.danger.rules import Call, apply_rules, call_of
+from aish.safety.commands.danger.wrappers import look_through
+from aish.safety.commands.options import Scan, grammar, scan
+from aish.safety.commands.places import resolve
+from aish.safety.commands.proof.filters import sed_commands
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.expansion import DYNAMIC, Field
+from aish.safety.commands.syntax.model import Span
+from aish.safety.commands.tables import Client, Language
+
+_SHELL_OPTIONS = grammar("-o: -O: --rcfile= --init-file= +o: +O:")
+_FETCHES = re.compile(
+    r"\b(curl|wget|fetch|http|aria2c|lynx|nc|ncat|netcat|socat|base64|base32|xxd|openssl|gunzip|zcat|uudecode|telnet|"
+    r"ftp|gpg|rev|tr|hex|dig|nslookup)\b"
+)
+_REMOVES = re.compile(r"-[a-zA-Z]*(rf|fr|Rf|fR)[a-zA-Z]*")
+_LOGINS = frozenset({"ssh", "su", "sudo", "doas", "chroot", "nsenter", "mosh", "machinectl"})
+_MAX_PATTERN_CHARS = 64
+_BANG = re.compile(r"(?:^|=)!(.+)", re.DOTALL)
+# Variables whose values others run; and prompts, which run what stands in them as a substitution.
+_RUN_LATER = re.compile(
+    r"\w*(PAGER|EDITOR|VISUAL|ASKPASS)|\w+_(COMMAND|SSH)|BROWSER|LESSOPEN|LESSCLOSE|GIT_EXTERNAL_DIFF"
+)
+_PROMPTS = re.compile(r"PS[0-4]")
+_SUBSTITUTION = re.compile(r"\$\(([^)]*)\)|`([^`]*)`")
+# Settings of git whose values it runs.
+_GIT_RUNS = re.compile(
+    r"[\w.*/-]+\.(pager|editor|sshcommand|askpass|fsmonitor|helper|cmd|command|textconv|driver|process|clean|smudge)",
+    re.IGNORECASE,
+)
+_TAR_OPTIONS = grammar("-I: --use-compress-program= -f: --file= -C: -X: -T: -b:")
+_SSH_RUNS = re.compile(r"(?is)(?:ProxyCommand|LocalCommand|KnownHostsCommand)[= \t]+(.+)")
+_RECIPE = re.compile(r"(?m)^\t(.+)$|;\s*(.+)$")
+
+
+class Caller:
+    """The half of the loose pass that looks at one command."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self._nested_calls = 0
+
+    def text(self, text: str, scope: Scope, span: Span, *, fed: str = "") -> None:
+        raise NotImplementedError
+
+    def call(
+        self, fields: list[Field] | tuple[Field, ...], scope: Scope, *, fed: str = "", guess: bool = False
+    ) -> None:
+        if self._nested_calls >= MAX_CALLS:
+            self.findings.doubt("is wrapped too deeply to follow", fields[0].span, "too-deep", "unproved")
+            return
+        self._nested_calls += 1
+        try:
+            self._call(fields, scope, fed=fed, guess=guess)
+        finally:
+            self._nested_calls -= 1
+
+    def _call(self, fields: list[Field] | tuple[Field, ...], scope: Scope, *, fed: str, guess: bool) -> None:
+        call = call_of(fields, fed)
+        if DYNAMIC in fields[0].text:
+            self._dynamic(call)
+            return
+        if fields[0].glob:
+            self._globbed(fields, scope, fed)
+            return
+        if not guess:
+            self.findings.program(call.name)
+        for field in call.arguments:
+            self.findings.argument(field, scope)
+        self._state(call, scope)
+        for inner in look_through(call, scope.stdin):
+            if inner.text is not None:
+                self.text(inner.text, scope.copy(), inner.span, fed=inner.fed or fed)
+            elif inner.words:
+                self.call(inner.words, scope, fed=inner.fed or fed, guess=inner.guess)
+        apply_rules(call, self.findings)
+        handler = HANDLERS.get(call.name)
+        if handler is not None:
+            handler(call, scope, self.findings)
+        argument_writes(call, scope, self.findings)
+        note_effects(call, scope, self.findings)
+        self._interpreters(call, scope)
+
+    def _dynamic(self, call: Call) -> None:
+        shown = call.words[0].shown
+        says = "runs what another command gives it" if "$UNKNOWN" in shown else f"{shown} is only known when it runs"
+        self.findings.doubt(says, call.words[0].span, "dynamic-program", "unproved")
+        if any(_REMOVES.fullmatch(field.text) for field in call.arguments):
+            self.findings.danger(f"runs {shown} as if it were rm -rf", call.span, "remove.dynamic", "removal")
+        if shown.strip('"') in ("$0", "${0}", "$BASH_SOURCE"):
+            self.findings.danger("starts itself again", call.span, "power.fork-bomb", "power")
+
+    def _globbed(self, fields: list[Field] | tuple[Field, ...], scope: Scope, fed: str) -> None:
+        """`/bin/r?` may be rm: every dangerous program it matches is tried."""
+        pattern = fields[0].text.rpartition("/")[2]
+        self.findings.doubt(
+            f"{fields[0].shown} may be any program that matches", fields[0].span, "glob-program", "unproved"
+        )
+        for name in _dangerous_matches(pattern):
+            self.call([Field(name, fields[0].span, fields[0].raw), *fields[1:]], scope, fed=fed)
+
+    def _state(self, call: Call, scope: Scope) -> None:
+        """What changes the shell for the commands after it."""
+        if call.name in ("cd", "pushd"):
+            targets = [field for field in call.arguments if field.text not in ("-P", "-L", "-e", "--")]
+            scope.cwd = resolve(targets[0].text, scope) if targets and targets[0].text != "-" else scope.home
+            if targets and targets[0].text == "-":
+                scope.cwd = None
+        elif call.name == "popd":
+            scope.cwd = None
+        elif call.name == "alias":
+            for field in call.arguments:
+                name, equals, text = field.text.partition("=")
+                if equals:
+                    scope.define_alias(name, text)
+
+    def _interpreters(self, call: Call, scope: Scope) -> None:
+        """What the command takes for commands itself."""
+        if "/" in call.words[0].text:
+            self._written(call.words[0], scope)
+            if (program := scope.copies.get(resolve(call.words[0].text, scope) or "")) is not None:
+                self.call([Field(program, call.words[0].span, call.words[0].raw), *call.arguments], scope, fed=call.fed)
+        read = Caller._shell if call.name in tables.shells() else _READERS.get(call.name)
+        if read is not None:
+            read(self, call, scope)
+        for language in tables.languages().find(call.name):
+            self._language(language, call, scope)
+        for client in tables.clients().find(call.name):
+            self._client(client, call, scope)
+
+    def _shell(self, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, _SHELL_OPTIONS, stop=True)
+        if found.has("-c", "--command") and found.positionals:
+            self._fetched(found.positionals[0])
+            text = found.positionals[0].text.replace(DYNAMIC, "$UNKNOWN")
+            self.text(text, scope.copy(), found.positionals[0].span, fed=call.fed)
+        elif found.positionals and not found.has("-s") and found.positionals[0].text not in ("-", "/dev/stdin"):
+            self._fetched(found.positionals[0])
+            self._written(found.positionals[0], scope)
+        elif scope.stdin is not None:
+            self._stdin_script(call, scope)
+
+    def _login(self, call: Call, scope: Scope) -> None:
+        """`ssh host <<EOF` and `sudo su <<EOF`: without a command, a shell reads the input."""
+        self._export(call, scope)
+        self._run_locally(call, scope)
+        if scope.stdin is not None and not any(inner.words or inner.text for inner in look_through(call, None)):
+            self._stdin_script(call, scope)
+
+    def _run_locally(self, call: Call, scope: Scope) -> None:
+        """Settings of ssh whose values it runs on this machine."""
+        for field in call.arguments:
+            if (match := _SSH_RUNS.search(field.text)) is not None:
+                self.text(match[1], scope.copy(), field.span)
+
+    def _tar(self, call: Call, scope: Scope) -> None:
+        """The program that packs or unpacks."""
+        for text in scan(call.arguments, _TAR_OPTIONS).values("-I", "--use-compress-program"):
+            self.text(text, scope.copy(), call.span)
+
+    def _eval(self, call: Call, scope: Scope) -> None:
+        for field in call.arguments:
+            self._fetched(field)
+
+    def _scheduled(self, call: Call, scope: Scope) -> None:
+        if scope.stdin is not None:
+            self._stdin_script(call, scope)
+
+    def _sed(self, call: Call, scope: Scope) -> None:
+        for text in sed_commands([field.text for field in call.arguments]):
+            self.text(text, scope, call.span)
+
+    def _git(self, call: Call, scope: Scope) -> None:
+        for match in (_BANG.search(field.text) for field in call.arguments):
+            if match:
+                self.text(match[1], scope, call.span)
+        for name, value in _git_settings([field.text for field in call.arguments]):
+            if _GIT_RUNS.fullmatch(name):
+                self.text(value, scope, call.span)
+
+    def _export(self, call: Call, scope: Scope) -> None:
+        for field in call.arguments:
+            name, equals, value = field.text.partition("=")
+            if equals:
+                self.setting(name, value, scope, field.span)
+
+    def setting(self, name: str, value: str, scope: Scope, span: Span) -> None:
+        """Of a variable: some hold what is run later, by the shell or by others."""
+        if _RUN_LATER.fullmatch(name):
+            self.text(value, scope.copy(), span)
+        elif _PROMPTS.fullmatch(name):
+            for match in _SUBSTITUTION.finditer(value):
+                self.text(match[1] or match[2] or "", scope.copy(), span)
+
+    def _copy(self, call: Call, scope: Scope) -> None:
+        """`cp /bin/rm x; ./x -rf ~`: what is run by another name is still what it is."""
+        paths = [field.text for field in call.arguments if not field.text.startswith("-")]
+        for source in paths[:-1]:
+            for target in (paths[-1], f"{paths[-1]}/{source.rpartition('/')[2]}"):
+                scope.bring(resolve(source, scope), resolve(target, scope))
+
+    def _make(self, call: Call, scope: Scope) -> None:
+        recipes = _RECIPE.findall(scope.stdin or "")
+        self.text("\n".join(first or second for first, second in recipes), scope, call.span)
+
+    def _written(self, field: Field, scope: Scope) -> str:
+        """Runs the text of a file that this very line has written."""
+        text = scope.files.pop(resolve(field.text, scope) or "", "")
+        if text:
+            self.text(text.replace(DYNAMIC, "$UNKNOWN"), scope.copy(), field.span)
+        return text
+
+    def _fetched(self, field: Field) -> None:
+        """A script that comes out of a download or a decoder: `bash <(curl …)`, `sh -c "$(curl …)"`."""
+        inside = re.search(r"[$<]\(|`", field.raw)
+        if inside and _FETCHES.search(field.raw, inside.start()):
+            self.findings.danger(
+                "runs what it has just downloaded or decoded", field.span, "interpreter.fetched", "interpreter"
+            )
+
+    def _source(self, call: Call, scope: Scope) -> None:
+        for field in call.arguments[:1]:
+            self._fetched(field)
+            self._written(field, scope)
+            if field.text in ("/dev/stdin", "/dev/fd/0", "-") and scope.stdin is not None:
+                self._stdin_script(call, scope)
+
+    def _stdin_script(self, call: Call, scope: Scope) -> None:
+        text = scope.stdin or ""
+        if DYNAMIC in text:
+            self.findings.danger(
+                f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter"
+            )
+        inner = scope.copy()
+        inner.stdin = None
+        self.text(text.replace(DYNAMIC, "$UNKNOWN"), inner, call.span)
+
+    def _crontab(self, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, grammar("-u:"))
+        if found.positionals:
+            self.findings.danger("replaces every scheduled job", call.span, "startup.crontab", "startup")
+
+    def _language(self, language: Language, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, grammar(language.options, single=language.single))
+        texts = _given_code(language.code, found)
+        positionals = found.positionals
+        if language.verb and positionals and positionals[0].text == language.verb:
+            texts += [field.text for field in positionals[1:2]]
+        module = found.value("-m")
+        if texts:
+            for field in call.arguments:
+                self._fetched(field)
+        if module and language.name == "Python":
+            self.call([Field(module, call.span, module), *positionals], scope)
+        elif not texts and positionals and positionals[0].text != "-":
+            self._fetched(positionals[0])
+            texts = [scope.files.get(resolve(positionals[0].text, scope) or "", "")]
+            self.call(positionals, scope, guess=True)
+        elif not texts and scope.stdin is not None and not found.has("-V", "--version", "-v", "--help", "-h"):
+            texts = [scope.stdin]
+            if DYNAMIC in scope.stdin:
+                self.findings.danger(
+                    f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter"
+                )
+        for text in texts:
+            for command in check_code(language, text, call.span, self.findings):
+                self.text(command, scope.copy(), call.span)
+
+    def _client(self, client: Client, call: Call, scope: Scope) -> None:
+        found = scan(call.arguments, grammar(client.options, single=client.single))
+        texts = _given_code(client.code, found)
+        if scope.stdin:
+            texts.append(scope.stdin)
+        for text in texts:
+            for command in check_query(client, text, call.span, self.findings):
+                self.text(command, scope.copy(), call.span)
+
+
+# Besides shells, languages and clients, which have tables of their own.
+_READERS: dict[str, Callable[[Caller, Call, Scope], None]] = {
+    **dict.fromkeys(_LOGINS, Caller._login),
+    **dict.fromkeys(("scp", "sftp", "rsync", "git-upload-pack"), Caller._run_locally),
+    **dict.fromkeys(("source", "."), Caller._source),
+    **dict.fromkeys(("at", "batch"), Caller._scheduled),
+    **dict.fromkeys(("sed", "gsed"), Caller._sed),
+    **dict.fromkeys(("make", "gmake"), Caller._make),
+    **dict.fromkeys(("export", "declare", "typeset", "readonly", "local", "env"), Caller._export),
+    **dict.fromkeys(("cp", "mv", "ln", "install"), Caller._copy),
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), Caller._tar),
+    "crontab": Caller._crontab,
+    "eval": Caller._eval,
+    "git": Caller._git,
+}
+
+
+@functools.lru_cache(maxsize=256)
+def _dangerous_matches(pattern: str) -> list[str]:
+    if len(pattern) > _MAX_PATTERN_CHARS or pattern.strip("*") == "":
+        return []
+    known = {*HANDLERS, *tables.destructive().rules.names(), *tables.shells()}
+    return sorted(name for name in known if fnmatchcase(name, pattern))[:8]
+
+
+def _git_settings(words: list[str]) -> Iterator[tuple[str, str]]:
+    """What a line tells git for this once, or for good."""
+    for place, word in enumerate(words[:-1]):
+        if word in ("-c", "--config"):
+            name, _, value = words[place + 1].partition("=")
+            yield name, value
+    if "config" in words:
+        after = [word for word in words[words.index("config") + 1 :] if not word.startswith("-")]
+        yield from pairwise(after)
+
+
+def _given_code(names: str, found: Scan) -> list[str]:
+    """The values of the options that carry code; "0" or "1" is a positional, "all" all of them."""
+    texts = found.values(*names.split())
+    for name in names.split():
+        if name == "all":
+            texts += [" ".join(field.text for field in found.positionals)]
+        elif name.isdecimal():
+            texts += [field.text for field in found.positionals[int(name) : int(name) + 1]]
+    return texts

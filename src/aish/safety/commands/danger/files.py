@@ -1,0 +1,150 @@
+"""What a command does to files: redirects and the programs whose arguments are written."""
+
+from __future__ import annotations
+
+import re
+
+from aish.safety.commands import tables
+from aish.safety.commands.danger.findings import Findings
+from aish.safety.commands.danger.rules import Call
+from aish.safety.commands.options import Scan, grammar, scan
+from aish.safety.commands.places import Place, is_data, is_inside, place_of, resolve
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.expansion import DYNAMIC, Field
+from aish.safety.commands.syntax.model import Redirect, Span
+from aish.safety.commands.tables import Writer
+from aish.safety.commands.verdict import Change
+
+_SAYS = {
+    Change.OVERWRITE: "overwrites",
+    Change.APPEND: "appends to",
+    Change.CREATE: "creates",
+    Change.MODIFY: "changes",
+    Change.REMOVE: "removes",
+}
+_WHERE = {
+    Place.KEYS: ("keys.write", "keys", "where keys are kept"),
+    Place.STARTUP: ("startup.write", "startup", "which runs at start-up or later"),
+    Place.SYSTEM: ("system.write", "system", "which belongs to the system"),
+}
+# Their whole output is nothing, so redirecting it only empties the file.
+_SILENT = frozenset({":", "true", "false"})
+_PRINT_NOTHING = (["cat", "/dev/null"], ["echo"], ["echo", ""], ["echo", "-n"], ["echo", "-n", ""], ["printf", ""])
+
+
+def is_write(redirect: Redirect, target: Field | None) -> bool:
+    """A redirect that opens a file for writing, as against reading or copying a descriptor."""
+    if target is None or ">" not in redirect.operator:
+        return False
+    return not (redirect.operator.endswith("&") and (target.text.isdecimal() or target.text == "-"))
+
+
+def redirect_write(redirect: Redirect, target: Field, words: list[Field], scope: Scope, findings: Findings) -> None:
+    append = redirect.operator.endswith(">>")
+    path = resolve(target.text, scope)
+    if not append and path is not None and place_of(path, scope) is not Place.SINK:
+        if _is_silent(words):
+            findings.danger(f"empties {target.shown}", redirect.span, "redirect.empty", "truncation")
+        elif path in {resolve(word.text, scope) for word in words[1:]}:
+            text = f"empties {target.shown} before it is read"
+            findings.danger(text, redirect.span, "redirect.self", "truncation")
+    note_write(target, Change.APPEND if append else Change.OVERWRITE, scope, findings, span=redirect.span)
+
+
+def _is_silent(words: list[Field]) -> bool:
+    if not words:
+        return True
+    texts = [word.text for word in words]
+    return texts[0] in _SILENT or texts in (
+        ["cat", "/dev/null"],
+        ["echo", "-n"],
+        ["printf", ""],
+        ["echo", "-n", ""],
+        ["echo"],
+        ["echo", ""],
+    )
+
+
+def note_write(target: Field, change: Change, scope: Scope, findings: Findings, *, span: Span | None = None,
+               firm: bool = True) -> None:  # fmt: skip
+    """`firm`: certainly opened for writing, so that overwriting something outside the workspace is loss."""
+    span = span or target.span
+    path = resolve(target.text, scope)
+    if path is None:
+        findings.write(target.shown, change, span, inside=False)
+        findings.doubt(f"{_SAYS[change]} a file that is only known when it runs: {target.shown}", span,
+                       "write.unresolved", "write")  # fmt: skip
+        return
+    place = place_of(path, scope)
+    if place is Place.SINK:
+        return
+    findings.write(path, change, span, inside=is_inside(path, scope))
+    _judge_place(path, place, change, span, findings, firm=firm)
+
+
+def _judge_place(path: str, place: Place, change: Change, span: Span, findings: Findings, *, firm: bool) -> None:
+    says = f"{_SAYS[change]} {path}"
+    if place is Place.DISK:
+        findings.danger(f"{says}, a whole disk", span, "disk.write", "disk", catastrophe=True)
+    elif place in _WHERE and change is not Change.CREATE:
+        rule, kind, where = _WHERE[place]
+        findings.danger(f"{says}, {where}", span, rule, kind)
+    elif change is Change.OVERWRITE and is_data(path) and firm:
+        findings.danger(f"{says}, which holds data", span, "data.overwrite", "truncation")
+    elif place is Place.OUTSIDE and change is Change.OVERWRITE and firm:
+        findings.danger(f"{says}, outside the workspace", span, "outside.overwrite", "truncation")
+    elif place is Place.OUTSIDE:
+        findings.doubt(f"{says}, outside the workspace", span, "outside.write", "write")
+    else:
+        findings.doubt(says, span, "write", "write")
+
+
+def argument_writes(call: Call, scope: Scope, findings: Findings) -> None:
+    for writer in tables.writers().find(call.name):
+        found = scan(call.arguments, grammar(writer.options))
+        if writer.needs and not found.has(*writer.needs.split()):
+            continue
+        change = Change.APPEND if writer.append and found.has(*writer.append.split()) else writer.change
+        for target in _targets(writer, found, call):
+            _note_argument(target, change, call, scope, findings)
+
+
+def _targets(writer: Writer, found: Scan, call: Call) -> list[Field]:
+    named = [Field(value, call.span, value) for value in found.values(*writer.to.split())]
+    positionals = list(found.positionals)
+    if writer.which == "all":
+        return named + positionals
+    if writer.which == "rest":
+        return positionals if found.has("-e", "--expression", "--reference") else positionals[1:]
+    if writer.which == "first":
+        return named + positionals[:1]
+    if writer.which == "last" and not named and len(positionals) > 1:
+        return positionals[-1:]
+    return named
+
+
+def _note_argument(target: Field, change: Change, call: Call, scope: Scope, findings: Findings) -> None:
+    path = resolve(target.text, scope)
+    # Permissions of a key file are often put right by hand; the sweeping kind has its own rule.
+    harmless = change is Change.MODIFY and call.name in ("chmod", "chown", "chgrp")
+    if path is not None and harmless and place_of(path, scope) in (Place.KEYS, Place.STARTUP):
+        findings.doubt(f"changes permissions of {path}", target.span, "permissions.file", "permissions")
+        return
+    if ":" in target.text.partition("/")[0] and DYNAMIC not in target.text:
+        findings.doubt(f"copies to {target.shown}", target.span, "upload.copy", "upload")
+        return
+    if path == "/dev/null" and call.name in ("mv", "gmv"):
+        findings.danger("moves files into /dev/null, where they are lost", target.span, "remove.sink", "removal")
+    if call.name in ("cp", "install") and any(word.text == "/dev/null" for word in call.arguments[:-1]):
+        findings.danger(f"empties {target.shown}", target.span, "copy.empty", "truncation")
+    forced = call.name == "ln" and any(
+        re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*|--force", word.text) for word in call.arguments
+    )
+    firm = forced or call.name in ("tee", "sponge")
+    if change is not Change.REMOVE:
+        note_write(target, change, scope, findings, firm=firm)
+        return
+    if call.name == "rmdir":
+        findings.doubt(f"removes {target.shown}", target.span, "remove.file", "removal")
+    if path is not None:
+        findings.write(path, change, target.span, inside=is_inside(path, scope))

@@ -1,0 +1,58 @@
+"""Collects what the loose pass sees. Spans of nested text point at the word that holds it."""
+
+from __future__ import annotations
+
+from aish.safety.commands.bounds import MAX_COMMANDS
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.expansion import Field
+from aish.safety.commands.syntax.model import Span
+from aish.safety.commands.verdict import Change, Level, Reason, Write
+
+# Enough to convince anybody; keeps a hostile line from filling memory.
+MAX_REASONS = 40
+MAX_ARGUMENTS = 100
+# More than a line may run: a rule that denies a program must not be crowded out by others.
+MAX_PROGRAMS = 2 * MAX_COMMANDS
+
+
+class Findings:
+    def __init__(self) -> None:
+        self.reasons: list[Reason] = []
+        self.writes: list[Write] = []
+        self.programs: dict[str, None] = {}
+        self.anchor: Span | None = None
+        # Every command's arguments, with how things stand there: looked at for secrets where the line is not safe.
+        self.arguments: list[tuple[Field, Scope]] = []
+
+    def argument(self, field: Field, scope: Scope) -> None:
+        if len(self.arguments) < MAX_ARGUMENTS:
+            self.arguments.append((field, scope))
+
+    def danger(self, text: str, span: Span, rule: str, kind: str, *, catastrophe: bool = False) -> None:
+        self.add(Reason(text, span, rule, kind, Level.DESTRUCTIVE, catastrophe))
+
+    def doubt(self, text: str, span: Span, rule: str, kind: str) -> None:
+        self.add(Reason(text, span, rule, kind))
+
+    def add(self, reason: Reason) -> None:
+        if self.anchor is not None:
+            reason = Reason(reason.text, self.anchor, reason.rule, reason.kind, reason.level, reason.catastrophe)
+        if reason in self.reasons:
+            return
+        # A catastrophe is never crowded out.
+        if len(self.reasons) < MAX_REASONS or reason.catastrophe:
+            self.reasons.append(reason)
+
+    def write(self, path: str, change: Change, span: Span, *, inside: bool) -> None:
+        if len(self.writes) < MAX_REASONS:
+            self.writes.append(Write(path, change, inside, self.anchor or span))
+
+    def program(self, name: str) -> None:
+        if len(self.programs) < MAX_PROGRAMS:
+            self.programs[name] = None
+
+    @property
+    def level(self) -> Level:
+        if any(reason.level is Level.DESTRUCTIVE for reason in self.reasons):
+            return Level.DESTRUCTIVE
+        return Level.UNKNOWN if self.reasons or self.writes else Level.SAFE

@@ -1,0 +1,133 @@
+"""What a few harmless commands would print, worked out without running them: `$(echo rm)`, `echo … | base64 -d`.
+
+Only for raising danger: a wrong guess here can never make a line look safe.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from aish.safety.commands.places import resolve
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.expansion import DYNAMIC, Field, expand
+from aish.safety.commands.syntax.model import Block, Kind, Node, Redirect, Simple
+from aish.safety.commands.syntax.quoting import decode_ansi
+
+_MAX_DEPTH = 6
+_FORMAT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[sdbqixc]|%%")
+PLAIN_WRAPPERS = frozenset({"command", "builtin", "sudo", "doas", "nohup"})  # as they stand before `tee`, mostly
+
+
+def output_of(node: Node, scope: Scope, stdin: str | None = None, depth: int = 0) -> str | None:
+    """The text, with DYNAMIC where it is not known, or None when nothing is known."""
+    if depth > _MAX_DEPTH:
+        return None
+    if isinstance(node, Simple):
+        return _simple(node, scope, stdin, depth)
+    if node.kind is Kind.PIPELINE:
+        text = stdin
+        for stage in node.body:
+            text = output_of(stage, scope, text, depth + 1)
+        return text
+    if node.kind in (Kind.SEQUENCE, Kind.GROUP, Kind.SUBSHELL) and node.body:
+        texts = [output_of(child, scope, stdin, depth + 1) for child in node.body[:32]]
+        return None if any(text is None for text in texts) else "\n".join(text or "" for text in texts)
+    return None
+
+
+def substituted(script: Block, scope: Scope) -> str | None:
+    """The value of `$(…)` when all of it is known."""
+    text = output_of(script, scope)
+    return None if text is None or DYNAMIC in text else text.rstrip("\n")
+
+
+def redirected_input(redirects: tuple[Redirect, ...], scope: Scope) -> str | None:
+    """The text of a heredoc or here-string, or of a file that the line itself has written."""
+    for redirect in reversed(redirects):
+        if redirect.operator not in ("<", "<<", "<<<", "<<-") or redirect.target is None:
+            continue
+        text = " ".join(field.text for field in expand(redirect.target, scope, substituted))
+        return scope.files.get(resolve(text, scope) or "") if redirect.operator == "<" else text
+    return None
+
+
+def _simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -> str | None:
+    fields = [field for word in node.words for field in expand(word, scope, substituted)]
+    if not fields:
+        return None
+    fed = redirected_input(node.redirects, scope)
+    stdin = fed if fed is not None else stdin
+    name = fields[0].text.rpartition("/")[2]
+    arguments = fields[1:]
+    while name in PLAIN_WRAPPERS and arguments:
+        name, arguments = arguments[0].text.rpartition("/")[2], arguments[1:]
+    if name == "echo":
+        return _echo(arguments)
+    if name == "printf" and arguments:
+        return _printf([field.text for field in arguments])
+    if name == "pwd":
+        return scope.cwd
+    if name == "cat" and (text := _written(arguments, scope)):
+        return text
+    return _filter(name, [field.text for field in arguments], stdin)
+
+
+def _written(arguments: list[Field], scope: Scope) -> str:
+    """What `cat` says of files that the line has written, and what else may have been written to them; "" where there
+    is none among them."""
+    known = [scope.files.get(resolve(field.text, scope) or "") for field in arguments] if scope.files else []
+    return "".join(f"{text or ''}{DYNAMIC}" for text in known) if any(known) else ""
+
+
+def _echo(arguments: list[Field]) -> str:
+    texts = [field.text for field in arguments]
+    escapes = False
+    while texts and re.fullmatch(r"-[neE]+", texts[0]):
+        escapes = escapes or "e" in texts[0]
+        del texts[0]
+    joined = " ".join(texts)
+    return decode_ansi(joined) if escapes else joined
+
+
+def _printf(texts: list[str]) -> str:
+    layout, values = decode_ansi(texts[0]), texts[1:]
+    slots = len([match for match in _FORMAT.findall(layout) if match != "%%"])
+    if not slots:
+        return layout.replace("%%", "%")
+    rounds = max(1, -(-len(values) // slots))
+    supply = iter(values)
+    return "".join(
+        _FORMAT.sub(lambda match: "%" if match[0] == "%%" else next(supply, ""), layout) for _ in range(min(rounds, 64))
+    )
+
+
+def _filter(name: str, arguments: list[str], stdin: str | None) -> str | None:
+    if stdin is None:
+        return None
+    if name == "cat" and not [text for text in arguments if text != "-"]:
+        return stdin
+    if name == "tee":
+        return stdin
+    if name == "rev":
+        return "\n".join(line[::-1] for line in stdin.splitlines())
+    if name in ("base64", "base32") and arguments[:1] in (["-d"], ["--decode"], ["-D"], ["-di"]):
+        return _decoded(stdin)
+    if name == "xxd" and "-r" in "".join(arguments) and "p" in "".join(arguments):
+        return _unhexed(stdin)
+    return None
+
+
+def _decoded(text: str) -> str | None:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode("utf-8", "replace").replace(DYNAMIC, "")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _unhexed(text: str) -> str | None:
+    try:
+        return bytes.fromhex("".join(text.split())).decode("utf-8", "replace").replace(DYNAMIC, "")
+    except ValueError:
+        return None

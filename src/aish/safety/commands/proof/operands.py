@@ -1,0 +1,104 @@
+"""Which of a permitted program's arguments are files that it reads. What they give away is for `Proof.read` to say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from aish.safety.commands.options import Flag, Grammar, Scan, grammar, scan
+from aish.safety.commands.proof.evidence import Proof
+from aish.safety.commands.proof.exposure import name_pattern_is_secret
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field
+from aish.safety.commands.tables import Permit
+
+_WILDCARD = re.compile(r"[*?\[]")
+_MIN_ABBREVIATION = 3  # `--f`
+_ROOTED = re.compile(r"[/~]")
+
+
+def check_operands(
+    name: str, permit: Permit, arguments: Sequence[Field], scope: Scope, proof: Proof, flags: str = ""
+) -> None:
+    rules = grammar(flags or permit.flags, single=permit.single)
+    found = scan(arguments, rules)
+    names_only = permit.operands == "names"
+    if refused := _find_refused(permit, found, rules, arguments):
+        proof.doubt(f"{name} with {refused.shown} may read what is not named", refused.span, "not-permitted")
+        return
+    filters = _filters(permit, found)
+    if any(name_pattern_is_secret(text) for text in filters) and not names_only:
+        proof.doubt(f"{name} looks for files that hold secrets", arguments[0].span, "secret", "secret")
+    for field in _option_files(permit, found, rules):
+        proof.read(field, scope, names_only=names_only)
+    if permit.operands == "text":
+        _check_text(found, scope, proof)
+        return
+    deep = permit.deep == "*" or found.has(*permit.deep.split())
+    is_narrowed = any(not text.startswith("!") and text.strip("*") for text in filters)
+    files = _files(permit, found)
+    for field in files:
+        if field.text != "-":
+            proof.read(field, scope, deep=deep and not is_narrowed, names_only=names_only)
+    if not files and (permit.here or deep):
+        here = (found.positionals or arguments or (Field(".", (0, 1), "."),))[0]
+        proof.read(Field(".", here.span, "."), scope, deep=deep and not is_narrowed, names_only=names_only)
+
+
+def _files(permit: Permit, found: Scan) -> tuple[Field, ...]:
+    """The operands without the pattern, which is no file. A pattern that may be several words may hold one."""
+    operands = found.positionals
+    if permit.operands != "pattern" or found.has(*permit.given.split()):
+        return operands
+    return operands[1:] if operands and not operands[0].split else operands
+
+
+def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequence[Field]) -> Field | None:
+    """An option that names files elsewhere, also cut short (`--fil`), or an operand that does (`@list`)."""
+    refused = permit.refuse.split()
+    if "@" in refused and (field := next((f for f in arguments if f.text[:1] in ("@", DYNAMIC)), None)):
+        return field
+    if not permit.any:
+        return None
+    special = {*refused, *permit.paths.split(), *permit.given.split(), *permit.filters.split(), *permit.deep.split()}
+    for flag in found.flags:
+        if flag.name in refused or (flag.name not in special and _shortens(flag.name, special)):
+            return flag.field
+    return None
+
+
+def _shortens(name: str, options: set[str]) -> bool:
+    return len(name) >= _MIN_ABBREVIATION and name[:2] == "--" and any(option.startswith(name) for option in options)
+
+
+def _filters(permit: Permit, found: Scan) -> list[str]:
+    return [text.rpartition("/")[2] for text in found.values(*permit.filters.split())]
+
+
+def _option_files(permit: Permit, found: Scan, rules: Grammar) -> Iterator[Field]:
+    """Values of options that are files; of options that nobody listed, whatever looks like a path from elsewhere."""
+    listed = permit.paths.split()
+    for flag in found.flags:
+        if flag.name in listed and flag.value is not None:
+            yield _as_field(flag, flag.value)
+        elif permit.any and not rules.knows(flag.name) and permit.operands != "text":
+            match = _ROOTED.search(flag.field.text)
+            if match and match.start() > 1:
+                yield _as_field(flag, flag.field.text[match.start() :])
+
+
+def _as_field(flag: Flag, value: str) -> Field:
+    return Field(value, flag.field.span, value.replace(DYNAMIC, "…"), glob=_WILDCARD.search(value) is not None)
+
+
+def _check_text(found: Scan, scope: Scope, proof: Proof) -> None:
+    """Text is not read, but `echo *` lists names."""
+    for field in found.positionals:
+        if field.glob:
+            proof.read(field, scope, names_only=True)
+
+
+def fed_field(field: Field, listing: str) -> Field:
+    """What `xargs` adds to a command, by how the names come that are fed to it."""
+    marks = {"exact": INSIDE, "lines": NAMES}
+    return Field(DYNAMIC + marks.get(listing, ""), field.span, "…", split=True)

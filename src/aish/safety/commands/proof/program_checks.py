@@ -1,0 +1,127 @@
+"""Proofs in code for programs that a table of options is not enough for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from aish.safety.commands import tables
+from aish.safety.commands.options import grammar, scan
+from aish.safety.commands.proof.filters import awk_is_pure, sed_is_pure
+from aish.safety.commands.syntax.expansion import DYNAMIC, Field
+from aish.safety.redaction.secret_formats import looks_secret
+
+_TAR_LISTING = re.compile(r"-?[tvzjJf]*t[tvzjJf]*")
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    text: str
+    kind: str = "unproved"
+
+
+def _check_sed(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    found = scan(arguments, grammar(tables.read_only().flags(tables.read_only().permits["sed"])))
+    scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
+    if scripts and all(DYNAMIC not in script and sed_is_pure(script) for script in scripts):
+        return None
+    return Doubt("the sed script is not proved to only print")
+
+
+def _check_awk(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    found = scan(arguments, grammar("-F: -v:"))
+    program = found.positionals[0].text if found.positionals else ""
+    if program and DYNAMIC not in program and awk_is_pure(program):
+        return None
+    return Doubt("the awk program is not proved to only print")
+
+
+def _check_tar(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    if arguments and _TAR_LISTING.fullmatch(arguments[0].text):
+        rest = [field for field in arguments[1:] if not field.exact or field.text.startswith("-") or ":" in field.text]
+        if not rest:
+            return None
+    return Doubt("tar is not proved to only list")
+
+
+def _check_aws(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    strange = [
+        field
+        for field in arguments
+        if not field.exact or field.text.startswith(("--endpoint", "--cli-input", "--ca-bundle"))
+    ]
+    return Doubt(f"{name} with {strange[0].shown} is not known to be read-only") if strange else None
+
+
+def _check_names(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    return None if all(field.exact for field in arguments) else Doubt(f"{name} sets a variable that is not known")
+
+
+def _check_printf(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    """`%n` sets a variable."""
+    if arguments and arguments[0].exact and not re.search(r"%[^%a-zA-Z]*n", arguments[0].text.replace("%%", "")):
+        return None
+    return Doubt("printf with this format may set a variable")
+
+
+_JQ_READS = re.compile(r"\b(import|include|modulemeta|input_filename|get_search_list)\b")
+
+
+def _check_jq(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    """A filter may import files that no argument names."""
+    filters = [field for field in arguments if not field.exact or _JQ_READS.search(field.text)]
+    return Doubt("the jq filter is not proved to read only what is named") if filters else None
+
+
+# Cautious: what ps cannot read in one way it reads in another, in which an `e` shows the variables of every process.
+_PS_PLAIN = re.compile(
+    r"-?[aux]+|-?(a?uxw+|auxf|axj?f?|l)|-[aAdfFjlLHMTwyN]+|\d[\d,]*|--(forest|no-headers?|sort=[\w%,+-]+)|-[pqC]"
+)
+_PS_EVERY = re.compile(r"-e[fFlLjHywTM]*o?|-A[fFlLjHywTM]*o?|--(forest|no-headers?|sort=[\w%,+-]+)|-o|--format")
+_PS_FORMAT = re.compile(
+    r"(pid|ppid|pgid|sid|user|uid|group|gid|ruser|cmd|args|command|comm|ucmd|ucomm|%cpu|%mem|pcpu|pmem|rss|rssize|vsz|sz|size|stat|state|s"
+    r"|etime|etimes|time|cputime|tty|tt|ni|nice|pri|psr|nlwp|lwp|start|lstart|start_time|stime|wchan|cgroup|,|=)+"
+)
+
+
+def _check_ps(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    texts = ["0" if field.raw in ("$$", "$!", "$PPID") else field.text for field in arguments]
+    if any(DYNAMIC in text for text in texts):
+        return Doubt("ps may show the variables of processes", "secret")
+    plain = all(_PS_PLAIN.fullmatch(text) or text == "-o" or _PS_FORMAT.fullmatch(text) for text in texts)
+    formats = [
+        text for place, text in enumerate(texts) if place and re.fullmatch(r"-[eA]?o|--format", texts[place - 1])
+    ]
+    known = all(_PS_FORMAT.fullmatch(text) for text in formats)
+    every = all(_PS_EVERY.fullmatch(text) or text in formats for text in texts)
+    return None if known and (every or plain) else Doubt("ps may show the variables of processes", "secret")
+
+
+def _check_variables(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    secret = [field.text for field in arguments if not field.exact or looks_secret(field.text)]
+    return Doubt(f"shows {secret[0]}, which holds a secret", "secret") if secret else None
+
+
+_LOCAL_DATABASES = frozenset({"passwd", "group", "shells", "protocols", "rpc"})
+
+
+def _check_getent(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    is_known = all(field.exact for field in arguments)
+    if is_known and arguments and arguments[0].text in _LOCAL_DATABASES:
+        return None
+    return Doubt("getent asks name servers for what it is given", "network" if is_known else "unproved")
+
+
+CHECKS: dict[str, Callable[[str, Sequence[Field]], Doubt | None]] = {
+    "getent": _check_getent,
+    "jq": _check_jq,
+    "ps": _check_ps,
+    "variables": _check_variables,
+    "sed": _check_sed,
+    "awk": _check_awk,
+    "tar": _check_tar,
+    "aws": _check_aws,
+    "names": _check_names,
+    "printf": _check_printf,
+}

@@ -1,0 +1,283 @@
+"""One command held against the tables of permitted programs and options."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+
+from aish.safety.commands import tables
+from aish.safety.commands.options import Scan, grammar, scan
+from aish.safety.commands.places import resolve
+from aish.safety.commands.proof.evidence import Proof
+from aish.safety.commands.proof.exposure import name_pattern_is_secret
+from aish.safety.commands.proof.operands import check_operands, fed_field
+from aish.safety.commands.proof.program_checks import CHECKS
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, Field
+from aish.safety.commands.tables import Permit, Wrapper
+
+# Programs are trusted by bare name or from where the system keeps them, not from wherever a line says.
+_TRUSTED = re.compile(r"(?:/usr)?(?:/local)?/s?bin/")
+_XARGS = (
+    "-0 -r -t -x -n: -P: -I: -L: -d: -s: --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose "
+    "--replace="
+)
+_MAX_WRAPPERS = 6
+_SIGNATURE = re.compile(r"%G|%\(signature")
+# Of these the table names the kind of host, and the words name the host.
+_NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
+
+
+def check_command(fields: Sequence[Field], scope: Scope, proof: Proof) -> None:
+    """Adds to the proof what stands against the command being harmless, what it reads, and whom it talks to."""
+    span = fields[0].span[0], fields[-1].span[1]
+    try:
+        _check(fields, scope, proof, 0)
+    except _Unproved as exc:
+        proof.doubt(str(exc), span, "not-permitted")
+
+
+class _Unproved(Exception):
+    """No error: the way out with the reason why a command is not proved harmless."""
+
+
+def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
+    name = _name(fields[0])
+    if name is None:
+        raise _Unproved(f"{fields[0].shown} is not known to be read-only")
+    arguments = fields[1:]
+    wrapped = _wrapped(name, arguments, scope)
+    if wrapped is not None:
+        _check_wrapped(name, wrapped, scope, proof, depth)
+        return
+    if name in ("[", "test"):
+        if any(field.text in ("-v", "-R") for field in arguments):
+            raise _Unproved("tests a name that may run a command")
+        return
+    permit = tables.read_only().permits.get(name)
+    if permit is None:
+        raise _Unproved(f"{name} is not known to be read-only")
+    if permit.verbs:
+        _check_verb(name, permit, arguments, scope, proof)
+    else:
+        _check_permit(name, name, permit, arguments, scope, proof, depth)
+
+
+def _name(field: Field) -> str | None:
+    """The program's bare name, or None when the path to it is not one we trust."""
+    text = field.text
+    if not field.exact or not text.isascii():
+        return None
+    if "/" not in text:
+        return text
+    match = _TRUSTED.match(text)
+    return text[match.end() :] if match and "/" not in text[match.end() :] else None
+
+
+def _wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Field] | None:
+    """The command inside a wrapper that changes nothing itself."""
+    if name == "command" and arguments and arguments[0].text in ("-v", "-V"):
+        return [Field("type", arguments[0].span, "type")]
+    if name == "xargs":
+        found = scan(arguments, grammar(_XARGS), stop=True)
+        if found.strange or not found.positionals or not all(field.exact for field in arguments):
+            return None
+        ended = found.has("-0", "--null")
+        listing = scope.fed_names if scope.fed_names == "lines" or ended else ""
+        fed = fed_field(arguments[-1], listing)
+        return [*_unmarked(found, fed.text), fed]
+    for wrapper in tables.wrappers().find(name):
+        inner = _inner(wrapper, arguments)
+        if inner is not None:
+            return inner
+    return None
+
+
+def _unmarked(found: Scan, fed: str) -> list[Field]:
+    mark = found.value("-I", "--replace")
+    words = found.positionals
+    if not mark:
+        return list(words)
+    return [Field(word.text.replace(mark, fed), word.span, word.raw) for word in words]
+
+
+def _inner(wrapper: Wrapper, arguments: Sequence[Field]) -> Sequence[Field] | None:
+    if wrapper.permitted is None:
+        return None
+    found = scan(arguments, grammar(wrapper.permitted), stop=True)
+    rest = found.positionals[wrapper.skip :]
+    before = arguments[: found.rest + wrapper.skip]
+    if found.strange or not rest or not all(field.exact for field in before):
+        return None
+    return None if wrapper.assignments and "=" in rest[0].text else rest
+
+
+def _check_wrapped(name: str, inner: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
+    if depth >= _MAX_WRAPPERS:
+        raise _Unproved("is wrapped too deeply to follow")
+    if inner[0].text in scope.functions:
+        raise _Unproved(f"{inner[0].text} is a function here")
+    if name == "time" and inner[0].text in scope.aliases:
+        raise _Unproved(f"{inner[0].text} is an alias here")
+    _check(inner, scope, proof, depth + 1)
+
+
+def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: Scope, proof: Proof) -> None:
+    verbs = tables.verbs(name)
+    found = scan(arguments, grammar(verbs.options, single=verbs.single), stop=True)
+    if found.strange:
+        # Some programs take `--version` where others want a word.
+        if not (_find_verb(name, found.strange[0].text) and len(arguments) == 1):
+            raise _Unproved(_unlisted(name, found))
+        return
+    if not found.positionals:
+        return
+    if program.here:
+        scope = _moved(found, scope, proof)
+    for count in (3, 2, 1):
+        words = found.positionals[:count]
+        if len(words) == count and all(field.exact for field in words):
+            permit = _find_verb(name, " ".join(field.text for field in words))
+            if permit is not None:
+                if program.here:
+                    proof.read(Field(".", words[0].span, "."), scope, names_only=True)
+                shown = f"{name} {words[0].text}"
+                _check_permit(name, shown, permit, found.positionals[count:], scope, proof, 0)
+                return
+    raise _Unproved(f"{name} {found.positionals[0].shown} is not known to be read-only")
+
+
+def _moved(found: Scan, scope: Scope, proof: Proof) -> Scope:
+    """Where `git -C folder` works. It reads a repository there, not only names."""
+    for folder in found.values("-C"):
+        field = Field(folder, found.positionals[0].span, folder)
+        proof.read(field, scope)
+        scope = scope.copy()
+        scope.cwd = resolve(folder, scope)
+    return scope
+
+
+@functools.lru_cache(maxsize=1024)
+def _find_verb(name: str, words: str) -> Permit | None:
+    return next((permit for pattern, permit in tables.verbs(name).entries if pattern.fullmatch(words)), None)
+
+
+def _check_permit(
+    program: str, name: str, permit: Permit, arguments: Sequence[Field], scope: Scope, proof: Proof, depth: int
+) -> None:
+    if permit.check == "find":
+        _check_find(arguments, scope, proof, depth)
+        return
+    if program == "git" and (signing := next((field for field in arguments if _SIGNATURE.search(field.text)), None)):
+        raise _Unproved(f"{signing.shown} may run a program that checks signatures")
+    flags = tables.read_only().flags(permit)
+    if not permit.any:
+        _check_listed(name, permit, arguments, flags)
+    if (check := CHECKS.get(permit.check)) is not None and (doubt := check(name, arguments)):
+        proof.doubt(doubt.text, arguments[0].span if arguments else (0, 1), "not-permitted", doubt.kind)
+        return
+    span = (arguments[0] if arguments else Field("", (0, 1), "")).span
+    if permit.secret:
+        proof.doubt(f"{name} shows {permit.secret}", span, "secret", "secret")
+    elif permit.network and (arguments or name != "git remote"):
+        _check_network(name, permit, arguments, proof)
+    else:
+        check_operands(name, permit, arguments, scope, proof, flags)
+
+
+def _check_network(name: str, permit: Permit, arguments: Sequence[Field], proof: Proof) -> None:
+    """Words that are only known when it runs may carry anything to the other side."""
+    if unclear := [field for field in arguments if not field.exact]:
+        raise _Unproved(f"{name} sends {unclear[0].shown} to {permit.network}")
+    named = [field.text for field in arguments if not field.text.startswith("-")]
+    host = next((text for text in named if "://" in text), "")
+    if permit.network in _NAMED_HOSTS and named:
+        host = host or named[-1]
+    proof.network(name, host or permit.network, arguments[0].span if arguments else (0, 1))
+
+
+def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: str) -> None:
+    if permit.check == "tar":
+        return
+    found = scan(arguments, grammar(flags, single=permit.single))
+    if found.strange:
+        raise _Unproved(_unlisted(name, found))
+    loose = _loose_argument(found, arguments)
+    if loose is not None:
+        raise _Unproved(f"{loose.shown} may become an option of {name}")
+    if permit.require and not found.has(*permit.require.split()):
+        raise _Unproved(f"{name} without {' or '.join(permit.require.split()[:3])} is not known to be read-only")
+    allowed = permit.max
+    if permit.listing and not found.has(*permit.listing.split()):
+        allowed = 0
+    if allowed is not None and len(found.positionals) > allowed:
+        raise _Unproved(f"{name} {found.positionals[allowed].shown} is not known to be read-only")
+    if permit.positional:
+        strange = [field for field in found.positionals if not re.fullmatch(permit.positional, field.text)]
+        if strange:
+            raise _Unproved(f"{name} {strange[0].shown} is not known to be read-only")
+
+
+def _unlisted(name: str, found: Scan) -> str:
+    return f"{name} with {found.strange[0].shown} is not known to be read-only"
+
+
+def _loose_argument(found: Scan, arguments: Sequence[Field]) -> Field | None:
+    """An argument whose unknown value could be read as an option: nothing certain before it, and no `--`."""
+    safe = {id(field) for field in found.positionals[len(found.positionals) - found.literal :]}
+    for field in arguments:
+        if field.exact or id(field) in safe:
+            continue
+        head = field.text[:1]
+        if field.split or head in ("", "-", DYNAMIC, "*", "?", "["):
+            return field
+    return None
+
+
+def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
+    """The starting points are read: names only, unless a command is run on what is found."""
+    table = tables.read_only()
+    starts: list[Field] = []
+    names: list[str] = []
+    runs = is_alternative = follows = False
+    index = 0
+    while index < len(arguments):
+        field = arguments[index]
+        text = field.text
+        index += 1
+        if text in table.find_valued:
+            if text in ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename") and index < len(arguments):
+                names.append(arguments[index].text.rpartition("/")[2])
+            index += 1
+        elif text in ("-exec", "-execdir"):
+            index = _check_exec(arguments, index, scope, proof, depth)
+            runs = True
+        elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
+            index += text.startswith("-newer")
+            follows = follows or text in ("-L", "-follow")
+            is_alternative = is_alternative or text in ("-o", "-or", "!", "-not", ",")
+        elif not field.exact and (field.split or text[:1] in ("", "-", DYNAMIC, "*", "?", "[")):
+            raise _Unproved(f"{field.shown} may become an action of find")
+        elif text.startswith("-") or text in ("(", ")", "!"):
+            raise _Unproved(f"find with {field.shown} is not known to be read-only")
+        else:
+            starts.append(field)
+    if runs and follows:
+        raise _Unproved("find follows links, which may lead anywhere")
+    if runs and any(name_pattern_is_secret(name) for name in names):
+        proof.doubt("find looks for files that hold secrets", arguments[0].span, "secret", "secret")
+    is_narrowed = bool(names) and not is_alternative and any(name.strip("*") for name in names)
+    for start in starts or [Field(".", (0, 1), ".")]:
+        proof.read(start, scope, deep=not (runs and is_narrowed), names_only=not runs)
+
+
+def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Proof, depth: int) -> int:
+    """The command that find runs. A path that it gives starts as its starting point does, never with a dash."""
+    end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
+    if end is None or end == index:
+        raise _Unproved("find runs a command")
+    found = f"./{DYNAMIC}{INSIDE}"
+    inner = [Field(word.text.replace("{}", found), word.span, word.raw) for word in arguments[index:end]]
+    _check(inner, scope, proof, depth + 1)
+    return end + 1

@@ -1,0 +1,300 @@
+"""The strict pass: proves that a line only reads. What it cannot prove it says, and the line is then unknown.
+
+Nothing here guesses. A word counts only when its value is certain, or when no value of it could do harm where it
+stands; a program only when a table permits it; an option only when it is listed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aish.safety.commands import tables
+from aish.safety.commands.bounds import TooBig
+from aish.safety.commands.places import resolve
+from aish.safety.commands.proof.evidence import Proof
+from aish.safety.commands.proof.exposure import is_plain_name
+from aish.safety.commands.proof.listing import listing_of, lists_names
+from aish.safety.commands.proof.programs import check_command
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.syntax.agreement import is_certain, is_whole
+from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field, expand
+from aish.safety.commands.syntax.model import (
+    Assignment,
+    Block,
+    Kind,
+    Node,
+    Opaque,
+    Param,
+    Redirect,
+    Simple,
+    Sub,
+    Text,
+    Word,
+)
+from aish.safety.commands.syntax.parser import parse
+from aish.safety.commands.verdict import Reason, ShellContext
+from aish.safety.redaction.secret_formats import looks_secret
+
+_OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_STEERING_NAMES = re.compile(
+    r".*_proxy|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path"
+)
+_PLAIN_OPERATORS = frozenset(
+    {"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"}
+)
+_ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
+# A number, or an operator of a test.
+_NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
+_SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+# An interactive shell replaces these by earlier commands before it parses anything.
+_HISTORY = re.compile(r"!(?![\s=(\"']|$)")
+
+
+def prove(script: Block, context: ShellContext) -> Proof:
+    """What stands against the line being harmless, and what it reads; no doubts means proved."""
+    prover = _Prover(context, _assigned(script))
+    if not tables.read_only().keywords.isdisjoint(context.aliases):
+        prover.doubt("a word of the shell itself is an alias here", script.span, "alias")
+    prover.node(script)
+    return prover.proof
+
+
+class _Prover:
+    def __init__(self, context: ShellContext, assigned: set[str]) -> None:
+        self.proof = Proof()
+        self._scope = Scope(context)
+        self._scope.lists_names = lists_names
+        for name in assigned:
+            self._scope.assign(name, None)
+
+    @property
+    def doubts(self) -> list[Reason]:
+        return self.proof.doubts
+
+    def doubt(self, text: str, span: tuple[int, int], rule: str, kind: str = "unproved") -> None:
+        self.proof.doubt(text, span, rule, kind)
+
+    def node(self, node: Node) -> None:
+        if self.proof.is_over:
+            return
+        if isinstance(node, Simple):
+            self._simple(node)
+            return
+        if node.kind is Kind.PIPELINE:
+            self._pipeline(node)
+            return
+        if node.kind is Kind.FUNCTION:
+            self.doubt("defines a function", node.span, "function")
+        elif node.kind in (Kind.BROKEN, Kind.ARITHMETIC):
+            self.doubt("holds a part that cannot be proved harmless", node.span, "opaque")
+        elif node.kind is Kind.TEST:
+            self._test(node)
+        elif node.kind is Kind.FOR and not _is_own_name(node.name):
+            self.doubt(f"sets {node.name or 'a variable'}", node.span, "assignment")
+        for word in node.words:
+            self._word(word)
+        if node.kind is Kind.FOR:
+            self._loop(node)
+        for child in node.body:
+            self.node(child)
+        self._redirects(node.redirects)
+
+    def _pipeline(self, node: Block) -> None:
+        """Each stage knows how the names come that the one before lists."""
+        outer = self._scope.fed_names
+        for stage in node.body:
+            self.node(stage)
+            self._scope.fed_names = listing_of(stage, self._scope)
+        self._scope.fed_names = outer
+        self._redirects(node.redirects)
+
+    def _loop(self, node: Block) -> None:
+        """A variable that goes through names below the workspace is known to hold one."""
+        fields = [field for word in node.words[1:] for field in expand(word, self._scope)]
+        if len(fields) == 1 and fields[0].text == DYNAMIC + NAMES:
+            self._scope.assign(node.name, fields[0].text)
+        if not fields or any(DYNAMIC in field.text or field.text[:1] == "-" for field in fields):
+            return
+        paths = [(resolve(field.text, self._scope), field) for field in fields]
+        if all(path is not None and is_plain_name(path, self._scope, glob=field.glob) for path, field in paths):
+            self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_splits_well(f) for f in fields) else 1))
+
+    def _simple(self, node: Simple) -> None:
+        reading = bool(node.words) and node.words[0].literal == "read"
+        for assignment in node.assignments:
+            if not (reading and assignment.name == "IFS"):
+                self._assignment(assignment, alone=not node.words)
+        for word in node.words:
+            self._word(word)
+        self._redirects(node.redirects)
+        if not node.words or self.doubts:
+            return
+        fields = [field for word in node.words for field in expand(word, self._scope)]
+        if not fields:
+            self.doubt("the program is only known when it runs", node.span, "dynamic-program")
+            return
+        self._command(node, fields)
+
+    def _command(self, node: Simple, fields: list[Field]) -> None:
+        name = fields[0].text
+        first = node.words[0]
+        if name in self._scope.functions:
+            self.doubt(f"{name} is a function here", first.span, "function")
+            return
+        if name in self._scope.aliases and first.raw == name:
+            self._alias(node, name)
+            return
+        if not fields[0].exact:
+            self.doubt(f"{fields[0].shown} is only known when it runs", first.span, "dynamic-program")
+            return
+        check_command(fields, self._scope, self.proof)
+        if name in ("cd", "pushd", "popd"):
+            exact = len(fields) == 2 and fields[1].exact and fields[1].text != "-"
+            self._scope.cwd = resolve(fields[1].text, self._scope) if exact else None
+
+    def _alias(self, node: Simple, name: str) -> None:
+        """The alias's text with the rest of the command, proved in its turn."""
+        rest = " ".join(word.raw for word in node.words[1:])
+        text = f"{self._scope.aliases[name]} {rest}"
+        try:
+            parsed = parse(text)
+            certain = is_whole(self._scope.aliases[name]) and is_certain(text, parsed)
+        except TooBig:
+            self.doubt(f"{name} is an alias too long to check", node.span, "alias")
+            return
+        scope = self._scope
+        self._scope = scope.without(name)
+        before = len(self.doubts)
+        self.node(parsed.script)
+        self._scope = scope
+        if len(self.doubts) > before or not certain:
+            del self.doubts[before:]
+            self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
+
+    def _assignment(self, assignment: Assignment, *, alone: bool) -> None:
+        harmless = _is_own_name(assignment.name) if alone else assignment.name in tables.read_only().variables
+        if not harmless or assignment.indexed:
+            self.doubt(f"sets {assignment.name}, which may change what programs do", assignment.span, "assignment")
+        for word in assignment.value:
+            self._word(word)
+
+    def _redirects(self, redirects: tuple[Redirect, ...]) -> None:
+        for redirect in redirects:
+            if redirect.target is None:
+                continue
+            self._word(redirect.target)
+            if redirect.operator in ("<<", "<<-", "<<<"):
+                continue
+            fields = expand(redirect.target, self._scope)
+            if len(fields) == 1 and redirect.operator == "<" and _is_file(fields[0]):
+                self.proof.read(fields[0], self._scope)
+            elif len(fields) != 1 or not fields[0].exact or not _is_quiet(redirect.operator, fields[0].text):
+                self.doubt(f"redirects to {redirect.target.raw}" if ">" in redirect.operator
+                           else f"reads {redirect.target.raw}", redirect.span, "redirect")  # fmt: skip
+
+    def _word(self, word: Word) -> None:
+        """The scripts inside the word, and the expansions that can do more than give a value."""
+        if "!" in word.raw and word.raw[0] != "'" and _HISTORY.search(word.raw):
+            self.doubt(f"{word.raw} may be replaced by an earlier command", word.span, "history")
+        if word.literal is not None:
+            return
+        for part in word.parts:
+            if isinstance(part, Sub):
+                if part.direction == ">":
+                    self.doubt("feeds its output to another command", word.span, "substitution")
+                scope = self._scope
+                self._scope = scope.copy()
+                self.node(part.script)
+                self._scope = scope
+            elif isinstance(part, Param):
+                self._parameter(part, word)
+            elif isinstance(part, Opaque):
+                self._opaque(part, word)
+
+    def _parameter(self, part: Param, word: Word) -> None:
+        if looks_secret(part.name):
+            self.doubt(f"shows {part.name}, which holds a secret", word.span, "secret", "secret")
+        if part.operator not in _PLAIN_OPERATORS:
+            self.doubt(f"{part.raw} may do more than give a value", word.span, "expansion")
+        if part.operand is not None:
+            self._word(part.operand)
+
+    def _opaque(self, part: Opaque, word: Word) -> None:
+        """Arithmetic evaluates what its variables hold, which may run commands: only plain numbers are proved."""
+        inside = part.raw.removeprefix("$((").removesuffix("))")
+        if part.raw.startswith("${#") and re.fullmatch(r"\$\{#\w+\}", part.raw):
+            return
+        if not part.arithmetic or not _NUMBER.fullmatch(inside):
+            self.doubt(f"{part.raw} cannot be worked out safely", word.span, "expansion")
+
+    def _test(self, node: Block) -> None:
+        operators = {word.literal for word in node.words}
+        if node.name in self._scope.functions or node.name in self._scope.aliases:
+            self.doubt(f"{node.name} is not the shell's own here", node.span, "function")
+        dynamic = any(word.literal is None and not _is_count(word) for word in node.words)
+        if "-v" in operators or "-R" in operators:
+            self.doubt("tests a name that may run a command", node.span, "test")
+        elif node.name == "[[" and operators & _ARITHMETIC_TESTS and (dynamic or not all(map(_is_numeric, node.words))):
+            # A name, or a text such as 'a[$(…)]', is evaluated as arithmetic, which runs what is in it.
+            self.doubt("compares as numbers what may run a command", node.span, "test")
+
+
+def _is_file(field: Field) -> bool:
+    """To read from. The shell opens connections for names below /dev/tcp."""
+    return not field.split and not field.text.startswith(("/dev/tcp", "/dev/udp"))
+
+
+def _is_quiet(operator: str, target: str) -> bool:
+    if operator.endswith("&"):
+        return target.isdecimal() or target == "-"
+    return ">" in operator and target in _SINKS
+
+
+def _splits_well(field: Field) -> bool:
+    """Cut at blanks, each piece still names something in the same folder."""
+    folder, _, name = field.text.rpartition("/")
+    return not re.search(r"[*?\[\s]", folder) and (field.glob or not re.search(r"\s", name))
+
+
+def _is_count(word: Word) -> bool:
+    """`$#`, `$?`, `$$` and `$!` are always numbers."""
+    return all(
+        isinstance(part, Text) or (isinstance(part, Param) and part.name in ("#", "?", "$", "!")) for part in word.parts
+    )
+
+
+def _is_numeric(word: Word) -> bool:
+    return _is_count(word) and (word.literal is None or _NUMERIC.fullmatch(word.literal) is not None)
+
+
+def _is_own_name(name: str) -> bool:
+    """A name of the person's own, in small letters, that no shell gives a meaning."""
+    return _OWN_NAME.fullmatch(name) is not None and _STEERING_NAMES.fullmatch(name) is None
+
+
+def _assigned(node: Node) -> set[str]:
+    """Every name the line itself may set, so that what the context says of them no longer counts."""
+    if isinstance(node, Simple):
+        names = {assignment.name for assignment in node.assignments}
+        if node.words and node.words[0].literal in (
+            "read",
+            "mapfile",
+            "readarray",
+            "unset",
+            "getopts",
+            "printf",
+            "let",
+        ):
+            names |= {word.raw for word in node.words[1:]}
+        return names.union(*(_assigned_in(word) for word in node.words)) if names or node.words else names
+    own = {node.name} if node.kind is Kind.FOR else set()
+    return own.union(*(_assigned(child) for child in node.body))
+
+
+def _assigned_in(word: Word) -> set[str]:
+    return (
+        set()
+        if word.literal is not None
+        else set().union(*(_assigned(part.script) for part in word.parts if isinstance(part, Sub)))
+    )

@@ -1,0 +1,117 @@
+"""Whether two readings of a line are the same: the parser's tree and the plain grammar's, word for word.
+
+A line may be proved read-only, or allowed by its words, only where they are: a parser that reads a line otherwise than
+bash does proves something of another line.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from aish.safety.commands.syntax.model import (
+    Assignment,
+    Block,
+    Kind,
+    Node,
+    Opaque,
+    Param,
+    Part,
+    Redirect,
+    Sub,
+    Text,
+    Word,
+)
+from aish.safety.commands.syntax.parser import Parsed, parse
+from aish.safety.commands.syntax.plain_grammar import read_plain
+from aish.safety.commands.syntax.plain_words import Outside
+
+Outline = tuple[object, ...]
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """`doubt` says why the readings are not known to be the same, or is empty. `plain` is the plain grammar's reading,
+    None where the line is outside of it."""
+
+    doubt: str
+    plain: Block | None = None
+
+
+def compare(text: str, parsed: Parsed) -> Agreement:
+    try:
+        plain, operators = read_plain(text)
+    except Outside as exc:
+        return Agreement(f"holds what cannot be read for certain: {exc}")
+    if sorted(parsed.operators) == sorted(operators) and _children(parsed.script) == _children(plain):
+        return Agreement("", plain)
+    return Agreement("can be read in two ways", plain)
+
+
+def is_certain(text: str, parsed: Parsed) -> bool:
+    return parsed.sound and not compare(text, parsed).doubt
+
+
+def is_whole(alias: str) -> bool:
+    """An alias's text that is complete in itself: no blank at its end, which makes an alias of the next word, too, and
+    no comment or quote that goes on in what follows. Raises TooBig."""
+    if not alias or alias[-1].isspace() or "#" in alias or "\\" in alias:
+        return False
+    return is_certain(alias, parse(alias))
+
+
+def _children(block: Block) -> list[Outline]:
+    """Sequences in sequences are one: where they begin and end is told by the operators."""
+    found: list[Outline] = []
+    for node in block.body:
+        if isinstance(node, Block) and node.kind is Kind.SEQUENCE and not node.words and not node.redirects:
+            found += _children(node)
+        else:
+            found.append(_outline(node))
+    return found
+
+
+def _outline(node: Node) -> Outline:
+    redirects = tuple(_redirect(redirect) for redirect in node.redirects)
+    if not isinstance(node, Block):
+        assignments = tuple(_assignment(assignment) for assignment in node.assignments)
+        words = node.words
+        if len(words) > 1 and words[0].raw == "[" and words[-1].raw == "]" and not assignments:
+            return Kind.TEST, tuple(_word(word) for word in words[1:-1]), redirects
+        return "command", assignments, tuple(_word(word) for word in words), redirects
+    words_of = tuple(_word(word) for word in node.words)
+    if node.kind is Kind.TEST and node.name == "[" and not node.body:
+        return Kind.TEST, words_of, redirects
+    return node.kind, node.name, words_of, redirects, _children(node)
+
+
+def _assignment(assignment: Assignment) -> Outline:
+    values = tuple(_word(word) for word in assignment.value)
+    return assignment.name, assignment.append, assignment.indexed, assignment.span, values
+
+
+def _redirect(redirect: Redirect) -> Outline:
+    target = _word(redirect.target) if redirect.target is not None else None
+    return redirect.operator, redirect.descriptor, redirect.span[0], target
+
+
+def _word(word: Word) -> Outline:
+    return (word.span, word.literal) if word.literal is not None else (word.span, *_parts(word.parts))
+
+
+def _parts(parts: tuple[Part, ...]) -> list[Outline]:
+    found: list[Outline] = []
+    for part in parts:
+        if not isinstance(part, Text):
+            found.append(_expansion(part))
+        elif found and found[-1][0] is part.quoted:
+            found[-1] = part.quoted, f"{found[-1][1]}{part.text}"
+        else:
+            found.append((part.quoted, part.text))
+    return found
+
+
+def _expansion(part: Param | Sub | Opaque) -> Outline:
+    if isinstance(part, Sub):
+        return "substitution", part.quoted, part.raw, part.direction, _children(part.script)
+    if isinstance(part, Param):
+        return "parameter", part.quoted, part.raw, part.name, part.operator
+    return "opaque", part.quoted, part.raw, part.arithmetic

@@ -1,0 +1,309 @@
+"""tree-sitter-bash to our model. Knows the grammar's node names and quirks, and nothing of what is dangerous.
+
+A tree with errors is still turned into a model, so that danger inside it is seen; `Parsed.sound` is false then, and
+nothing may be proved from it. Bounds come before work: a line over them is not looked at.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aish.safety.commands.bounds import MAX_BYTES, MAX_MARKS, MAX_NODES, MAX_PARSED_BYTES, TooBig
+from aish.safety.commands.syntax.model import Assignment, Block, Kind, Node, Redirect, Simple, Span, Word
+from aish.safety.commands.syntax.word_reader import WORD_TYPES, WordReader, text_word
+
+if TYPE_CHECKING:
+    import tree_sitter
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """`operators` are what stands between the commands, keywords too, with their positions."""
+
+    script: Block
+    sound: bool
+    operators: tuple[tuple[int, str], ...] = ()
+
+
+# To the shell every byte past ASCII is part of a word, so a letter stands in for it. The grammar's own scanner takes
+# some for blanks, and crashes on others: tree-sitter-bash 0.25.1 calls isdigit() on code points (`{1` and U+E1A0F).
+_AS_LETTERS = bytes(byte if byte < 0x80 else ord("x") for byte in range(256))
+# A backslash at the start of a line: the grammar takes the line for more words of the last one. `\rm` is a common way
+# round an alias, so letters stand in for the backslash and what it protects, where neither could be a quote.
+_ESCAPED_FIRST = re.compile(rb"(\n[ \t]*)\\[\w./-]")
+_QUOTED_HEREDOC = re.compile(
+    rb"(?P<first><<-?\s*(?P<quote>['\"])(?P<word>\w+)(?P=quote)[^\n]*\n)(?s:.*?)(?P<last>^\t*(?P=word)$)", re.MULTILINE
+)
+
+
+@functools.cache
+def _parser() -> tree_sitter.Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def parse(text: str) -> Parsed:
+    """Raises TooBig. Lone surrogates must be gone from the text."""
+    source = text.encode()
+    if len(source) > MAX_BYTES:
+        raise TooBig("the line is too long to check")
+    masked = source if len(source) <= MAX_PARSED_BYTES else _mask_heredocs(source)
+    sound = masked is source
+    masked = masked if text.isascii() else masked.translate(_AS_LETTERS)
+    if b"\\" in masked:
+        masked = _ESCAPED_FIRST.sub(rb"\1xx", masked)
+    if any(masked.count(mark) > most for mark, most in MAX_MARKS.items()):
+        raise TooBig("the line has too many parts to check")
+    root = _parser().parse(masked).root_node
+    if root.descendant_count > MAX_NODES:
+        raise TooBig("the line has too many parts to check")
+    reader = _Reader(source)
+    body = reader.statements(root.children, 0)
+    if not _BETWEEN.fullmatch(source, root.children[-1].end_byte if root.children else 0):
+        reader.odd = True
+    script = Block(Kind.SEQUENCE, body, (0, len(source)))
+    return Parsed(script, not root.has_error and not reader.odd and sound, tuple(reader.operators))
+
+
+def _mask_heredocs(source: bytes) -> bytes:
+    """Bodies of quoted heredocs are text to the shell: the parser need not see what they say."""
+    masked = bytearray(source)
+    outside = len(source)
+    for match in _QUOTED_HEREDOC.finditer(source):
+        body = slice(match.end("first"), match.start("last"))
+        masked[body] = bytes(10 if byte == 10 else 120 for byte in source[body])
+        outside -= body.stop - body.start
+    if outside > MAX_PARSED_BYTES:
+        raise TooBig("the line is too long to check")
+    return bytes(masked)
+
+
+# What may stand between two tokens without being one itself.
+_BETWEEN = re.compile(rb"(?:[ \t\n;&]|\\\n)*")
+_WITHIN = re.compile(rb"(?:[ \t]|\\\n)*")
+_UNQUOTED = {ord(mark): None for mark in "'\"\\"}
+_LISTS = {"list": Kind.SEQUENCE, "program": Kind.SEQUENCE, "negated_command": Kind.SEQUENCE}
+_COMPOUND = {
+    "subshell": Kind.SUBSHELL,
+    "compound_statement": Kind.GROUP,
+    "while_statement": Kind.WHILE,
+    "if_statement": Kind.IF,
+    "case_statement": Kind.CASE,
+    "for_statement": Kind.FOR,
+    "c_style_for_statement": Kind.FOR,
+}
+_NESTED = frozenset({"do_group", "elif_clause", "else_clause", "case_item"})
+_REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
+
+
+class _Reader(WordReader):
+    """One pass over one tree. `odd` is set when the tree leaves out something it should not."""
+
+    def reparse(self, text: str) -> Block:
+        return parse(text).script
+
+    def statements(self, nodes: list[tree_sitter.Node], position: int) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in nodes:
+            position = self._after(node, position)
+            statement = self.statement(node)
+            if statement is not None:
+                found.append(statement)
+        return tuple(found)
+
+    def _after(self, node: tree_sitter.Node, position: int, blanks: re.Pattern[bytes] = _BETWEEN) -> int:
+        """Where the node ends. Anything but blanks before it is something the grammar dropped."""
+        gap = self.source[position : node.start_byte]
+        if gap and gap != b" " and not blanks.fullmatch(gap):
+            self.odd = True
+        return max(position, node.end_byte)
+
+    def statement(self, node: tree_sitter.Node) -> Node | None:
+        kind = node.type
+        if kind == "command":
+            return self._command(node)
+        if not node.is_named:
+            if kind != "\n":
+                self.operators.append((node.start_byte, kind))
+            return None
+        if kind == "comment":
+            return None
+        self.enter()
+        try:
+            return self._other(node, kind)
+        finally:
+            self.leave()
+
+    def _other(self, node: tree_sitter.Node, kind: str) -> Node | None:
+        children = node.children
+        if kind in _LISTS:
+            return Block(Kind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
+        if kind == "pipeline":
+            return Block(Kind.PIPELINE, self.statements(children, node.start_byte), node.byte_range)
+        if kind == "redirected_statement":
+            return self._redirected(node)
+        if kind in _COMPOUND:
+            return self._compound(node, _COMPOUND[kind])
+        if kind in _NESTED:
+            return Block(Kind.SEQUENCE, self._inner(children), node.byte_range, self._own_words(children))
+        if kind == "function_definition":
+            return self._function(node)
+        if kind == "test_command":
+            return self._test(node)
+        if kind in ("declaration_command", "unset_command", "variable_assignment", "variable_assignments"):
+            return self._command(node)
+        if kind in WORD_TYPES:
+            return Simple((self.word(node),), (), (), node.byte_range)
+        return Block(Kind.BROKEN, self._inner(children), node.byte_range)
+
+    def _command(self, node: tree_sitter.Node) -> Simple:
+        words: list[Word] = []
+        assignments: list[Assignment] = []
+        redirects: list[Redirect] = []
+        position = node.start_byte
+        for child in [node] if node.type == "variable_assignment" else node.children:
+            position = self._after(child, position, _WITHIN)
+            kind = child.type
+            if kind == "command_name":
+                words.extend(self.word(inner) for inner in child.children if inner.end_byte > inner.start_byte)
+            elif kind == "variable_assignment":
+                assignments.append(self.assignment(child))
+            elif kind in _REDIRECTS:
+                more, extra = self._redirect(child)[:2]
+                redirects += more
+                words += extra
+            elif child.end_byte > child.start_byte:
+                words.append(self.word(child))
+        return Simple(self.merged(words), tuple(assignments), tuple(redirects), node.byte_range)
+
+    def _compound(self, node: tree_sitter.Node, kind: Kind) -> Block:
+        children = node.children
+        name = ""
+        if kind is Kind.GROUP and children and children[0].type == "((":
+            return Block(Kind.ARITHMETIC, (), node.byte_range, self.tokens(node))
+        if kind is Kind.FOR:
+            variable = node.child_by_field_name("variable")
+            name = self.text(variable) if variable is not None else ""
+            if node.type == "c_style_for_statement":
+                name = "(("
+        return Block(kind, self._inner(children), node.byte_range, self._own_words(children), name=name)
+
+    def _inner(self, children: list[tree_sitter.Node]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        position = children[0].start_byte if children else 0
+        for child in children:
+            position = self._after(child, position)
+            if child.type not in WORD_TYPES and child.type not in _REDIRECTS:
+                statement = self.statement(child)
+                if statement is not None:
+                    found.append(statement)
+        return tuple(found)
+
+    def _own_words(self, children: list[tree_sitter.Node]) -> tuple[Word, ...]:
+        return self.merged([self.word(child) for child in children if child.type in WORD_TYPES])
+
+    def _test(self, node: tree_sitter.Node) -> Block:
+        """`[ a > b ]` is a command with a redirect to the shell, a comparison only to the grammar."""
+        opening, raw = node.children[0].type, self.source[node.start_byte : node.end_byte]
+        body: tuple[Node, ...] = ()
+        if opening == "[" and (b">" in raw or b"<" in raw):
+            self.odd = True
+            padding = " " * len(self.source[: node.start_byte].decode("utf-8", "replace"))
+            body = self.reparse(f"{padding}t{raw[1:-1].decode('utf-8', 'replace')}").body
+        return Block(Kind.TEST, body, node.byte_range, self.tokens(node), name=opening)
+
+    def _function(self, node: tree_sitter.Node) -> Block:
+        name = node.child_by_field_name("name")
+        body = [child for child in node.children if child != name]
+        redirects = [item for child in body if child.type in _REDIRECTS for item in self._redirect(child)[0]]
+        title = self.text(name) if name is not None else ""
+        return Block(Kind.FUNCTION, self._inner(body), node.byte_range, redirects=tuple(redirects), name=title)
+
+    def _redirected(self, node: tree_sitter.Node) -> Node:
+        """The grammar hangs what follows `<<EOF` on the same line (more words, a pipe, `&&`) under the redirect."""
+        body: Node | None = None
+        redirects: list[Redirect] = []
+        words: list[Word] = []
+        after: list[Node] = []
+        piped = False
+        for child in node.children:
+            if child.type in _REDIRECTS:
+                more, extra, rest, pipe = self._redirect(child)
+                redirects += more
+                words += extra
+                after += rest
+                piped = piped or pipe
+            else:
+                body = self.statement(child) or body
+        first = self._attach(body, redirects, words, node.byte_range)
+        if not after:
+            return first
+        return Block(Kind.PIPELINE if piped else Kind.SEQUENCE, (first, *after), node.byte_range)
+
+    def _attach(self, body: Node | None, redirects: list[Redirect], words: list[Word], span: Span) -> Node:
+        if body is None:
+            return Simple(tuple(words), (), tuple(redirects), span)
+        if isinstance(body, Simple):
+            return Simple((*body.words, *words), body.assignments, (*body.redirects, *redirects), span)
+        if body.kind in (Kind.PIPELINE, Kind.SEQUENCE) and body.body:
+            last = self._attach(body.body[-1], redirects, words, (body.body[-1].span[0], span[1]))
+            return msgspec.structs.replace(body, body=(*body.body[:-1], last), span=span)
+        self.odd = self.odd or bool(words)
+        return msgspec.structs.replace(
+            body, redirects=(*body.redirects, *redirects), words=(*body.words, *words), span=span
+        )
+
+    def _redirect(self, node: tree_sitter.Node) -> tuple[list[Redirect], list[Word], list[Node], bool]:
+        """The redirects, then what the grammar wrongly holds inside: words, statements, and whether those are piped."""
+        if node.type == "heredoc_redirect":
+            return self._heredoc(node)
+        operator, descriptor = "", ""
+        targets: list[Word] = []
+        for child in node.children:
+            if child.type == "file_descriptor":
+                descriptor = self.text(child)
+            elif child.is_named:
+                targets.append(self.word(child))
+            else:
+                operator += self.text(child).strip()
+        # `> a b` is a redirect and a word, but the grammar takes both as destinations.
+        target = targets[0] if targets else None
+        return [Redirect(operator, target, node.byte_range, descriptor)], targets[1:], [], False
+
+    def _heredoc(self, node: tree_sitter.Node) -> tuple[list[Redirect], list[Word], list[Node], bool]:
+        redirects: list[Redirect] = []
+        words: list[Word] = []
+        after: list[Node] = []
+        body = text_word("", node.byte_range)
+        delimiter = ""
+        quoted = piped = False
+        for child in node.children:
+            kind = child.type
+            if kind == "heredoc_start":
+                delimiter = self.text(child)
+                quoted = any(mark in delimiter for mark in "'\"\\")
+            elif kind == "heredoc_body":
+                body = text_word(self.text(child), child.byte_range) if quoted else self.quoted_word(child)
+            elif kind == "heredoc_end" and self.text(child).strip() != delimiter.translate(_UNQUOTED):
+                # Without its end the grammar stops reading anywhere; the shell takes everything.
+                body = self.unread_word(body.span[0], node.end_byte)
+            elif kind in _REDIRECTS:
+                more, extra = self._redirect(child)[:2]
+                redirects += more
+                words += extra
+            elif kind in WORD_TYPES:
+                words.append(self.word(child))
+            elif child.is_named and kind not in ("heredoc_end", "file_descriptor"):
+                piped = piped or kind == "pipeline"
+                statement = self.statement(child)
+                if isinstance(statement, Block) and kind == "pipeline":
+                    after.extend(statement.body)
+                elif statement is not None:
+                    after.append(statement)
+        redirects.append(Redirect("<<", body, node.byte_range))
+        return redirects, words, after, piped

@@ -1,0 +1,142 @@
+"""From a consent to a rule: "always" means exactly this command, or a pattern with a hole, or this tool as it is now.
+
+How many words tell one use of a program from another, which of them may have a hole, and which programs get no rule
+because they can do anything ("always allow python" would allow everything), is data: always.toml.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+
+import msgspec
+
+from aish.safety.policy.rules import ANY_WORD, Rule, Words, free_words
+from aish.types.decisions import Verdict
+from aish.types.tools import ToolSpec
+
+# Tools that are part of aish: what they are changes with aish alone.
+_OWN_SOURCES = frozenset({"ide", "runtime", "shell"})
+_NAME = "always "
+
+
+class _Table(msgspec.Struct, frozen=True):
+    arity: dict[str, int]
+    holes: frozenset[str]
+    never: tuple[tuple[str, ...], ...]
+
+
+def rule_for_tool(tool: ToolSpec) -> Rule:
+    return Rule(Verdict.ALLOW, f"{_NAME}{tool.name}", (tool.name,), covers="exact", digest=digest_of(tool))
+
+
+def digest_of(tool: ToolSpec) -> str:
+    """What a tool of others says of itself: its description, schema and hints. "" for a tool of aish's own."""
+    if tool.hints is None and tool.source in _OWN_SOURCES:
+        return ""
+    told = (tool.description, tool.schema, tool.output_schema, tool.effect, tool.beyond, tool.paths, tool.hints)
+    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+
+
+def is_current(rule: Rule, tool: ToolSpec) -> bool:
+    """Whether the tool is still what it was when the rule was made. A glob that a person wrote is their own word."""
+    return rule.covers != "exact" or bool(rule.commands) or rule.digest == digest_of(tool)
+
+
+def rule_for_command(words: Words, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
+    """None where no rule would be narrow enough to offer. `is_inside` says whether a path is in the workspace."""
+    prefix = _prefix(words)
+    known = tuple(word for word in words if word is not None)
+    if prefix is None or not all(map(_is_plain, known)):
+        return None
+    line = " ".join(known)
+    if " ".join(prefix) in _table().holes and len(known) > len(prefix):
+        free = free_words((*prefix, ANY_WORD), words)
+        if free is not None and all(map(is_inside, free)):
+            return _command_rule(" ".join((*prefix, ANY_WORD)), example=line)
+    return _command_rule(line, example=line)
+
+
+def _command_rule(text: str, *, example: str = "") -> Rule:
+    return Rule(
+        Verdict.ALLOW,
+        name=f"{_NAME}{text}",
+        tools=("shell__run",),
+        commands=(text,),
+        match=(example,) if example else (),
+        covers="pattern" if ANY_WORD in text.split() else "exact",
+    )
+
+
+def narrowed(rule: Rule) -> Rule:
+    """A rule from the file of approvals. Older ones were wider: each counts for the line or the tool it names."""
+    if rule.verdict is not Verdict.ALLOW or rule.covers != "prefix":
+        return rule
+    if rule.commands:
+        return msgspec.structs.replace(rule, covers="exact", match=rule.commands, not_match=())
+    is_exact = not any(map(_is_glob, rule.tools))
+    return msgspec.structs.replace(rule, covers="exact" if is_exact else "pattern")
+
+
+def edited(rule: Rule, text: str) -> Rule | None:
+    """The rule as the person changed what it covers; None if it would cover nearly everything, or another tool, of
+    which nothing was shown."""
+    if not text or rule.name == f"{_NAME}{text}":
+        return rule
+    if rule.reads:
+        folders = tuple(text.removeprefix("read ").split())
+        named = all(folder.startswith("/") and folder.strip("/") for folder in folders)
+        return msgspec.structs.replace(rule, name=f"{_NAME}read {' '.join(folders)}", reads=folders) if named else None
+    if is_too_wide(text, command=bool(rule.commands)):
+        return None
+    if rule.commands:
+        return _command_rule(text)
+    return Rule(Verdict.ALLOW, f"{_NAME}{text}", (text,), covers="pattern") if _is_glob(text) else None
+
+
+def is_too_wide(text: str, *, command: bool) -> bool:
+    """Whether a rule for it would cover nearly everything: it is not kept."""
+    words = tuple(text.split())
+    return any(_covers(words, begin) for begin in _table().never) if command else not text.strip("*?")
+
+
+def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
+    """Whether a rule of these words would let through something that begins so."""
+    return all(word in (other, "*") for word, other in zip(words, begin, strict=False))
+
+
+def _prefix(words: Words) -> tuple[str, ...] | None:
+    """The words that tell this use of a program from others; all of them for a program that is not known."""
+    known = tuple(word for word in words if word is not None)
+    table = _table()
+    if not known or len(known) < len(words) or "/" in known[0]:
+        return None
+    if any(known[: len(begin)] == begin for begin in table.never):
+        return None
+    arity = table.arity.get(" ".join(known[:2])) or table.arity.get(known[0])
+    if arity is None:
+        return known
+    prefix = known[:arity]
+    # An option before the subcommand (`git -C x status`) hides what is done.
+    hides = any(word.startswith("-") for word in prefix[1:])
+    return prefix if len(prefix) == arity and not hides else None
+
+
+def _is_plain(word: str) -> bool:
+    """Blanks and `*` would widen the rule, which is kept as text."""
+    return bool(word) and word.isprintable() and not any(char.isspace() or char in "*?[" for char in word)
+
+
+def _is_glob(text: str) -> bool:
+    return any(char in "*?[" for char in text)
+
+
+@cache
+def _table() -> _Table:
+    import tomllib  # with the first question, not with the first prompt
+    from importlib import resources
+
+    raw = tomllib.loads(resources.files("aish.safety.policy").joinpath("always.toml").read_text("utf-8"))
+    never = tuple(tuple(line.split()) for line in raw["never"]["begins"].split("\n") if line.strip())
+    return _Table(raw["arity"], frozenset(raw["holes"]["after"]), never)

@@ -1,0 +1,1 @@
+"""The store in memory, for runs that keep nothing and for tests."""

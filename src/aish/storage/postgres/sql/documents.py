@@ -1,0 +1,85 @@
+"""The SQL for documents. One that has expired is not there; expired ones are thrown away as others are written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+from aish.storage.postgres.link import Link
+from aish.types.records import Document
+
+_COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
+# Thrown away at each write: more than one, so that they run out. What others are throwing away is left to them.
+_SWEEP = """
+    DELETE FROM documents WHERE (kind, id) IN (
+      SELECT kind, id FROM documents WHERE expires_ms > 0 AND expires_ms <= $1 LIMIT 4 FOR UPDATE SKIP LOCKED)"""
+_PUT = f"""
+    INSERT INTO documents AS kept ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (kind, id) DO UPDATE SET
+      body = excluded.body, owner = excluded.owner,
+      created_ms = excluded.created_ms, expires_ms = excluded.expires_ms"""
+_PUT_NEW = f"{_PUT} WHERE kept.expires_ms > 0 AND kept.expires_ms <= $7"
+_SWAP = """
+    UPDATE documents SET body = $3, expires_ms = $4
+    WHERE kind = $1 AND id = $2 AND body = $5 AND (expires_ms = 0 OR expires_ms > $6)"""
+
+
+def key_of(kind: str, id: str) -> str:
+    return f"document/{kind}/{id}"
+
+
+async def put(link: Link, document: Document) -> None:
+    await link.run(_SWEEP, _now_ms())
+    await link.run(_PUT, *_row(document))
+
+
+async def put_new(link: Link, document: Document) -> bool:
+    return await link.run(_PUT_NEW, *_row(document), _now_ms()) > 0
+
+
+async def swap(link: Link, document: Document, old: bytes) -> bool:
+    given = (document.kind, document.id, document.body, document.expires_ms, old, _now_ms())
+    return await link.run(_SWAP, *given) > 0
+
+
+async def select_many(link: Link, kind: str, ids: Collection[str]) -> list[Document]:
+    rows = await link.rows(
+        f"SELECT {_COLUMNS} FROM documents"
+        " WHERE kind = $1 AND (expires_ms = 0 OR expires_ms > $2) AND id = ANY($3::text[])",
+        kind,
+        _now_ms(),
+        list(ids),
+    )
+    return [Document(*row) for row in rows]
+
+
+async def select_newest(link: Link, kind: str, owner: str | None, limit: int) -> Sequence[Document]:
+    rows = await link.rows(
+        f"SELECT {_COLUMNS} FROM documents WHERE kind = $1 AND (expires_ms = 0 OR expires_ms > $2)"
+        " AND ($3::text IS NULL OR owner = $3) ORDER BY created_ms DESC, id DESC LIMIT $4",
+        kind,
+        _now_ms(),
+        owner,
+        max(limit, 0),
+    )
+    return [Document(*row) for row in rows]
+
+
+async def delete(link: Link, kind: str, id: str) -> bool:
+    sql = "DELETE FROM documents WHERE kind = $1 AND id = $2 AND (expires_ms = 0 OR expires_ms > $3)"
+    return await link.run(sql, kind, id, _now_ms()) > 0
+
+
+def _row(document: Document) -> tuple[object, ...]:
+    return (
+        document.kind,
+        document.id,
+        document.body,
+        document.owner,
+        document.created_ms or _now_ms(),
+        document.expires_ms,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,201 @@
+"""The SQL for sessions, turns and events: what each operation of the port does over a link, and how rows become
+records.
+
+An operation that changes a session holds its key (see `groups`), so each is one statement where it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.storage.postgres import cursors
+from aish.storage.postgres.cursors import NEXT_CURSOR
+from aish.storage.postgres.link import Link
+from aish.storage.postgres.sql import runs
+from aish.storage.semantics import (
+    RUNNING,
+    SUMMARY,
+    already_there,
+    events_after,
+    messages_decoder,
+    no_session,
+    no_turn,
+    turn_of,
+)
+from aish.storage.texts import fold, fold_messages, title_of
+from aish.types.events import TurnEnd
+from aish.types.messages import Message
+from aish.types.records import SessionRecord, TurnRecord
+from aish.types.usage import Usage
+
+_SESSION = "id, created_ms, updated_ms, title, model, turns"
+_TURN = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
+
+_encoder = msgspec.json.Encoder()
+
+_INSERT_SESSION = f"""
+    INSERT INTO sessions ({_SESSION}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
+
+# As `semantics.session_with_turn` has it.
+_START_TURN = """
+    WITH started AS (
+      UPDATE sessions SET
+        updated_ms = greatest(updated_ms, $5),
+        title = CASE WHEN title = '' THEN $8 ELSE title END,
+        folded = CASE WHEN title = '' THEN $9 ELSE folded END,
+        model = CASE WHEN $4 = '' THEN model ELSE $4 END,
+        turns = (SELECT coalesce(max(number), 0) + 1 FROM turns WHERE session = $2 AND session <> '')
+      WHERE id = $2 AND NOT EXISTS (SELECT 1 FROM turns WHERE id = $1)
+      RETURNING turns)
+    INSERT INTO turns (id, session, number, owner, model, started_ms, input, folded)
+    SELECT $1, $2, turns, $3, $4, $5, $6, $7 FROM started ON CONFLICT (id) DO NOTHING RETURNING number"""
+
+_START_TURN_OF_NONE = """
+    INSERT INTO turns (id, session, number, model, started_ms, owner, input, folded)
+    VALUES ($1, '', 0, $2, $3, $4, $5, '') ON CONFLICT (id) DO NOTHING"""
+
+_RECORD_TURN = f"""
+    WITH recorded AS (
+      INSERT INTO turns
+        (id, session, number, model, started_ms, owner, input, folded, state, finished_ms, messages, usage)
+      VALUES ($1, '', 0, $2, $3, $4, $5, '', $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING RETURNING id)
+    INSERT INTO events (cursor, turn, first_seq, last_seq, body)
+    SELECT {NEXT_CURSOR} + 1, id, 1, $10, $11 FROM recorded"""
+
+_FINISH_TURN = """
+    WITH finished AS (
+      UPDATE turns SET state = $2, finished_ms = $3, messages = $4, usage = $5, folded = $6
+      WHERE id = $1 RETURNING session)
+    UPDATE sessions SET updated_ms = greatest(updated_ms, $3)
+    WHERE id IN (SELECT session FROM finished WHERE session <> '')"""
+
+# No word that is neither in the title nor in a turn.
+_SELECT_SESSIONS = f"""
+    SELECT {_SESSION} FROM sessions s
+    WHERE starts_with(id, $3) AND ($4::bigint IS NULL OR (updated_ms, id) < ($4::bigint, $5::text))
+      AND NOT EXISTS (
+        SELECT 1 FROM unnest($2::text[]) AS wanted (word) WHERE strpos(s.folded, word) = 0 AND NOT EXISTS (
+          SELECT 1 FROM turns t WHERE t.session = s.id AND t.session <> '' AND strpos(t.folded, word) > 0))
+    ORDER BY updated_ms DESC, id DESC LIMIT $1"""
+
+
+async def insert_session(link: Link, session: SessionRecord) -> None:
+    if not await link.run(_INSERT_SESSION, *msgspec.structs.astuple(session), fold(session.title)):
+        raise already_there("session", session.id)
+
+
+async def delete_session(link: Link, session: str) -> bool:
+    await _delete_turns(link, "session = $1", session)
+    await link.run("DELETE FROM documents WHERE kind = $1 AND id = $2", SUMMARY, session)
+    await runs.delete_of_session(link, session)
+    return await link.run("DELETE FROM sessions WHERE id = $1", session) > 0
+
+
+async def insert_turn(link: Link, turn: TurnRecord) -> int:
+    if not turn.session:
+        return await _insert_turn_of_none(link, turn)
+    title = title_of(turn.input)
+    number = await link.value(
+        _START_TURN,
+        turn.id,
+        turn.session,
+        turn.owner,
+        turn.model,
+        turn.started_ms,
+        _encoder.encode(turn.input),
+        fold_messages(turn.input),
+        title,
+        fold(title),
+    )
+    if number is None:
+        known = await link.value("SELECT 1 FROM sessions WHERE id = $1", turn.session)
+        raise already_there("turn", turn.id) if known else no_session(turn.session)
+    return int(number)
+
+
+async def _insert_turn_of_none(link: Link, turn: TurnRecord) -> int:
+    given = (turn.id, turn.model, turn.started_ms, turn.owner, _encoder.encode(turn.input))
+    if not await link.run(_START_TURN_OF_NONE, *given):
+        raise already_there("turn", turn.id)
+    return 0
+
+
+async def insert_ended_turn(link: Link, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+    """One of no session, with its events."""
+    await link.run(
+        _RECORD_TURN,
+        turn.id,
+        turn.model,
+        turn.started_ms,
+        turn.owner,
+        _encoder.encode(turn.input),
+        RUNNING if turn.end is None else turn.end.value,
+        turn.finished_ms,
+        _encoder.encode(turn.messages),
+        _encoder.encode(turn.usage),
+        last_seq,
+        lines,
+    )
+
+
+async def delete_turns(link: Link, session: str, before_ms: int) -> int:
+    return await _delete_turns(link, "session = $1 AND started_ms < $2", session, before_ms)
+
+
+async def _delete_turns(link: Link, where: str, *given: Any) -> int:
+    """Turns first: whoever still appends to one holds it, and those events are then there to be deleted."""
+    gone = [row[0] for row in await link.rows(f"DELETE FROM turns WHERE {where} RETURNING id", *given)]
+    if gone:
+        await cursors.delete_events(link, gone)
+    return len(gone)
+
+
+async def finish_turn(
+    link: Link, turn: str, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+) -> None:
+    row = await link.row("SELECT session, input FROM turns WHERE id = $1", turn)
+    if row is None:
+        raise no_turn(turn)
+    folded = fold_messages([*messages_decoder.decode(row[1]), *messages]) if row[0] else ""
+    written = (_encoder.encode(messages), _encoder.encode(usage), folded)
+    await link.run(_FINISH_TURN, turn, end.value, finished_ms, *written)
+
+
+async def select_session(link: Link, session: str) -> SessionRecord | None:
+    row = await link.row(f"SELECT {_SESSION} FROM sessions WHERE id = $1", session)
+    return SessionRecord(*row) if row else None
+
+
+async def select_sessions(
+    link: Link, limit: int, words: Sequence[str], under: str, before: tuple[int, str] | None
+) -> list[SessionRecord]:
+    rows = await link.rows(_SELECT_SESSIONS, max(limit, 0), list(words), under, *(before or (None, None)))
+    return [SessionRecord(*row) for row in rows]
+
+
+async def select_turn(link: Link, turn: str) -> TurnRecord | None:
+    row = await link.row(f"SELECT {_TURN} FROM turns WHERE id = $1", turn)
+    return turn_of(row) if row else None
+
+
+async def select_turns(link: Link, session: str, before: int | None, limit: int | None) -> list[TurnRecord]:
+    rows = await link.rows(
+        f"SELECT {_TURN} FROM turns WHERE session = $1 AND session <> '' AND ($2::bigint IS NULL OR number < $2)"
+        " ORDER BY number DESC LIMIT $3",
+        session,
+        before,
+        None if limit is None else max(limit, 0),
+    )
+    return [turn_of(row) for row in reversed(rows)]
+
+
+async def select_events(link: Link, turn: str, after_seq: int) -> bytes:
+    rows = await link.rows(
+        "SELECT first_seq, body FROM events WHERE turn = $1 AND last_seq > $2 ORDER BY first_seq, cursor",
+        turn,
+        after_seq,
+    )
+    return events_after([(first_seq, body) for first_seq, body in rows], after_seq)

@@ -1,0 +1,300 @@
+"""The one task that writes. Everything queued becomes one transaction and one commit; then all waiters learn of it.
+
+Life: the task and its connection begin at the first use. A group whose connection breaks is tried again over a new one,
+for as long as patience lasts, and is never written twice (see `marks`). Then its waiters are told, and what nobody
+waits for (events, posted operations) goes back to the queue. Those who come while the database is known to be away are
+told after one attempt. `close` writes what is queued and ends the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aish.errors import AishError, StoreError
+from aish.storage.postgres import applying
+from aish.storage.postgres.applying import Outcome
+from aish.storage.postgres.connections import Connections, closed
+from aish.storage.postgres.faults import breaks_the_group, is_lost, is_passing, translate
+from aish.storage.postgres.groups import Item, Operation, Run, bytes_of, unawaited
+from aish.storage.postgres.link import Link
+from aish.storage.postgres.marks import Doubt, Marks
+from aish.storage.sqlite.write_group import ROW_BYTES, Append, join_appends
+
+# Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
+JOIN_WINDOW_S = 0.05
+# A transaction holds its locks until it is committed: others should not wait long for it.
+GROUP_ITEMS = 1024
+GROUP_BYTES = 16 * 1024 * 1024
+# PostgreSQL has room for some six thousand locks, for all replicas together.
+GROUP_KEYS = 128
+# What waits to be written while the database is away; past it events are given up, and the next flush tells.
+KEPT_BYTES = 64 * 1024 * 1024
+KEPT_ITEMS = 200_000
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 2.0
+_CLOSE_S = 5.0
+
+
+class Writer:
+    def __init__(self, connections: Connections, *, patience_s: float, after_commit: Callable[[], None]) -> None:
+        self._name = connections.name
+        self._dial = connections.dial
+        self._patience_s = patience_s
+        self._after_commit = after_commit
+        self._queue: deque[Item] = deque()
+        self._queued_bytes = 0
+        self._arrived = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._busy = False
+        self._closed = False
+        self._lost: AishError | None = None
+        # Only the task's own:
+        self._link: Link | None = None
+        self._marks = Marks()
+        self._doubt: Doubt | None = None
+        self._failed = False
+
+    @property
+    def idle(self) -> bool:
+        """Nothing queued and nothing being written."""
+        return not self._queue and not self._busy and self._doubt is None
+
+    def submit(
+        self, run: Run | None, *, keys: Sequence[str] = (), turn: str = "", durable: bool = True
+    ) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+        self._put(Operation(run, durable=durable, keys=keys, turn=turn, future=future))
+        self._urgent.set()
+        return future
+
+    def post(self, run: Run, *, keys: Sequence[str] = (), turn: str = "") -> None:
+        """Nobody waits: it is written together with events, and its failure is told by the next flush."""
+        if len(self._queue) >= KEPT_ITEMS:
+            raise StoreError(f"the store {self._name} cannot keep up", hint="try again later")
+        self._put(Operation(run, durable=False, keys=keys, turn=turn))
+
+    def append(self, append: Append) -> None:
+        if self._queued_bytes + len(append.lines) > KEPT_BYTES or len(self._queue) >= KEPT_ITEMS:
+            self._lost = StoreError(
+                f"events were lost: the store {self._name} could not be written for too long", hint="run the turn again"
+            )
+            return
+        self._put(append)
+        self._queued_bytes += len(append.lines)
+        if self._queued_bytes > ROW_BYTES and not self._failed:
+            self._urgent.set()
+
+    async def close(self) -> None:
+        """Take nothing more. Raises StoreError if something could not be written."""
+        if self._task is None and not self._queue:
+            self._closed = True
+            return
+        last = self.submit(None)
+        self._closed = True
+        try:
+            await last
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """What is still queued could not be written: whoever waits for it is told."""
+        for item in self._queue:
+            if isinstance(item, Operation):
+                _settle(item.future, None, closed())
+        self._queue.clear()
+        self._arrived.set()
+        self._urgent.set()
+        if self._task is not None:
+            await self._task
+
+    def _put(self, item: Item) -> None:
+        if self._closed:
+            raise closed()
+        self._queue.append(item)
+        self._arrived.set()
+        if self._task is None:
+            # Appended from outside the loop: whatever comes next from within it begins.
+            with suppress(RuntimeError):
+                self._task = asyncio.get_running_loop().create_task(self._run(), name="aish-store")
+
+    async def _run(self) -> None:
+        try:
+            while await self._has_work():
+                self._busy = True
+                if group := self._take():
+                    await self._write_group(group)
+                self._busy = False
+        finally:
+            await self._close_link()
+
+    async def _has_work(self) -> bool:
+        while not self._queue:
+            if self._closed:
+                return False
+            self._arrived.clear()
+            await self._arrived.wait()
+        if not self._urgent.is_set():
+            await _until(self._urgent, _LONGEST_DELAY_S if self._failed else JOIN_WINDOW_S)
+        return True
+
+    def _take(self) -> list[Item]:
+        group: list[Item] = []
+        size = keys = 0
+        while self._queue and len(group) < GROUP_ITEMS and size < GROUP_BYTES and keys < GROUP_KEYS:
+            item = self._queue.popleft()
+            group.append(item)
+            if isinstance(item, Append):
+                size += len(item.lines)
+            else:
+                keys += len(item.keys)
+        self._queued_bytes -= size
+        if not self._queue:
+            self._urgent.clear()
+        return group
+
+    def _give_back(self, items: Sequence[Item]) -> None:
+        self._queue.extendleft(reversed(items))
+        self._queued_bytes += bytes_of(items)
+
+    async def _write_group(self, group: list[Item]) -> None:
+        try:
+            outcomes = await self._written(group)
+        except Exception as exc:  # the waiters hear of it, whatever it was, and the task lives on
+            self._failed = True
+            error = self._unsure(translate(exc, self._name), group)
+            if self._doubt is None or self._doubt.group is not group:
+                self._give_back(unawaited(group))
+            outcomes = [(item, None, error) for item in group if isinstance(item, Operation)]
+        else:
+            self._failed = False
+            self._after_commit()
+        for operation, result, failure in outcomes:
+            _settle(operation.future, result, failure)
+
+    async def _written(self, group: list[Item]) -> list[Outcome]:
+        """Tried until it is written, or until patience is out."""
+        loop = asyncio.get_running_loop()
+        give_up, delay = loop.time() + self._patience_s, _FIRST_DELAY_S
+        while True:
+            try:
+                async with asyncio.timeout_at(give_up):
+                    return await self._write_once(group)
+            except Exception as exc:
+                if self._link is not None and is_lost(exc):
+                    self._link.drop()
+                    self._link = None
+                is_away = self._failed and self._link is None
+                if is_away or not is_passing(exc) or loop.time() + delay >= give_up:
+                    raise
+            # Replicas that were cut off together do not come back together.
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))
+            delay = min(delay * 2, _LONGEST_DELAY_S)
+
+    async def _write_once(self, group: list[Item]) -> list[Outcome]:
+        if self._has_nothing_to_do(group):
+            return [self._told(item) for item in group if isinstance(item, Operation)]
+        link = await self._connected()
+        if self._doubt is not None and (outcomes := await self._resolve(link, self._doubt, group)) is not None:
+            return outcomes
+        items = list(join_appends(group))
+        try:
+            return await self._transact(link, items, group, careful=False)
+        except Exception as exc:
+            if breaks_the_group(exc):
+                raise
+        return await self._transact(link, items, group, careful=True)
+
+    async def _transact(self, link: Link, items: list[Item], group: list[Item], *, careful: bool) -> list[Outcome]:
+        durable = any(isinstance(item, Operation) and item.durable for item in items)
+        self._doubt = doubt = self._marks.next(items, group)
+        try:
+            await applying.begin(link, doubt, self._marks.id, durable=durable)
+            doubt.outcomes, lost = await applying.apply(link, items, self._name, careful=careful)
+            await link.commit()
+        except Exception as exc:
+            if not is_lost(exc):
+                await link.script("ROLLBACK")
+                self._doubt = None
+            raise
+        self._marks.committed(doubt, durable=durable)
+        self._doubt = None
+        self._lost = self._lost or lost
+        return [self._told(*outcome) for outcome in doubt.outcomes]
+
+    async def _resolve(self, link: Link, doubt: Doubt, group: list[Item]) -> list[Outcome] | None:
+        """What became of the transaction under way when a connection broke; None if this group is yet to be written."""
+        committed = await self._marks.was_committed(link, doubt)
+        self._doubt = None
+        if doubt.group is group:
+            return [self._told(*outcome) for outcome in doubt.outcomes] if committed else None
+        if committed:
+            return None
+        # It was to come before this group, and still does.
+        self._give_back([*unawaited(doubt.items), *group])
+        self._urgent.set()
+        return []
+
+    def _has_nothing_to_do(self, group: Sequence[Item]) -> bool:
+        if self._doubt or any(isinstance(item, Append) or item.run is not None for item in group):
+            return False
+        durable = any(isinstance(item, Operation) and item.durable for item in group)
+        return not (durable and self._marks.unsynced)
+
+    def _told(self, operation: Operation, result: Any = None, error: AishError | None = None) -> Outcome:
+        """One that only waits is told what was lost before it, if something was."""
+        if operation.run is None:
+            error, self._lost = self._lost, None
+        return operation, result, error
+
+    def _unsure(self, error: AishError, group: list[Item]) -> AishError:
+        """Operations that were sent off may have been committed by a database that could not say so any more."""
+        if self._doubt is None or self._doubt.group is not group or not self._doubt.outcomes:
+            return error
+        return StoreError(f"{error.message}; it is not known whether this was written", hint=error.hint)
+
+    async def _connected(self) -> Link:
+        if self._link is None or self._link.is_closed:
+            self._link = await self._dial_and_arrive()
+        return self._link
+
+    async def _dial_and_arrive(self) -> Link:
+        link = await self._dial()
+        try:
+            if await self._marks.arrive(link, self._doubt):
+                self._lost = StoreError(
+                    f"events were lost: the store {self._name} went down before they were on its disk",
+                    hint="run the turn again",
+                )
+        except BaseException:
+            link.drop()
+            raise
+        return link
+
+    async def _close_link(self) -> None:
+        link, self._link = self._link, None
+        if link is None:
+            return
+        try:
+            await link.close(timeout_s=_CLOSE_S)
+        except Exception:  # whatever the other end does: ours must end
+            link.drop()
+
+
+def _settle(future: asyncio.Future[Any] | None, result: Any, error: BaseException | None) -> None:
+    if future is None or future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+async def _until(event: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

@@ -1,0 +1,110 @@
+"""Opening the file: made private, in WAL mode, brought to the newest schema, or refused in words.
+
+A database carries aish's application id and, as its user version, the number of the last migration applied to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aish.errors import StoreError
+from aish.storage.sqlite.faults import is_busy
+
+APPLICATION_ID = 0x61697368  # "aish"
+# The WAL shrinks back to this after a burst.
+_WAL_BYTES = 16 * 1024 * 1024
+
+
+def open_writer(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
+    """Raises sqlite3.Error, OSError or StoreError; leaves nothing open then."""
+    _make_private(path)
+    connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False)
+    try:
+        _check_owner(connection, path)
+        _use_wal(connection, patience_s=busy_timeout_s)
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may take back: no copies of it under /tmp
+        migrate(connection, path, migrations())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False)
+
+
+def migrations() -> Sequence[str]:
+    """The numbered files in order; the number of a file is its place, from 1."""
+    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) -> None:
+    """Apply what is missing, all or nothing. Of several processes one does it, the others find it done."""
+    if _version(connection) == len(scripts):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        done = _version(connection)
+        if done > len(scripts):
+            raise StoreError(
+                f"the store {path} was made by a newer aish", hint="upgrade, or point store.path elsewhere"
+            )
+        for script in scripts[done:]:
+            for statement in _statements(script):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(scripts)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _make_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
+    # In this order: another process may be creating the tables, and its mark appears together with them.
+    empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    if owner != APPLICATION_ID and not (owner == 0 and empty):
+        raise StoreError(f"{path} is a database of another program", hint="point store.path at a file of aish's own")
+
+
+def _use_wal(connection: sqlite3.Connection, *, patience_s: float) -> None:
+    """SQLite does not wait for others when it changes the journal mode, so this does."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as exc:
+            if not is_busy(exc) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    """`executescript` would commit first, so a script is cut into statements here."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

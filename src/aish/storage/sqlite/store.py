@@ -1,0 +1,258 @@
+"""The Store port over one SQLite file. One thread writes (see `writer`), another reads; the event loop does neither.
+
+Several processes may use one file. Life: constructing touches nothing; the file opens at the first use; `aclose` writes
+everything queued and ends both threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from aish.errors import AishError, StoreError
+from aish.storage.sqlite import documents_sql, facts_sql, feed, spending_sql, statements
+from aish.storage.sqlite.faults import translate
+from aish.storage.sqlite.opening import open_reader, open_writer
+from aish.storage.sqlite.runs import SqliteRuns
+from aish.storage.sqlite.write_group import Append
+from aish.storage.sqlite.writer import Writer
+from aish.storage.texts import words_of
+from aish.types.events import TurnEnd
+from aish.types.facts import Fact
+from aish.types.messages import Message
+from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
+from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
+
+T = TypeVar("T")
+
+
+class SqliteStore(SqliteRuns):
+    def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
+        self.path = path
+        self._busy_timeout_s = busy_timeout_s
+        # The writer's connection closes last: only it can fold the WAL into the file and remove it.
+        opening = partial(open_writer, path, busy_timeout_s=busy_timeout_s)
+        self._wakes = feed.Wakes()
+        self._writer = Writer(path, opening, self._end_reading, after_commit=self._wakes.tell)
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="aish-store-read")
+        self._reader: sqlite3.Connection | None = None  # only touched in the reading thread
+        self._opened = False
+        self._closing: asyncio.Task[None] | None = None
+
+    async def create_session(self, session: SessionRecord) -> None:
+        await self._write(partial(statements.insert_session, session=session))
+
+    async def find_session(self, session: str) -> SessionRecord | None:
+        return await self._read(lambda db: statements.select_session(db, _plain(session)))
+
+    async def list_sessions(
+        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+    ) -> Sequence[SessionRecord]:
+        return await self._read(
+            lambda db: statements.select_sessions(db, limit, words_of(search), _plain(under), before)
+        )
+
+    async def delete_session(self, session: str) -> bool:
+        return bool(await self._write(lambda db: statements.delete_session(db, _plain(session))))
+
+    async def start_turn(self, turn: TurnRecord) -> int:
+        return await self._write(lambda db: statements.insert_turn(db, turn)) or 0
+
+    def begin_turn(self, turn: TurnRecord) -> None:
+        self._writer.post(lambda db: statements.insert_turn(db, turn))
+
+    async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+        self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
+        if self._writer.is_behind:
+            await self._keep_up()
+
+    def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
+        """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
+        self._writer.append(Append(turn, first_seq, last_seq, lines))
+
+    async def flush(self, *, durable: bool = True) -> None:
+        await asyncio.wrap_future(self._writer.submit(None, durable=durable))
+        self._opened = True
+
+    async def finish_turn(
+        self,
+        turn: str,
+        *,
+        end: TurnEnd,
+        finished_ms: int,
+        messages: Sequence[Message],
+        usage: Usage,
+        wait: bool = True,
+    ) -> None:
+        await self._write(lambda db: statements.finish_turn(db, turn, end, finished_ms, messages, usage), wait=wait)
+
+    async def find_turn(self, turn: str) -> TurnRecord | None:
+        await self._settle()
+        return await self._read(lambda db: statements.select_turn(db, _plain(turn)))
+
+    async def list_turns(
+        self, session: str, *, before: int | None = None, limit: int | None = None
+    ) -> Sequence[TurnRecord]:
+        if not session:
+            return ()
+        return await self._read(lambda db: statements.select_turns(db, _plain(session), before, limit))
+
+    async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
+        """Also sees what this store appended before, though that may not be durable yet."""
+        await self._settle()
+        return await self._read(lambda db: statements.select_events(db, _plain(turn), after_seq))
+
+    async def delete_turns(self, session: str, *, before_ms: int) -> int:
+        return await self._write(lambda db: statements.delete_turns(db, _plain(session), before_ms)) or 0
+
+    async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
+        return await self._read(lambda db: feed.select_rows(db, after, limit))
+
+    async def feed_end(self) -> int:
+        return await self._read(feed.select_end)
+
+    async def wait_feed(self, after: int, timeout_s: float) -> bool:
+        return await self._wakes.wait_past(after, timeout_s, self.feed_end)
+
+    async def put(self, document: Document, *, wait: bool = True) -> None:
+        await self._write(lambda db: documents_sql.put(db, document), wait=wait)
+
+    async def put_new(self, document: Document) -> bool:
+        return bool(await self._write(lambda db: documents_sql.put_new(db, document)))
+
+    async def swap(self, document: Document, *, old: bytes) -> bool:
+        return bool(await self._write(lambda db: documents_sql.swap(db, document, old)))
+
+    async def find(self, kind: str, id: str) -> Document | None:
+        return next(iter(await self.find_many(kind, [id])), None)
+
+    async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
+        """Sees what this store put without waiting, too."""
+        await self._settle()
+        return await self._read(lambda db: documents_sql.select_many(db, kind, [_plain(id) for id in ids]))
+
+    async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
+        await self._settle()
+        return await self._read(lambda db: documents_sql.select_newest(db, kind, owner, limit))
+
+    async def delete(self, kind: str, id: str) -> bool:
+        return bool(await self._write(lambda db: documents_sql.delete(db, kind, _plain(id))))
+
+    def record_usage(self, record: UsageRecord) -> None:
+        self._writer.insert(spending_sql.insert_usage, record, size=0)
+
+    async def reserve(
+        self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
+    ) -> tuple[float, float] | None:
+        return await self._write(
+            lambda db: spending_sql.reserve(
+                db, wanted, day_start_ms=day_start_ms, day_cap=day_cap, session_cap=session_cap
+            )
+        )
+
+    def release(self, id: str) -> None:
+        self._writer.post(lambda db: spending_sql.release(db, id))
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+        await self._settle()
+        return await self._read(lambda db: spending_sql.select_spent(db, since_ms, session))
+
+    async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
+        await self._settle()
+        return await self._read(lambda db: spending_sql.select_rows(db, since_ms, session))
+
+    async def sum_up_usage(self, *, before_ms: int) -> bool:
+        return bool(await self._write(lambda db: spending_sql.sum_up(db, before_ms)))
+
+    async def put_facts(self, given: Sequence[Fact]) -> None:
+        await self._write(lambda db: facts_sql.put(db, given))
+
+    async def find_fact(self, id: str) -> Fact | None:
+        return await self._read(lambda db: facts_sql.select_one(db, _plain(id)))
+
+    async def delete_fact(self, id: str) -> bool:
+        return bool(await self._write(lambda db: facts_sql.delete(db, _plain(id))))
+
+    async def clear_facts(self) -> int:
+        return await self._write(facts_sql.clear) or 0
+
+    async def list_facts(self, *, limit: int) -> Sequence[Fact]:
+        return await self._read(lambda db: facts_sql.select_newest(db, limit))
+
+    async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
+        return await self._read(lambda db: facts_sql.search(db, query, limit))
+
+    async def aclose(self) -> None:
+        """Idempotent. Raises StoreError if something appended could not be written; the threads end either way."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _write(self, run: Callable[[sqlite3.Connection], T], *, wait: bool = True) -> T | None:
+        if not wait:
+            self._writer.post(run)
+            if self._writer.is_behind:
+                await self._keep_up()
+            return None
+        result: T = await asyncio.wrap_future(self._writer.submit(run))
+        self._opened = True
+        return result
+
+    async def _keep_up(self) -> None:
+        """Whoever makes more than the disk takes waits for it, once what it made is queued: who is cancelled while
+        waiting loses nothing. What fails there is told by the next flush."""
+        with suppress(AishError):
+            await asyncio.wrap_future(self._writer.submit(lambda db: None, durable=False))
+
+    async def _settle(self) -> None:
+        """What was queued before can be read after."""
+        if not self._writer.idle:
+            await asyncio.wrap_future(self._writer.submit(None, durable=False))
+
+    async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        if not self._opened:
+            # Creates the file and brings it to the newest schema: a reader may do neither.
+            await asyncio.wrap_future(self._writer.submit(None, durable=False))
+            self._opened = True
+        if self._closing is not None:
+            raise StoreError("the store is closed", hint="open a new one")
+        return await asyncio.wrap_future(self._reading.submit(self._run_read, run))
+
+    def _run_read(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._reader is None:
+                self._reader = open_reader(self.path, busy_timeout_s=self._busy_timeout_s)
+            return run(self._reader)
+        except (sqlite3.Error, OSError, msgspec.MsgspecError, ValueError) as exc:
+            self._drop_reader()
+            raise translate(exc, self.path) from exc
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+
+    async def _close(self) -> None:
+        ended = self._writer.close()
+        try:
+            if ended is not None:
+                await asyncio.wrap_future(ended)
+        finally:
+            self._writer.join()
+
+    def _end_reading(self) -> None:
+        self._reading.submit(self._drop_reader)
+        self._reading.shutdown(wait=True)
+
+
+def _plain(name: str) -> str:
+    """An id typed on a command line may hold what is not text; it then names nothing."""
+    return name.encode("utf-8", "replace").decode()

@@ -1,0 +1,1 @@
+"""Finds tool calls in the text of a model."""

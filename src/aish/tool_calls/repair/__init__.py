@@ -1,0 +1,1 @@
+"""Repairs arguments of tool calls: lenient JSON, coercion, misspelt names."""

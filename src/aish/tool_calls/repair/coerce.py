@@ -1,0 +1,285 @@
+"""Fits values to a schema where only one value can be meant: "3" for 3, a lone value for a list, `Metric` for `metric`.
+
+What already fits is left alone, and what cannot be fitted is left as it is, for the validator to complain about. Each
+change is recorded. A value is never invented: only its form changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from aish.tool_calls.repair.fuzzy_match import find_near, near_ones
+from aish.tool_calls.repair.lenient_json import Reader, Unreadable
+from aish.tool_calls.schema.validator import is_valid
+from aish.types.tools import JsonSchema, Repair, RepairKind
+
+MAX_DEPTH = 32
+_SHOWN_CHARS = 60
+_INTEGER = re.compile(r"[+-]?\d{1,300}(?:\.0+)?")
+_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?")
+# Thousands or decimals: nobody knows which.
+_DOUBTFUL_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+# A sign or a separator beside a digit may be part of what is meant; between letters it is a habit of spelling.
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
+_BEFORE_DIGIT = re.compile(r"(?<=[^\W\d_])[\s_-](?=\d)")
+_TRUTHS = {"true": True, "false": False}
+_TYPES: dict[type, tuple[str, ...]] = {
+    bool: ("boolean",), int: ("integer", "number"), float: ("number",), str: ("string",),
+    list: ("array",), dict: ("object",), type(None): ("null",),
+}  # fmt: skip
+_NONE = object()
+
+
+class Fitter:
+    """Fits one call's arguments; `repairs` is what it changed. `respelt`: numbers that were not written as JSON writes
+    them, which is why they are not what stood in the text."""
+
+    def __init__(self, root: JsonSchema, *, respelt: frozenset[str] = frozenset()) -> None:
+        self._root = root
+        self._respelt = respelt
+        self.repairs: list[Repair] = []
+
+    def fit(self, value: Any, schema: Any = None, path: str = "", depth: int = 0) -> Any:
+        schema = self._resolved(self._root if schema is None else schema)
+        if depth > MAX_DEPTH or not isinstance(schema, dict):
+            return value
+        if branches := _branches(schema):
+            return self._fit_to_one(value, schema, branches, path, depth)
+        value = self._fit_to_choice(value, schema, path)
+        types = _types(schema)
+        if types and not _has_type(value, types):
+            value = self._converted(value, schema, types, path, depth)
+        if isinstance(value, dict) and isinstance(schema.get("properties"), dict):
+            return self._fit_members(value, schema, path, depth)
+        if isinstance(value, list) and isinstance(schema.get("items"), dict):
+            return [self.fit(item, schema["items"], f"{path}/{n}", depth + 1) for n, item in enumerate(value)]
+        return value
+
+    def unsure_names(self, value: Any) -> list[str]:
+        """Arguments that the schema does not know and that may be a slip for more than one that it does."""
+        properties = _properties(self._resolved(self._root))
+        if not isinstance(value, dict) or not properties or _takes_others(self._resolved(self._root)):
+            return []
+        unknown = {key: near_ones(key, [k for k in properties if k not in value]) for key in value.keys() - properties}
+        return [f"{key} is not an argument; did you mean {' or '.join(near)}?" for key, near in unknown.items() if near]
+
+    def _record(self, kind: RepairKind, path: str, before: Any, after: Any) -> None:
+        self.repairs.append(Repair(kind, path.lstrip("/"), shown(before), shown(after)))
+
+    def _resolved(self, schema: Any) -> Any:
+        """Local references followed, a few times."""
+        for _ in range(8):
+            reference = schema.get("$ref") if isinstance(schema, dict) else None
+            if not isinstance(reference, str):
+                return schema
+            schema = find_reference(self._root, reference)
+        return None
+
+    def _fit_to_one(self, value: Any, schema: JsonSchema, branches: list[Any], path: str, depth: int) -> Any:
+        """Of several forms: as it is if one takes it, else fitted if all that can take it agree on how."""
+        if is_valid(self._closed(schema), value):
+            return value
+        fitted: list[tuple[Any, list[Repair]]] = []
+        for branch in branches:
+            attempt = Fitter(self._root, respelt=self._respelt)
+            result = attempt.fit(value, branch, path, depth + 1)
+            if is_valid(self._closed(schema), result):
+                fitted.append((result, attempt.repairs))
+        if not fitted or any(_differ(result, fitted[0][0]) for result, _ in fitted):
+            return value
+        self.repairs += fitted[0][1]
+        return fitted[0][0]
+
+    def _closed(self, schema: JsonSchema) -> JsonSchema:
+        """A part of the schema, with the definitions it may refer to."""
+        shared: JsonSchema = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
+        return {**shared, **schema}
+
+    def _fit_to_choice(self, value: Any, schema: JsonSchema, path: str) -> Any:
+        choices = [schema["const"]] if "const" in schema else schema.get("enum")
+        if not isinstance(choices, list) or any(not _differ(value, choice) for choice in choices):
+            return value
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        wanted = _plain(value)
+        same = [choice for choice in choices if wanted and _plain(choice) == wanted]
+        if len(same) != 1 or isinstance(value, dict | list):
+            return value
+        self._record(RepairKind.ENUM, path, value, same[0])
+        return same[0]
+
+    def _converted(self, value: Any, schema: JsonSchema, types: tuple[str, ...], path: str, depth: int) -> Any:
+        for kind, result in self._conversions(value, schema, types, path, depth):
+            if result is not _NONE:
+                self._record(kind, path, value, result)
+                return result
+        return value
+
+    def _conversions(
+        self, value: Any, schema: JsonSchema, types: tuple[str, ...], path: str, depth: int
+    ) -> Iterator[tuple[RepairKind, Any]]:
+        if isinstance(value, str):
+            yield RepairKind.TYPE, _from_text(value, types)
+            yield RepairKind.ENCODING, _from_json(value, types)
+        elif isinstance(value, float) and "integer" in types and value.is_integer() and abs(value) < 2**53:
+            yield RepairKind.TYPE, int(value)
+        elif isinstance(value, int) and not isinstance(value, bool) and "string" in types:
+            yield RepairKind.TYPE, _NONE if str(value) in self._respelt else str(value)
+        if isinstance(value, list) and len(value) == 1 and "array" not in types:
+            yield RepairKind.LIST, self._if_valid(value[0], schema, path, depth)
+        if "array" in types and not isinstance(value, list) and value is not None and not _looks_like_several(value):
+            yield RepairKind.LIST, self._if_valid([value], schema, path, depth)
+
+    def _if_valid(self, value: Any, schema: JsonSchema, path: str, depth: int) -> Any:
+        result = Fitter(self._root, respelt=self._respelt).fit(value, schema, path, depth + 1)
+        return result if is_valid(self._closed(schema), result) else _NONE
+
+    def _fit_members(self, value: dict[str, Any], schema: JsonSchema, path: str, depth: int) -> dict[str, Any]:
+        properties, required = schema["properties"], _required(schema)
+        named = self._named(value, schema, path)
+        members: dict[str, Any] = {}
+        for key, member in named.items():
+            if member is None and key in properties and key not in required and not self._takes_null(properties[key]):
+                self._record(RepairKind.NULL, f"{path}/{key}", None, "left out")
+                continue
+            taken = key in properties
+            members[key] = self.fit(member, properties[key], f"{path}/{key}", depth + 1) if taken else member
+        return members
+
+    def _named(self, value: dict[str, Any], schema: JsonSchema, path: str) -> dict[str, Any]:
+        """Misspelt names put right, where one absent property is near and nothing else wants to be it."""
+        properties = schema["properties"]
+        unknown = [key for key in value if key not in properties]
+        if not unknown or _takes_others(schema):
+            return value
+        absent = [key for key in properties if key not in value]
+        meant = {key: find_near(key, absent) for key in unknown}
+        wanted = list(meant.values())
+        renamed = {key: name for key, name in meant.items() if name is not None and wanted.count(name) == 1}
+        for key, name in renamed.items():
+            self._record(RepairKind.ARGUMENT_NAME, path, key, name)
+        return {renamed.get(key, key): member for key, member in value.items()}
+
+    def _takes_null(self, schema: Any) -> bool:
+        resolved = self._resolved(schema)
+        return not isinstance(resolved, dict) or is_valid(self._closed(resolved), None)
+
+
+def find_reference(root: JsonSchema, reference: str) -> Any:
+    """What `#/a/b` names within the document, or None."""
+    if not reference.startswith("#"):
+        return None
+    found: Any = root
+    for part in reference[1:].split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        elif isinstance(found, dict) and part in found:
+            found = found[part]
+        else:
+            return None
+    return found
+
+
+def shown(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
+
+
+def _branches(schema: JsonSchema) -> list[Any]:
+    return [branch for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for branch in schema[key]]
+
+
+def _types(schema: JsonSchema) -> tuple[str, ...]:
+    given = schema.get("type")
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, list):
+        return tuple(name for name in given if isinstance(name, str))
+    if isinstance(schema.get("properties"), dict):
+        return ("object",)
+    return ("array",) if isinstance(schema.get("items"), dict) else ()
+
+
+def _has_type(value: Any, types: tuple[str, ...]) -> bool:
+    names = _TYPES.get(type(value), ())
+    return any(name in types for name in names) or (isinstance(value, float) and value.is_integer() and types == ())
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def _required(schema: JsonSchema) -> list[str]:
+    required = schema.get("required")
+    return required if isinstance(required, list) else []
+
+
+def _takes_others(schema: Any) -> bool:
+    """Whether arguments beside the declared ones are welcome, not merely not forbidden."""
+    if not isinstance(schema, dict) or "patternProperties" in schema:
+        return True
+    return bool(schema.get("additionalProperties", False))
+
+
+def _from_text(text: str, types: tuple[str, ...]) -> Any:
+    bare = text.strip()
+    if "string" in types:
+        return _NONE
+    found: list[Any] = []
+    if "boolean" in types and bare.lower() in _TRUTHS:
+        found.append(_TRUTHS[bare.lower()])
+    if _DOUBTFUL_NUMBER.fullmatch(bare):
+        return _NONE
+    if "integer" in types and _INTEGER.fullmatch(bare):
+        found.append(int(bare.partition(".")[0]))
+    elif "number" in types and _NUMBER.fullmatch(bare):
+        found.append(int(bare) if bare.lstrip("+-").isdecimal() else float(bare))
+    if "null" in types and bare in ("null", "None"):
+        return None
+    return found[0] if len(found) == 1 else _NONE
+
+
+def _from_json(text: str, types: tuple[str, ...]) -> Any:
+    """An object or list that was encoded once too often."""
+    wanted = tuple(kind for name, kind in (("object", dict), ("array", list)) if name in types)
+    if not wanted or text.lstrip()[:1] not in ("{", "["):
+        return _NONE
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        value = _read_all(text)
+    return value if isinstance(value, wanted) else _NONE
+
+
+def _looks_like_several(value: Any) -> bool:
+    """Such a text is no lone value: a list in words, or one that could not be read."""
+    return isinstance(value, str) and (value.lstrip()[:1] in ("{", "[") or bool(re.search(r"[,;\n，、；]", value)))
+
+
+def _read_all(text: str) -> Any:
+    reader = Reader(text)
+    try:
+        value = reader.value()
+    except Unreadable:
+        return _NONE
+    reader.space()
+    return value if reader.pos == len(text) and RepairKind.BRACKET not in reader.noted else _NONE
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, str):
+        return _BEFORE_DIGIT.sub("-", _BETWEEN_LETTERS.sub("", value.strip())).casefold()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Python takes True for 1; JSON does not."""
+    return isinstance(one, bool) != isinstance(other, bool) or one != other

@@ -1,0 +1,388 @@
+"""Reads JSON as models write it: Python's literals and quotes, trailing commas, comments, raw newlines, lost brackets.
+
+Each deviation that is read is one whose meaning is sure, and each is noted. A value that is cut, or that could be read
+in two ways, is never completed: that is Unreadable. Knows no schemas and no tools.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from aish.tool_calls.schema.depth import MAX_LEVELS, TOO_DEEP, is_too_deep
+from aish.types.tools import Repair, RepairKind
+
+MAX_DEPTH = 64
+_MAX_RESPELT = 256  # each is recorded by itself
+
+INVISIBLE = r"\ufeff\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
+_SPACE = re.compile(rf"[\s{INVISIBLE}]*")
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+_COMMENT = re.compile(r"//[^\n]*|#[^\n]*|/\*.*?\*/", re.S)
+_BEFORE_COMMENT = re.compile(rf"[\s{INVISIBLE}]*(?://|#|/\*)")
+_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+# Each opening quote with those that close it.
+QUOTES = {
+    '"': '"', "'": "'", "`": "`", "“": "”“", "”": "”", "„": "“”", "‘": "’‘", "’": "’", "«": "»", "‹": "›",
+    "「": "」", "＂": "＂",
+}  # fmt: skip
+COMMAS = ",;，；"
+_STRINGS = {
+    opening: re.compile(rf"{opening}([^{closing}\\]*(?:\\.[^{closing}\\]*)*)[{closing}]", re.S)
+    for opening, closing in QUOTES.items()
+}
+_TRIPLE = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.S)
+_WORD = re.compile(rf"[^\s:：{COMMAS}{{}}\[\]()\"'`=“”„‘’«»‹›「」＂{INVISIBLE}]+")
+_IDENTIFIER = re.compile(r"[^\W\d][\w$.-]*")
+_NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9]\d*(?:_\d{3})*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_SEPARATOR = re.compile(r":=|:|=>|=|：")
+_BARE_KEY = re.compile(r"[^\W\d][\w$.-]*\s*[:=]")
+_HEX = re.compile(r"0[xX][0-9a-fA-F]{1,64}")
+_KNOWN_ESCAPES = frozenset('"\\/bfnrtu')
+_DOUBTFUL_ESCAPES = _KNOWN_ESCAPES - {'"'}
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_ESCAPE = re.compile(r"\\(.)", re.S)
+_ESCAPED_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\[\x00-\x1f]")
+
+
+class Unreadable(Exception):
+    """The message says why, in words a model can act on."""
+
+
+class Cut(Unreadable):
+    """It ends in the middle."""
+
+
+class Twice(Unreadable):
+    """One key with two values."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key[:40]!r} is given twice")
+
+
+class Deep(Unreadable):
+    def __init__(self) -> None:
+        super().__init__(TOO_DEEP)
+
+
+def read_strictly(text: str) -> Any:
+    """JSON as the standard has it, except that no key may be given two values: nobody knows which was meant."""
+    try:
+        value = msgspec.json.decode(text)
+        if text.count(":") > 1:
+            import json  # reads pairs, which the other does not; most calls have one
+
+            json.loads(text, object_pairs_hook=_checked)
+    except RecursionError as exc:
+        raise Deep from exc
+    except (msgspec.DecodeError, ValueError) as exc:
+        raise Unreadable(str(exc)) from exc
+    if text.count("{") + text.count("[") > MAX_LEVELS and is_too_deep(value):
+        raise Deep
+    return value
+
+
+def _checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs) and any(members[key] != value for key, value in pairs):
+        raise Twice(next(key for key, value in pairs if members[key] != value))
+    return members
+
+
+class Reader:
+    """Reads values from `pos` on. `whole`: the end of the text is known to be the end of what was meant, so that
+    brackets may be missing there. `outer_may_miss`: so may the outermost one, after an inner one that is there."""
+
+    def __init__(self, text: str, pos: int = 0, *, whole: bool = False, outer_may_miss: bool = False) -> None:
+        self.text = text
+        self.pos = pos
+        self.noted: dict[RepairKind, None] = {}  # in order, each once
+        self._respelt: dict[str, str] = {}  # whole numbers by what was written for them, as `16` for `0x10`
+        self._whole = whole
+        self._outer_may_miss = outer_may_miss
+        self._open: list[str] = []
+
+    def value(self) -> Any:
+        char = self._peek()
+        if char == "{":
+            return self._object()
+        if char in ("[", "("):
+            return self._list()
+        return self._string() if char in _STRINGS else self._word()
+
+    def repairs(self, before: str = "") -> list[Repair]:
+        return [*(Repair(kind, "", before) for kind in self.noted), *self.respelt()]
+
+    def respelt(self) -> list[Repair]:
+        """Numbers in another notation, one by one: their digits are not what stood in the text."""
+        return [Repair(RepairKind.LITERAL, "", word, number) for number, word in self._respelt.items()]
+
+    def python_call(self) -> tuple[str, dict[str, Any]]:
+        """`name(key=value, …)` as Python writes it."""
+        self.space()
+        name = _IDENTIFIER.match(self.text, self.pos)
+        if name is None or self.text[name.end() : name.end() + 1] != "(":
+            raise Unreadable("a call has to look like name(argument=value)")
+        self.pos = name.end()
+        return name[0], self._members("(", self._keyword)
+
+    def space(self) -> None:
+        while True:
+            found = _SPACE.match(self.text, self.pos)
+            if found and found.end() > self.pos:
+                if _INVISIBLE.search(found[0]):
+                    self._note(RepairKind.SURROUNDINGS)
+                self.pos = found.end()
+            comment = _COMMENT.match(self.text, self.pos)
+            if comment is None:
+                return
+            self._note(RepairKind.COMMENT)
+            self.pos = comment.end()
+
+    def _note(self, kind: RepairKind) -> None:
+        self.noted[kind] = None
+
+    def _peek(self) -> str:
+        self.space()
+        return self.text[self.pos : self.pos + 1]
+
+    def _object(self) -> dict[str, Any]:
+        return self._members("{", self._key)
+
+    def _members(self, opener: str, read_key: Any) -> dict[str, Any]:
+        self._enter(opener)
+        members: dict[str, Any] = {}
+        while not self._closed(opener):
+            key = read_key()
+            value = self.value()
+            if key in members and members[key] != value:
+                raise Twice(key)
+            members[key] = value
+            if self._ends_after(opener, value):
+                break
+        return members
+
+    def _ends_after(self, opener: str, value: Any) -> bool:
+        """After a member: whether nothing more follows. Between members the comma may be missing where a quoted key
+        follows, since nothing else can begin there."""
+        char = self._peek()
+        if char and char in COMMAS:
+            self._comma(opener)
+        elif self._closed(opener):
+            return True
+        elif len(self._open) == 1 and self._outer_may_miss and isinstance(value, dict):
+            self._note(RepairKind.BRACKET)
+            self._open.pop()
+            return True
+        elif opener == "{" and (char in _STRINGS or self._on_new_line()):
+            self._note(RepairKind.COMMA)
+        else:
+            raise self._unexpected()
+        return False
+
+    def _on_new_line(self) -> bool:
+        """Whether a key without quotes begins a line here."""
+        line = self.text.rfind("\n", 0, self.pos)
+        begins = line >= 0 and not self.text[line : self.pos].strip()
+        return begins and _BARE_KEY.match(self.text, self.pos) is not None
+
+    def _comma(self, opener: str) -> None:
+        """One, or by mistake several, or a semicolon instead. Python may have one before the closing bracket."""
+        if self.text[self.pos] != ",":
+            self._note(RepairKind.COMMA)
+        self.pos += 1
+        while (char := self._peek()) and char in COMMAS:
+            self._note(RepairKind.COMMA)
+            self.pos += 1
+        if char == _CLOSERS[opener] and opener != "(":
+            self._note(RepairKind.COMMA)
+
+    def _list(self) -> list[Any]:
+        opener = self._peek()
+        self._enter(opener)
+        items: list[Any] = []
+        commas = 0
+        while not self._closed(opener):
+            items.append(self.value())
+            if (char := self._peek()) and char in COMMAS:
+                commas += 1
+                self._comma(opener)
+            elif self._closed(opener):
+                break
+            elif opener == "[" and self._parted():
+                self._note(RepairKind.COMMA)
+            else:
+                raise self._unexpected()
+        if opener == "(":
+            if len(items) == 1 and not commas:
+                raise Unreadable("one value in parentheses may be a value or a list")
+            self._note(RepairKind.LITERAL)
+        return items
+
+    def _parted(self) -> bool:
+        """Whether another item begins here though its comma is missing: space lies between, or brackets do."""
+        before, here = self.text[self.pos - 1], self.text[self.pos]
+        return before.isspace() or (before in "}]" and here in "{[")
+
+    def _enter(self, opener: str) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise Unreadable("it is nested too deeply")
+        self._open.append(opener)
+        self.pos += 1
+
+    def _closed(self, opener: str) -> bool:
+        """Whether it ends here: by its bracket, by one of an outer bracket, or with the text if that is allowed."""
+        char = self._peek()
+        if not char:
+            if not (self._whole or (self._outer_may_miss and len(self._open) == 1 and self._after_bracket())):
+                raise Cut("the text ends in the middle of it")
+            self._note(RepairKind.BRACKET)
+        elif char == _CLOSERS[opener]:
+            self.pos += 1
+        elif any(char == _CLOSERS[outer] for outer in self._open[:-1]):
+            self._note(RepairKind.BRACKET)
+        else:
+            return False
+        self._open.pop()
+        return True
+
+    def _after_bracket(self) -> bool:
+        return self.text[: self.pos].rstrip()[-1:] in ("}", "]")
+
+    def _key(self) -> str:
+        char = self._peek()
+        if char in _STRINGS:
+            key = self._string()
+        elif found := _IDENTIFIER.match(self.text, self.pos):
+            key = found[0]
+            self.pos = found.end()
+            self._note(RepairKind.BARE_WORD)
+        else:
+            raise self._unexpected()
+        self.space()
+        separator = _SEPARATOR.match(self.text, self.pos)
+        if separator is None:
+            raise self._unexpected()
+        if separator[0] != ":":
+            self._note(RepairKind.SEPARATOR)
+        self.pos = separator.end()
+        return key
+
+    def _keyword(self) -> str:
+        self.space()
+        found = _IDENTIFIER.match(self.text, self.pos)
+        if found is None:
+            raise Unreadable("arguments have to be named: name(argument=value)")
+        self.pos = found.end()
+        if self._peek() != "=":
+            raise Unreadable("arguments have to be named: name(argument=value)")
+        self.pos += 1
+        return found[0]
+
+    def _string(self) -> str:
+        if triple := _TRIPLE.match(self.text, self.pos):
+            return self._triple(triple)
+        quote = self.text[self.pos]
+        found = _STRINGS[quote].match(self.text, self.pos)
+        if found is None:
+            raise Cut("a text in it is not closed")
+        self.pos = found.end()
+        if quote != '"':
+            self._note(RepairKind.QUOTES)
+        if quote == "`" and "\\" in found[1]:
+            raise Unreadable("a text in backticks has escapes")
+        return self._decoded(found[1], quote)
+
+    def _triple(self, found: re.Match[str]) -> str:
+        content: str = found[1] if found[1] is not None else found[2]
+        if "\\" in content:
+            raise Unreadable("a text in triple quotes has escapes")
+        self.pos = found.end()
+        self._note(RepairKind.QUOTES)
+        return content
+
+    def _decoded(self, content: str, quote: str) -> str:
+        if _CONTROL.search(content):
+            if _ESCAPED_CONTROL.search(content):
+                raise Unreadable("a line in it ends with a backslash")
+            self._note(RepairKind.NEWLINE)
+            content = _CONTROL.sub(lambda control: f"\\u{ord(control[0]):04x}", content)
+        if "\\'" in content:
+            content = _unescaped(content, "'")
+            self._note(RepairKind.QUOTES)
+        content = self._with_raw_backslashes(content)
+        if quote != '"':
+            content = re.sub(r'(\\.)|"', lambda found: found[1] or '\\"', content, flags=re.S)
+        try:
+            decoded: str = msgspec.json.decode(f'"{content}"', type=str)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            raise Unreadable("a text in it has an escape that JSON does not know") from None
+        return decoded
+
+    def _with_raw_backslashes(self, content: str) -> str:
+        """A backslash before what JSON does not escape is one that was not escaped. Beside escapes that JSON does
+        know, which of them were meant is anybody's guess."""
+        escapes = set(_ESCAPE.findall(content))
+        if escapes <= _KNOWN_ESCAPES:
+            return content
+        if escapes & _DOUBTFUL_ESCAPES:
+            raise Unreadable("a text in it has backslashes that are not escaped; write \\\\ for one")
+        self._note(RepairKind.QUOTES)
+        return _ESCAPE.sub(lambda found: found[0] if found[1] in _KNOWN_ESCAPES else f"\\{found[0]}", content)
+
+    def _word(self) -> Any:
+        found = _WORD.match(self.text, self.pos)
+        if found is None:
+            raise self._unexpected()
+        self.pos = found.end()
+        if self.pos == len(self.text) and not (self._whole and found[0] in _LITERALS):
+            raise Cut("the text ends in the middle of a value")
+        return self._meant(found[0])
+
+    def _meant(self, word: str) -> Any:
+        if word in _LITERALS:
+            if word[0].isupper():
+                self._note(RepairKind.LITERAL)
+            return _LITERALS[word]
+        if _NUMBER.fullmatch(word):
+            return self._number(word)
+        if _HEX.fullmatch(word):
+            return self._in_other_notation(word, int(word, 16))
+        if _IDENTIFIER.fullmatch(word):
+            if _BEFORE_COMMENT.match(self.text, self.pos):
+                raise Unreadable(f"{word[:40]!r} has no quotes, and what follows may belong to it")
+            self._note(RepairKind.BARE_WORD)
+            return word
+        raise Unreadable(f"{word[:40]!r} is neither a number nor a quoted text")
+
+    def _number(self, word: str) -> int | float:
+        try:
+            number = int(word) if word.lstrip("+-").replace("_", "").isdecimal() else float(word)
+        except ValueError:
+            raise Unreadable(f"the number {word[:40]} is too long") from None
+        if number in (float("inf"), float("-inf")):
+            raise Unreadable(f"the number {word[:40]} is too large")
+        if isinstance(number, int) and str(number) != word:
+            return self._in_other_notation(word, number)
+        if not _STRICT_NUMBER.fullmatch(word):
+            self._note(RepairKind.LITERAL)
+        return number
+
+    def _in_other_notation(self, word: str, number: int) -> int:
+        if len(self._respelt) >= _MAX_RESPELT:
+            raise Unreadable("too many of its numbers are not written as JSON writes them")
+        self._respelt[str(number)] = word
+        return number
+
+    def _unexpected(self) -> Unreadable:
+        if self.pos >= len(self.text):
+            return Cut("the text ends in the middle of it")
+        return Unreadable(f"{self.text[self.pos : self.pos + 12]!r} is not expected at character {self.pos + 1}")
+
+
+def _unescaped(content: str, quote: str) -> str:
+    return re.sub(r"\\(.)", lambda found: found[1] if found[1] == quote else found[0], content, flags=re.S)

@@ -1,0 +1,1 @@
+"""Schemas of tools: simplified for a backend, and used to validate arguments."""

@@ -1,0 +1,263 @@
+"""Makes a tool's schema fit for a backend, by leaving out what its grammar compiler chokes on.
+
+Only ever weaker: what is valid under the original is valid under the result, with one exception that is meant: a schema
+with `properties` but without a type describes an object, one with `items` an array. Arguments are still checked against
+the original. What a backend takes is data, a `Profile`. A schema that cannot be made sense of becomes "any object": one
+bad tool never disables the others.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from aish.tool_calls.repair.coerce import find_reference
+from aish.types.tools import JsonSchema, ToolSpec
+
+MAX_SCHEMA_CHARS = 256 * 1024
+_MAX_DEPTH = 24
+_MAX_NODES = 5000  # references multiply: a small document can unfold into a huge one
+_TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_TEXTS = ("description", "title", "$comment")
+_LOOKS_AROUND = re.compile(r"\(\?(?![:P])|\(\?P|\\[1-9bBAZpPkzG]|[*+?}][+?]")
+_SIMPLE_PATTERN = re.compile(r"\^[\w \-\[\]{}()|.,+*?\\:/@#%&=~;<>!'\"^]*\$", re.ASCII)
+_REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_TYPE_OF: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What a backend takes. `texts`: it reads descriptions. `any_pattern`: it takes more than plain anchored ones."""
+
+    name: str
+    keywords: frozenset[str]
+    formats: frozenset[str]
+    texts: bool
+    any_pattern: bool
+    max_count: int
+    max_properties: int
+    max_choices: int
+
+
+_SHAPE = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf"})
+_BOUNDS = frozenset({*_COUNTS, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern", "format"})
+# The `tools` field: read by chat templates, and compiled by some servers once a call is demanded.
+TOOLS = Profile(
+    "tools",
+    _SHAPE | _BOUNDS | {"oneOf", "default", "examples", "multipleOf", "uniqueItems", "strict"},
+    frozenset({"date", "time", "date-time", "uuid", "uri", "email", "ipv4", "ipv6", "hostname", "duration"}),
+    texts=True,
+    any_pattern=False,
+    max_count=100_000,
+    max_properties=1000,
+    max_choices=1000,
+)
+# Constrained output: llama.cpp, Ollama (which is llama.cpp), vLLM's compilers and OpenAI's all take this much.
+GRAMMAR = Profile(
+    "grammar",
+    _SHAPE | (_BOUNDS - {"minProperties", "maxProperties", "exclusiveMinimum", "exclusiveMaximum"}),
+    frozenset({"date", "time", "date-time", "uuid"}),
+    texts=False,
+    any_pattern=False,
+    max_count=256,
+    max_properties=256,
+    max_choices=256,
+)
+# When even that was refused: names and types.
+PLAIN = Profile(
+    "plain", _SHAPE - {"anyOf"}, frozenset(), texts=True, any_pattern=False,
+    max_count=0, max_properties=100, max_choices=100,
+)  # fmt: skip
+
+_kept: dict[tuple[int, str], tuple[JsonSchema, JsonSchema]] = {}
+_MOST_KEPT = 4096
+
+
+def simplified(schema: JsonSchema, profile: Profile) -> JsonSchema:
+    """The schema of a tool's arguments as this backend gets it. The same object again where nothing had to change."""
+    key = (id(schema), profile.name)
+    if (kept := _kept.get(key)) is not None and kept[0] is schema:
+        return kept[1]
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    result = _any_object_if_bad(schema, profile)
+    result = schema if result == schema else result
+    _kept[key] = (schema, result)
+    return result
+
+
+def simplified_tools(tools: tuple[ToolSpec, ...], profile: Profile) -> tuple[ToolSpec, ...]:
+    changed = [(tool, simplified(tool.schema, profile)) for tool in tools]
+    if all(tool.schema is schema for tool, schema in changed):
+        return tools
+    return tuple(
+        tool if tool.schema is schema else msgspec.structs.replace(tool, schema=schema) for tool, schema in changed
+    )
+
+
+def _any_object_if_bad(schema: Any, profile: Profile) -> JsonSchema:
+    try:
+        if len(msgspec.json.encode(schema)) > MAX_SCHEMA_CHARS:
+            result: JsonSchema = {}
+        else:
+            result = _Simplifier(schema, profile).simplify(schema)
+    except (_TooLarge, RecursionError, TypeError, ValueError, AttributeError):
+        result = {}
+    if result.get("type", "object") != "object":
+        result = {}
+    # Some servers want it to be there; to a grammar it would say that there are none.
+    listed: JsonSchema = {"properties": {}} if profile.texts and "properties" not in result else {}
+    return {"type": "object", **result, **listed}
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Simplifier:
+    def __init__(self, root: JsonSchema, profile: Profile) -> None:
+        self._root = root
+        self._profile = profile
+        self._nodes = 0
+        self._following: list[str] = []
+
+    def simplify(self, schema: Any, depth: int = 0) -> JsonSchema:
+        self._nodes += 1
+        if self._nodes > _MAX_NODES:
+            raise _TooLarge
+        if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+            return {}
+        if isinstance(reference := schema.get("$ref"), str):
+            return self._followed(reference, schema, depth)
+        if isinstance(schema.get("allOf"), list):
+            schema = self._merged(schema)
+        result = {**self._values(schema), **self._parts(schema, depth)}
+        return self._with_type(result)
+
+    def _followed(self, reference: str, schema: JsonSchema, depth: int) -> JsonSchema:
+        """What it refers to. What stands beside a reference is left out, except for texts; a circle becomes any value
+        of its type, and a reference to nowhere any value."""
+        target = find_reference(self._root, reference)
+        texts = self._values({key: schema[key] for key in _TEXTS if key in schema})
+        if not isinstance(target, dict):
+            return texts
+        if reference in self._following or target is self._root:
+            kind = target.get("type")
+            return {**texts, "type": kind} if isinstance(kind, str) and kind in _TYPES else texts
+        self._following.append(reference)
+        try:
+            return {**self.simplify(target, depth + 1), **texts}
+        finally:
+            self._following.pop()
+
+    def _merged(self, schema: JsonSchema) -> JsonSchema:
+        """`allOf` of objects is one object with all their properties; of anything else it is left out."""
+        rest = {key: value for key, value in schema.items() if key != "allOf"}
+        parts = [rest, *(self._target(part) for part in schema["allOf"])]
+        objects = [part for part in parts if isinstance(part.get("properties"), dict)]
+        if not objects:
+            return rest
+        properties: dict[str, Any] = {}
+        for part in objects:
+            for name, value in part["properties"].items():
+                properties[name] = value if name not in properties else {}
+        names = [n for part in parts for n in part.get("required", ()) if isinstance(n, str) and n in properties]
+        merged = {**rest, "properties": properties, "required": list(dict.fromkeys(names))}
+        merged.pop("additionalProperties", None)
+        return merged
+
+    def _target(self, part: Any) -> JsonSchema:
+        reference = part.get("$ref") if isinstance(part, dict) else None
+        target = find_reference(self._root, reference) if isinstance(reference, str) else part
+        return target if isinstance(target, dict) else {}
+
+    def _values(self, schema: JsonSchema) -> JsonSchema:
+        """The keywords that hold plain values."""
+        result: JsonSchema = {}
+        for key, value in schema.items():
+            if key in _TEXTS:
+                if self._profile.texts and isinstance(value, str):
+                    result[key] = value
+            elif key in self._profile.keywords and key not in _PARTS and self._takes(key, value):
+                result[key] = value
+        return result
+
+    def _takes(self, key: str, value: Any) -> bool:
+        if key in _COUNTS:
+            return type(value) is int and 0 <= value <= self._profile.max_count
+        if key in _NUMBERS:
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        if key == "type":
+            names = value if isinstance(value, list) else [value]
+            return bool(names) and all(isinstance(name, str) and name in _TYPES for name in names)
+        if key == "enum":
+            return isinstance(value, list) and 0 < len(value) <= self._profile.max_choices
+        if key == "pattern":
+            return isinstance(value, str) and self._takes_pattern(value)
+        return key != "format" or value in self._profile.formats
+
+    def _takes_pattern(self, pattern: str) -> bool:
+        counts = [int(n) for pair in _REPEAT.findall(pattern) for n in pair if n]
+        if _LOOKS_AROUND.search(pattern) or any(count > min(100, self._profile.max_count) for count in counts):
+            return False
+        return self._profile.any_pattern or _SIMPLE_PATTERN.fullmatch(pattern) is not None
+
+    def _parts(self, schema: JsonSchema, depth: int) -> JsonSchema:
+        """The keywords that hold schemas."""
+        result: JsonSchema = {}
+        if isinstance(schema.get("properties"), dict | list):
+            result.update(self._members(schema, depth))
+        if "items" in schema or _is_array(schema):
+            result["items"] = {} if "prefixItems" in schema else self.simplify(schema.get("items"), depth + 1)
+        for key in ("anyOf", "oneOf"):
+            branches = schema.get(key)
+            if isinstance(branches, list) and 0 < len(branches) <= self._profile.max_choices:
+                kept = key if key in self._profile.keywords else "anyOf"
+                if kept in self._profile.keywords and kept not in result:
+                    result[kept] = [self.simplify(branch, depth + 1) for branch in branches]
+        return result
+
+    def _members(self, schema: JsonSchema, depth: int) -> JsonSchema:
+        given = schema["properties"] if isinstance(schema["properties"], dict) else {}
+        required = [n for n in _names(schema.get("required")) if n in given]
+        first = {name: given[name] for name in (*required, *given)}
+        kept = dict(list(first.items())[: self._profile.max_properties])
+        order = [name for name in given if name in kept]
+        result: JsonSchema = {"properties": {name: self.simplify(given[name], depth + 1) for name in order}}
+        if names := [name for name in required if name in kept]:
+            result["required"] = names
+        if len(kept) == len(given) and "patternProperties" not in schema:
+            result.update(self._others(schema.get("additionalProperties"), depth))
+        return result
+
+    def _others(self, others: Any, depth: int) -> JsonSchema:
+        if others is False:
+            return {"additionalProperties": False}
+        simple = self.simplify(others, depth + 1) if isinstance(others, dict) and others else {}
+        return {"additionalProperties": simple} if simple else {}
+
+    def _with_type(self, schema: JsonSchema) -> JsonSchema:
+        if "type" in schema or "anyOf" in schema or "oneOf" in schema:
+            return schema
+        if "properties" in schema:
+            return {"type": "object", **schema}
+        if "items" in schema:
+            return {"type": "array", **schema}
+        choices = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else []
+        kinds = {_TYPE_OF.get(type(choice)) for choice in choices}
+        return {"type": kinds.pop(), **schema} if len(kinds) == 1 and None not in kinds else schema
+
+
+_PARTS = frozenset({"properties", "required", "additionalProperties", "items", "anyOf", "oneOf"})
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _is_array(schema: JsonSchema) -> bool:
+    kind = schema.get("type")
+    return kind == "array" or (isinstance(kind, list) and "array" in kind)

@@ -1,0 +1,1 @@
+"""Completion from the live bash: a forked side shell that answers."""

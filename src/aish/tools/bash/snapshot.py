@@ -1,0 +1,156 @@
+"""The state of the live bash, as text that makes another bash like it: variables, functions, aliases, options.
+
+The live bash forks while it waits; the fork writes its state into a pipe and ends (`snapshot.bash`). It is bounded in
+size and time, and killed past either bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from aish.errors import ProcessError
+from aish.process.orphan_guard import signal_group
+from aish.tools.bash.channel import Channel
+
+_SIGKILL = 9
+_READ_BYTES = 64 * 1024
+_MAX_BYTES = 32 * 1024 * 1024  # a shell with every completion loaded has less than one
+_TIMEOUT_S = 10.0
+# Variables that each bash sets itself, or that mean something at a prompt only.
+_OWN_VARIABLES = frozenset({
+    "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_COMMAND",
+    "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_LOADABLES_PATH", "BASH_REMATCH", "BASH_SOURCE", "BASH_SUBSHELL",
+    "BASH_VERSINFO", "BASH_VERSION", "COMP_WORDBREAKS", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME",
+    "GROUPS", "HISTCMD", "LINENO", "PIPESTATUS", "PPID", "PROMPT_COMMAND", "PWD", "RANDOM", "SECONDS", "SHELLOPTS",
+    "SRANDOM", "UID", "_",
+})  # fmt: skip
+# Options of `set` that mean the same where nobody types. After the late ones our own text would not be read or run as
+# meant: they are switched on together with the line.
+_EARLY_OPTIONS = frozenset({"braceexpand", "hashall", "noclobber", "physical", "pipefail"})
+_LATE_OPTIONS = frozenset({
+    "allexport", "errexit", "errtrace", "functrace", "keyword", "noglob", "nounset", "posix", "xtrace",
+})  # fmt: skip
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Each text defines one name. `late_options` hold from the line on that the copy is made for."""
+
+    variables: dict[str, str]
+    functions: dict[str, str]
+    function_flags: tuple[str, ...] = ()
+    switches: str = ""
+    options: tuple[str, ...] = ()
+    late_options: tuple[str, ...] = ()
+    aliases: str = ""
+    umask: str = ""
+    status: int = 0
+
+    def script(self, hides: Callable[[str], bool]) -> Iterator[str]:
+        """What a fresh bash reads to become a copy, without the variables that `hides` names."""
+        yield from self.switches.splitlines()
+        yield self.umask
+        yield from map(_evaluated, self.functions.values())
+        yield from self.function_flags
+        yield from (_evaluated(text) for name, text in self.variables.items() if not hides(name))
+        yield from self.options
+        yield _evaluated(self.aliases)
+
+
+def _evaluated(text: str) -> str:
+    """In a string of its own, where a syntax error costs nothing else."""
+    return f"builtin eval {shlex.quote(text)}"
+
+
+async def take_snapshot(channel: Channel, number: int) -> Snapshot:
+    """Only while the live bash waits. Raises ProcessError."""
+    reading = _Reading(channel, number)
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return snapshot_of(await reading.done)
+    except TimeoutError as exc:
+        raise ProcessError(f"the shell did not tell its state within {_TIMEOUT_S:g} s, so nothing was run") from exc
+    finally:
+        reading.close()
+
+
+class _Reading:
+    """One request and its pipe."""
+
+    def __init__(self, channel: Channel, number: int) -> None:
+        self._path = channel.folder / f"state.{number}"
+        self._loop = asyncio.get_running_loop()
+        self._data = bytearray()
+        self.done: asyncio.Future[bytes] = self._loop.create_future()
+        os.mkfifo(self._path, 0o600)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
+        self._loop.add_reader(self._fd, self._read)
+        channel.say_state(number)
+
+    def _read(self) -> None:
+        try:
+            self._data += os.read(self._fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if self.done.done():
+            return
+        if self._data.endswith(b"\0end\0"):
+            self.done.set_result(bytes(self._data))
+        elif len(self._data) > _MAX_BYTES:
+            text = f"the state of the shell is larger than {_MAX_BYTES >> 20} MiB, so nothing was run"
+            self.done.set_exception(ProcessError(text, hint="unset the variables that hold so much"))
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self._path.unlink(missing_ok=True)
+        if not self._data.endswith(b"\0end\0") and (group := _group_in(self._data)):
+            signal_group(group, _SIGKILL)
+
+
+def _group_in(data: bytearray) -> int:
+    first, end, _ = bytes(data[:64]).partition(b"\0")
+    return int(first.removeprefix(b"pid ")) if end else 0
+
+
+def snapshot_of(data: bytes) -> Snapshot:
+    named: dict[str, dict[str, str]] = {"v": {}, "f": {}}
+    texts: dict[str, str] = {}
+    for record in os.fsdecode(data).split("\0"):
+        head, _, text = record.partition("\n")
+        kind, _, name = head.partition(" ")
+        if kind in named:
+            named[kind][name] = text
+        else:
+            texts[kind] = text or name
+    options = _options(texts.get("s", ""))
+    return Snapshot(
+        variables={name: text for name, text in named["v"].items() if name not in _OWN_VARIABLES},
+        functions=named["f"],
+        function_flags=tuple(filter(None, map(_flags_in, texts.get("x", "").splitlines()))),
+        switches="\n".join(line for line in texts.get("o", "").splitlines() if not line.endswith(" extdebug")),
+        options=tuple(f"builtin set {how} {name}" for name, how in options.items() if name in _EARLY_OPTIONS),
+        late_options=tuple(
+            f"set {how} {name}" for name, how in options.items() if name in _LATE_OPTIONS and how == "-o"
+        ),
+        aliases=texts.get("a", ""),
+        umask=texts.get("u", ""),
+        status=int(texts.get("r") or 0),
+    )
+
+
+def _options(text: str) -> dict[str, str]:
+    """Of `set +o`; what comes later holds."""
+    lines = [line.split() for line in text.splitlines()]
+    return {words[2]: words[1] for words in lines if len(words) == 3}
+
+
+def _flags_in(line: str) -> str:
+    """Of `declare -fx name`; "" for `declare -f name`."""
+    words = line.split()
+    is_plain = len(words) != 3 or words[1] == "-f" or words[2].startswith("__aish_")
+    return "" if is_plain else f"builtin declare {words[1]} {shlex.quote(words[2])}"

@@ -1,0 +1,85 @@
+"""What a server offers to do at some lines, and doing it: an edit at once, one resolved later, or a command that edits.
+
+A command may only edit: whatever else a server would do at a command is its own affair, and nothing of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.code.answer import Fix
+from aish.tools.code.backends.lsp_places import Files
+from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.files.source import Source
+from aish.tools.code.lsp import answers
+from aish.tools.code.lsp.diagnostics import diagnose
+from aish.tools.code.lsp.edits import file_edits
+from aish.tools.code.lsp.positions import Position, Range, TextMap
+from aish.tools.code.lsp.server import Session
+
+_MAX_ACTIONS = 100
+_TITLE_CHARS = 200
+_PROBLEMS_WAIT_S = 1.5
+
+
+class Action(msgspec.Struct, frozen=True):
+    fix: Fix
+    raw: dict[str, Any]
+
+
+async def list_actions(session: Session, source: Source, line: int, end_line: int) -> Sequence[Action]:
+    params = {
+        "textDocument": {"uri": session.documents.uri(source.path)},
+        "range": msgspec.to_builtins(_range(session, source, line, end_line)),
+        "context": {"diagnostics": await _problems(session, source, line, end_line), "triggerKind": 1},
+    }
+    found = answers.decoded(await session.connection.request("textDocument/codeAction", params), object)
+    listed = found[:_MAX_ACTIONS] if isinstance(found, list) else []
+    usable = [item for item in listed if isinstance(item, dict) and not item.get("disabled")]
+    seen: Counter[tuple[str, str]] = Counter()
+    return [Action(_fix(source, item, seen), item) for item in usable]
+
+
+async def perform(session: Session, files: Files, action: Action) -> tuple[FileEdit, ...]:
+    """The edits it comes to. Raises ToolError for one that edits nothing."""
+    connection, raw = session.connection, action.raw
+    if "edit" not in raw and not isinstance(raw.get("command"), str) and "data" in raw:
+        raw = answers.decoded(await connection.request("codeAction/resolve", raw), dict[str, Any])
+    edits = [raw["edit"]] if raw.get("edit") else []
+    command = raw if isinstance(raw.get("command"), str) else raw.get("command")
+    if not edits and isinstance(command, dict):
+        with connection.inbox.capturing() as edits:
+            params = {"command": command.get("command"), "arguments": command.get("arguments") or []}
+            await connection.request("workspace/executeCommand", params)
+    if len(edits) != 1:
+        raise ToolError(f"'{action.fix.title}' is not an edit of files" if not edits else "it edits more than once")
+    return file_edits(edits[0], files, connection.encoding)
+
+
+def _fix(source: Source, item: dict[str, Any], seen: Counter[tuple[str, str]]) -> Fix:
+    """The same offer for several places has a number more: servers keep to an order for one text."""
+    title, kind = str(item.get("title", ""))[:_TITLE_CHARS], str(item.get("kind") or "")
+    seen[title, kind] += 1
+    key = hashlib.sha256(f"{source.hash}\0{title}\0{kind}\0{seen[title, kind]}".encode()).hexdigest()[:8]
+    return Fix(key, title, kind, preferred=item.get("isPreferred") is True)
+
+
+def _range(session: Session, source: Source, line: int, end_line: int) -> Range:
+    last = source.line(end_line)
+    end = TextMap(source.lines, session.connection.encoding).position(end_line - 1, len(last))
+    return Range(Position(line - 1, 0), end)
+
+
+async def _problems(session: Session, source: Source, line: int, end_line: int) -> list[Any]:
+    """Of these lines, as the server sent them: most fixes belong to one."""
+    documents = session.documents
+    opened = await documents.sync(source)
+    report = await diagnose(session.connection, documents, source.path, opened, timeout_s=_PROBLEMS_WAIT_S)
+    lines = range(line - 1, end_line)
+    return [one.raw for one in report.problems if one.range.start.line in lines or one.range.end.line in lines]

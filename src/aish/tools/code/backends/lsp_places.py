@@ -1,0 +1,93 @@
+"""Places a server names, with the text that is there. What it names outside the workspace is named, and not read."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Sequence
+
+from aish.errors import ToolError
+from aish.tools.code.answer import Place, Symbol
+from aish.tools.code.files.source import Source, load
+from aish.tools.code.lsp.answers import WirePlace, WireSymbol
+from aish.tools.code.lsp.positions import Encoding
+from aish.tools.workspace import Workspace
+
+_TEXT_CHARS = 240
+_OTHER_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")  # one letter would be a drive
+
+
+class Files:
+    """Each file is read once for an answer."""
+
+    def __init__(self, space: Workspace, encoding: Encoding) -> None:
+        self.encoding = encoding
+        self._space = space
+        self._paths: dict[str, str | ToolError] = {}
+        self._read: dict[str, Source | None] = {}
+
+    def get(self, uri: str) -> Source:
+        """Raises ToolError for what is not a text in the workspace."""
+        return load(self._space, self.path(uri))
+
+    def exists(self, uri: str) -> bool:
+        return self._space.exists(self.path(uri))
+
+    def path(self, uri: str) -> str:
+        if uri not in self._paths:
+            self._paths[uri] = self._path(uri)
+        found = self._paths[uri]
+        if isinstance(found, ToolError):
+            raise found
+        return found
+
+    def _path(self, uri: str) -> str | ToolError:
+        if _OTHER_SCHEME.match(uri):
+            return ToolError(f"the server names what is no file: {uri[:200]}")
+        try:
+            return self._space.relative(uri)
+        except ToolError as exc:
+            return ToolError(f"the server names a file outside the workspace: {exc.message}")
+
+    def find(self, path: str) -> Source | None:
+        if path not in self._read:
+            try:
+                self._read[path] = load(self._space, path)
+            except ToolError:
+                self._read[path] = None
+        return self._read[path]
+
+    def places(self, found: Sequence[WirePlace], *, whole: bool = False) -> tuple[Place, ...]:
+        """Sorted; several in one line are one. `whole`: with all that belongs to each, which whoever wants it reads."""
+        made = {self._place(one, whole=whole) for one in found}
+        return tuple(sorted(made))
+
+    def symbols(self, found: Sequence[WireSymbol], *, inside_only: bool = False) -> tuple[Symbol, ...]:
+        made = [self._symbol(one) for one in found]
+        return tuple(symbol for symbol in made if not (inside_only and symbol.path.startswith("/")))
+
+    def _place(self, one: WirePlace, *, whole: bool) -> Place:
+        line = one.range.start.line + 1
+        end_line = (one.whole if whole else one.range).end.line + 1
+        try:
+            path = self.path(one.uri)
+        except ToolError:
+            return Place(_shown(one.uri), line, end_line, outside=True)
+        return Place(path, line, end_line, "" if whole else self._text(path, line))
+
+    def _symbol(self, one: WireSymbol) -> Symbol:
+        line, end_line = one.range.start.line + 1, one.whole.end.line + 1
+        try:
+            path = self.path(one.uri)
+        except ToolError:
+            return Symbol(one.name, one.kind, _shown(one.uri), line, end_line)
+        text = self._text(path, line)
+        return Symbol(one.name, one.kind, path, line, end_line, text, one.container, one.depth)
+
+    def _text(self, path: str, line: int) -> str:
+        source = self.find(path)
+        return source.line(line).strip()[:_TEXT_CHARS] if source is not None else ""
+
+
+def _shown(uri: str) -> str:
+    return urllib.parse.unquote(uri.removeprefix("file://"))[:500]

@@ -1,0 +1,194 @@
+"""Answers from an IDE behind MCP, which owns the workspace: it knows what nobody has saved yet.
+
+It answers in the shapes of the language server protocol, as JSON; lists of `path:line: text` are understood too. What
+it does not offer, the syntax tree answers or nobody does: no server of ours is started beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from aish.errors import BadResponse, ToolError
+from aish.tools.code.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
+from aish.tools.code.backends.lsp_places import Files
+from aish.tools.code.backends.mcp_tools import Wanted, arguments_for, find_tool
+from aish.tools.code.backends.port import CodeBackend, Edits, Fixed
+from aish.tools.code.files.source import Source
+from aish.tools.code.lsp import answers
+from aish.tools.code.lsp.edits import file_edits
+from aish.tools.workspace import Workspace
+from aish.types.messages import text_of
+from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
+
+_PLACE = re.compile(r"\s*(?P<path>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:?\s*(?P<text>.*)")
+_PROBLEM = re.compile(r"(error|warning|info|hint)\b[:\s]*", re.IGNORECASE)
+_MAX_LINES = 5000
+
+
+class IdeSession(Protocol):
+    """A connected MCP server."""
+
+    async def call_tool(self, name: str, arguments: Arguments) -> ToolOutput: ...
+
+
+class McpBackend:
+    def __init__(
+        self, name: str, specs: Sequence[ToolSpec], session: IdeSession, space: Workspace, tree: CodeBackend
+    ) -> None:
+        self.name = f"mcp:{name}"
+        self._specs = specs
+        self._session = session
+        self._space = space
+        self._tree = tree
+
+    async def hover(self, source: Source, spot: Spot) -> Answer[str]:
+        text = await self._ask("hover", self._wanted(source, spot))
+        if text is None:
+            return await self._tree.hover(source, spot)
+        return Answer(_hover(text), self.name)
+
+    async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+        text = await self._ask("definition", self._wanted(source, spot))
+        return await self._tree.definition(source, spot) if text is None else self._places(text, whole=True)
+
+    async def references(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+        text = await self._ask("references", self._wanted(source, spot))
+        return await self._tree.references(source, spot) if text is None else self._places(text)
+
+    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+        text = await self._ask("outline", self._wanted(source))
+        if text is None:
+            return await self._tree.outline(source)
+        raw = msgspec.Raw(text.encode())
+        return Answer(
+            self._files().symbols(answers.symbols(raw, self._space.root.as_uri() + "/" + source.path)), self.name
+        )
+
+    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+        text = await self._ask("symbols", Wanted(self._root, query=query))
+        if text is None:
+            return await self._tree.symbols(query, limit)
+        return Answer(self._files().symbols(answers.symbols(msgspec.Raw(text.encode())), inside_only=True), self.name)
+
+    async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
+        text = await self._ask("diagnostics", self._wanted(source))
+        if text is None:
+            return await self._tree.diagnostics(source, wait_s)
+        found = _json(text)
+        if isinstance(found, dict):  # a report of the protocol, or the params of a push
+            found = found.get("items", found.get("diagnostics"))
+        if isinstance(found, list):
+            wired = answers.problems(found)
+            return Answer(tuple(_problem(source.path, one) for one in wired), self.name)
+        listed = [_listed_problem(place) for place in _listed(text)]
+        if not listed and text.strip():
+            return Answer((), self.name, Status.PARTIAL, f"the IDE says: {text.strip()[:300]}")
+        return Answer(tuple(listed), self.name)
+
+    async def rename(self, source: Source, spot: Spot, new_name: str) -> Answer[Edits]:
+        text = await self._ask("rename", self._wanted(source, spot, new_name=new_name))
+        return await self._tree.rename(source, spot, new_name) if text is None else self._edits(text)
+
+    async def format(self, source: Source) -> Answer[Edits]:
+        text = await self._ask("format", self._wanted(source))
+        if text is None:
+            return await self._tree.format(source)
+        found = _json(text)
+        if isinstance(found, list):
+            found = {"changes": {source.path: found}}
+        return self._edits(msgspec.json.encode(found).decode() if found is not None else text)
+
+    async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
+        return await self._tree.fixes(source, line, end_line)
+
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+        return await self._tree.fix(source, line, end_line, key)
+
+    async def aclose(self) -> None:
+        """Its connection is not ours."""
+
+    # Files, for those that it offers.
+
+    def offers_files(self) -> bool:
+        return all(find_tool(self._specs, what) is not None for what in ("read", "write"))
+
+    async def read(self, path: str) -> str | None:
+        """As the IDE has it, saved or not; None where it does not offer to."""
+        return await self._ask("read", Wanted(self._root, path=path))
+
+    async def write(self, path: str, content: str) -> None:
+        if await self._ask("write", Wanted(self._root, path=path, content=content)) is None:
+            raise ToolError(f"{self.name} does not offer to write files")
+
+    @property
+    def _root(self) -> Path:
+        return self._space.root
+
+    def _wanted(self, source: Source, spot: Spot | None = None, *, new_name: str = "") -> Wanted:
+        return Wanted(self._root, source.path, source, spot, new_name=new_name)
+
+    def _files(self) -> Files:
+        return Files(self._space, "utf-16")
+
+    async def _ask(self, what: str, wanted: Wanted) -> str | None:
+        """The text of the answer; None where the IDE has no such tool."""
+        spec = find_tool(self._specs, what)
+        if spec is None:
+            return None
+        output = await self._session.call_tool(spec.name, arguments_for(spec, wanted))
+        text = text_of(output.parts)
+        if output.is_error:
+            raise ToolError(f"{self.name} answered: {text[:500]}", status=ResultStatus.RPC_ERROR)
+        return text
+
+    def _places(self, text: str, *, whole: bool = False) -> Answer[tuple[Place, ...]]:
+        try:
+            found = answers.places(msgspec.Raw(text.encode()))
+        except BadResponse:
+            return Answer(tuple(sorted(self._inside(place) for place in _listed(text))), self.name)
+        return Answer(self._files().places(found, whole=whole), self.name)
+
+    def _inside(self, place: Place) -> Place:
+        """What is listed with a path of its own may be anywhere: outside it is named and not read."""
+        try:
+            return msgspec.structs.replace(place, path=self._space.relative(place.path))
+        except ToolError:
+            return msgspec.structs.replace(place, outside=True)
+
+    def _edits(self, text: str) -> Answer[Edits]:
+        edit = _json(text)
+        if not isinstance(edit, dict) or not {"changes", "documentChanges"} & edit.keys():
+            raise ToolError(f"{self.name} did not answer with an edit: {text[:300]}")
+        return Answer(file_edits(edit, self._files(), "utf-16"), self.name)
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _hover(text: str) -> str:
+    found = _json(text)
+    return answers.hover_text(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
+
+
+def _listed(text: str) -> list[Place]:
+    found = [_PLACE.fullmatch(line) for line in text.splitlines()[:_MAX_LINES]]
+    return [Place(one["path"], int(one["line"]), int(one["line"]), one["text"].strip()) for one in found if one]
+
+
+def _problem(path: str, one: answers.WireProblem) -> Problem:
+    return Problem(path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
+
+
+def _listed_problem(place: Place) -> Problem:
+    severity = _PROBLEM.match(place.text)
+    message = place.text[severity.end() :] if severity else place.text
+    return Problem(place.path, place.line, severity[1].lower() if severity else "error", message)

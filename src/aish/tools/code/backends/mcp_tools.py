@@ -1,0 +1,99 @@
+"""The tools of an IDE behind MCP: which of them answers what, and what each wants to be told.
+
+Names are `lsp.hover`, `lsp_hover` or `lsp/hover`, and so on; arguments are filled in by the names in a tool's schema.
+`position` and `character` count as the protocol of language servers does, `line` and `column` as people do, unless
+their schema starts at 0. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aish.tools.code.answer import Spot
+from aish.tools.code.files.source import Source
+from aish.tools.code.lsp.documents import uri_of
+from aish.tools.code.lsp.positions import units_before
+from aish.tools.code.raw_names import canonical
+from aish.types.tools import ToolSpec
+
+# What each of ours may be called there.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "hover": ("lsp.hover",),
+    "definition": ("lsp.definition", "lsp.goto_definition", "lsp.go_to_definition"),
+    "references": ("lsp.references", "lsp.find_references"),
+    "outline": ("lsp.document_symbols", "lsp.document_symbol", "lsp.outline"),
+    "symbols": ("lsp.workspace_symbols", "lsp.workspace_symbol", "lsp.symbols"),
+    "diagnostics": ("lsp.diagnostics", "lsp.get_diagnostics"),
+    "rename": ("lsp.rename", "lsp.rename_symbol"),
+    "format": ("lsp.format", "lsp.formatting", "lsp.format_document"),
+    "read": ("fs.read", "fs.read_file"),
+    "write": ("fs.write", "fs.write_file"),
+}
+_PATHS = frozenset({"path", "file", "file_path", "filepath", "filename", "filePath"})
+_URIS = frozenset({"uri", "url", "document", "textDocument"})
+_QUERIES = frozenset({"query", "pattern"})
+_SYMBOLS = frozenset({"symbol", "name", "word", "symbol_name"})
+_NEW_NAMES = frozenset({"new_name", "newName"})
+_CONTENTS = frozenset({"content", "contents", "text"})
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a question is about."""
+
+    root: Path
+    path: str = ""
+    source: Source | None = None
+    spot: Spot | None = None
+    query: str = ""
+    new_name: str = ""
+    content: str = ""
+
+
+def find_tool(specs: Iterable[ToolSpec], what: str) -> ToolSpec | None:
+    by_name = {canonical(spec.name): spec for spec in specs}
+    return next((by_name[name] for name in _NAMES[what] if name in by_name), None)
+
+
+def arguments_for(spec: ToolSpec, wanted: Wanted) -> dict[str, Any]:
+    properties = spec.schema.get("properties")
+    table = properties if isinstance(properties, Mapping) else {}
+    filled = {name: _value(name, schema, wanted) for name, schema in table.items()}
+    return {name: value for name, value in filled.items() if value is not None}
+
+
+def _value(name: str, schema: object, wanted: Wanted) -> Any:
+    """None for what we have nothing to say about."""
+    spot = wanted.spot
+    if name in _PATHS:
+        return wanted.path or None
+    if name in _URIS:
+        uri = uri_of(wanted.root, wanted.path)
+        return {"uri": uri} if name == "textDocument" else uri
+    if name in _QUERIES:
+        return wanted.query or None
+    if name in _SYMBOLS:
+        return spot.symbol if spot else wanted.query or None
+    if name in _NEW_NAMES:
+        return wanted.new_name or None
+    if name in _CONTENTS:
+        return wanted.content
+    return _place(name, schema, spot, wanted.source) if spot else None
+
+
+def _place(name: str, schema: object, spot: Spot, source: Source | None) -> Any:
+    units = units_before(source.line(spot.line), spot.column, "utf-16") if source else spot.column
+    from_zero = isinstance(schema, Mapping) and schema.get("minimum") == 0
+    match name:
+        case "position":
+            return {"line": spot.line - 1, "character": units}
+        case "line":
+            return spot.line - from_zero
+        case "character":
+            return units
+        case "column" | "col":
+            return units + (not from_zero)
+    return None

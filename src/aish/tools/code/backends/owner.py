@@ -1,0 +1,100 @@
+"""Who answers for a file: exactly one owner for each workspace.
+
+An IDE behind MCP that is connected owns the workspace: what it offers it answers, and no server of ours is started
+beside it. Else the language server of the file's language, else its syntax tree, which also says how to get a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aish.tools.code.answer import Answer, Spot, Symbol
+from aish.tools.code.backends.lsp import LspBackend
+from aish.tools.code.backends.port import CodeBackend
+from aish.tools.code.backends.servers import Servers
+from aish.tools.code.backends.tree import TreeBackend
+from aish.tools.code.files.source import Source
+from aish.tools.code.languages import Choice, table
+from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.symbols.addresses import last_name, resolve
+from aish.tools.code.symbols.grammars import find_grammar
+from aish.tools.workspace import Workspace
+
+_OUTLINES_KEPT = 64
+
+FindIde = Callable[[TreeBackend], CodeBackend | None]
+
+
+class Backends:
+    def __init__(
+        self,
+        space: Workspace,
+        choice: Choice,
+        limits: ServerLimits,
+        *,
+        max_servers: int = 4,
+        find_ide: FindIde = lambda tree: None,
+    ) -> None:
+        self.servers = Servers(space, choice, limits, max_servers=max_servers)
+        self._space = space
+        self._find_ide = find_ide
+        self._outlines: dict[tuple[str, str], Answer[tuple[Symbol, ...]]] = {}
+
+    def for_file(self, path: str) -> CodeBackend:
+        if (ide := self._ide()) is not None:
+            return ide
+        language = table().language_of(path)
+        found = self.servers.find(language) if language else None
+        if found is not None and found.command:
+            return LspBackend(self.servers, language, found)
+        return TreeBackend(
+            self._space, _advice(language, found.server if found else "", found.missing if found else "")
+        )
+
+    def for_style(self, path: str) -> CodeBackend:
+        """Who formats and fixes, where that is another one."""
+        language = table().language_of(path)
+        found = self.servers.find_formatter(language) if language and self._ide() is None else None
+        if found is None:
+            return self.for_file(path)
+        if not found.command:
+            return TreeBackend(self._space, _advice(language, found.server, found.missing))
+        return LspBackend(self.servers, language, found)
+
+    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+        """By the syntax tree where there is a grammar: at once, and without a server."""
+        known = self._outlines.get((source.path, source.hash))
+        if known is None:
+            if find_grammar(table().grammar_of(source.path) or "?") is None:
+                return await self.for_file(source.path).outline(source)
+            known = await TreeBackend(self._space).outline(source)
+            self._outlines[source.path, source.hash] = known
+            if len(self._outlines) > _OUTLINES_KEPT:
+                del self._outlines[next(iter(self._outlines))]
+        return known
+
+    async def locate(self, source: Source, line: int | None, symbol: str) -> Spot:
+        """Without a line it is the declaration, where the file has one of that name. Raises ToolError."""
+        if line is None:
+            declared = (one for one in (await self.outline(source)).value if one.name == last_name(symbol))
+            line = next((one.line for one in declared), None)
+        return resolve(source, line, symbol)
+
+    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+        ide = self._ide()
+        return await (ide or TreeBackend(self._space)).symbols(query, limit)
+
+    async def aclose(self) -> None:
+        await self.servers.aclose()
+
+    def _ide(self) -> CodeBackend | None:
+        return self._find_ide(TreeBackend(self._space, "the IDE that owns this workspace does not offer it"))
+
+
+def _advice(language: str, server: str, missing: str) -> str:
+    if not language:
+        return "no language server is known for this kind of file"
+    hint = missing.replace(
+        "not found; ", "not found; the user can install it with: "
+    )  # a model reads this, not a person
+    return f"{server} is not available: {hint}" if server else f"no language server is known for {language}"

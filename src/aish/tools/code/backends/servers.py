@@ -1,0 +1,138 @@
+"""The language servers of one workspace: one for each program, started when first asked, a few at once.
+
+Before a question a server hears of everything that changed on disk, and of the texts it has open. Knows processes and
+files, not what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import PurePosixPath
+
+from aish.errors import ToolError, WireTimeout
+from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.files.changes import News
+from aish.tools.code.files.source import load
+from aish.tools.code.files.watcher import CHANGED, MADE, REMOVED
+from aish.tools.code.languages import Choice, Found, find_program, find_server, server_spec, table
+from aish.tools.code.lsp.server import LanguageServer, Session
+from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.workspace import Workspace
+
+_MAX_OPENED = 32  # new files at once
+_STARTS = 2  # of a server for one question, where everything changes meanwhile
+
+
+class Servers:
+    def __init__(self, space: Workspace, choice: Choice, limits: ServerLimits, *, max_servers: int = 4) -> None:
+        self.space = space
+        self.limits = limits
+        self._choice = choice
+        self._max_servers = max_servers
+        self._found: dict[str, Found] = {}
+        self._servers: dict[str, LanguageServer] = {}
+        self._news: News | None = None
+        self._starting = asyncio.Lock()
+
+    def find(self, language: str) -> Found | None:
+        """Looked for until it is there."""
+        known = self._found.get(language)
+        if known is None:
+            known = find_server(language, self.space.root, self._choice)
+            if known is not None and known.command:
+                self._found[language] = known
+        return known
+
+    def find_formatter(self, language: str) -> Found | None:
+        name = table().language[language].formatter
+        return find_program(name, self.space.root, self._choice) if name else None
+
+    @asynccontextmanager
+    async def used(self, language: str, found: Found) -> AsyncIterator[Session]:
+        """A session that knows the disk as it is. Raises ToolError, and WireTimeout while it starts."""
+        async with self._starting:
+            if self._news is None:
+                self._news = await asyncio.to_thread(News, self.space.root, _is_watched)
+            server = await self._server(language, found)
+        for _ in range(_STARTS):
+            async with server.used() as session:
+                async with session.turn:
+                    is_told = await self._tell(found.server, session)
+                if is_told:
+                    yield session
+                    return
+            await server.forget(session)
+        raise WireTimeout(f"more files change than {found.server} can follow", phase="start")
+
+    def changed_since_told(self, server: str, paths: set[str]) -> set[str]:
+        """Those of the files that may have changed on disk since the server was last told."""
+        changes = self._news.peek(server) if self._news is not None else {}
+        return paths if changes is None else paths & changes.keys()
+
+    @property
+    def sees_everything(self) -> bool:
+        return self._news is None or self._news.complete
+
+    def tell_edits(self, edits: Iterable[FileEdit]) -> None:
+        """What we changed ourselves, for where nobody watches."""
+        if self._news is not None:
+            self._news.tell({edit.path: _kind(edit) for edit in edits})
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
+        if self._news is not None:
+            self._news.close()
+
+    async def _server(self, language: str, found: Found) -> LanguageServer:
+        server = self._servers.pop(found.server, None)
+        if server is None:
+            await self._make_room()
+            assert self._news is not None
+            spec = server_spec(language, found, self.space.root, self._choice, self.limits)
+            server = LanguageServer(spec, on_start=functools.partial(self._news.forget, found.server))
+        self._servers[found.server] = server  # last: the one used last
+        return server
+
+    async def _make_room(self) -> None:
+        """The one not used for longest goes."""
+        running = [name for name, server in self._servers.items() if server.running]
+        if len(running) >= self._max_servers:
+            await self._servers.pop(running[0]).aclose()
+
+    async def _tell(self, name: str, session: Session) -> bool:
+        """Whether it knows the disk now. Not where too much changed to say what: another must read everything anew."""
+        assert self._news is not None
+        changes = await self._news.take_soon(name)
+        if not changes:
+            return changes is not None
+        await session.documents.tell_changes(changes.items())
+        made = [path for path, kind in changes.items() if kind == MADE and session.connection.spec.wants(path)]
+        session.settled = session.settled and all(kind == CHANGED for kind in changes.values())
+        for path in changes:
+            # Some take a second to find a file that is new; one that is open they know at once.
+            if session.documents.find(path) is not None or path in made[:_MAX_OPENED]:
+                await self._resync(session, path)
+        return True
+
+    async def _resync(self, session: Session, path: str) -> None:
+        try:
+            source = load(self.space, path)
+        except ToolError:
+            await session.documents.close(path)
+        else:
+            await session.documents.sync(source)
+
+
+def _kind(edit: FileEdit) -> int:
+    return REMOVED if edit.content is None else MADE if edit.base is None else CHANGED
+
+
+def _is_watched(name: str) -> bool:
+    known = table()
+    suffix = PurePosixPath(name).suffix.lower()
+    return any(suffix in language.documents for language in known.language.values()) or any(
+        name in server.watched or f"*{suffix}" in server.watched for server in known.server.values()
+    )

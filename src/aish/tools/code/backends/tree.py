@@ -1,0 +1,184 @@
+"""Answers from the syntax tree alone: no server, nothing to start, and nothing known of types.
+
+An outline is exact. A definition is every declaration of that name in files of the same language, and a reference every
+place where the name stands: both are `partial`, because the same name may be something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from aish.errors import ToolError
+from aish.tools.code.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
+from aish.tools.code.backends.port import Edits, Fixed
+from aish.tools.code.files.source import Source, load
+from aish.tools.code.languages import table
+from aish.tools.code.search.walk import LeftOut, files
+from aish.tools.code.symbols.grammars import find_grammar
+from aish.tools.code.symbols.outline import outline
+from aish.tools.workspace import HardLinked, TooLong, Workspace
+
+NAME = "tree-sitter"
+_BY_NAME = "found by name alone; the same name may be something else"
+_MAX_FILES = 5000
+_TIMEOUT_S = 20.0
+_TEXT_CHARS = 240
+_SMALL_CHARS = 64 * 1024  # parsed at once; more in a thread
+
+T = TypeVar("T")
+
+
+class TreeBackend:
+    """`why` says why nobody better answers, and what to do about it."""
+
+    name = NAME
+
+    def __init__(self, space: Workspace, why: str = "") -> None:
+        self._space = space
+        self._why = why
+
+    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+        language = find_grammar(table().grammar_of(source.path) or "?")
+        if language is None:
+            return Answer((), NAME, Status.UNSUPPORTED, "there is no grammar for this kind of file here")
+        if len(source.text) <= _SMALL_CHARS:
+            return Answer(outline(source, language), NAME)
+        return Answer(await asyncio.to_thread(outline, source, language), NAME)
+
+    async def hover(self, source: Source, spot: Spot) -> Answer[str]:
+        found = await self.definition(source, spot)
+        return Answer(
+            "\n".join(f"{p.path}:{p.line}: {p.text}" for p in found.value[:5]), NAME, found.status, found.note
+        )
+
+    async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+        symbols = await self._search(lambda stop: self._declarations(source.path, spot.symbol, stop))
+        places = [Place(symbol.path, symbol.line, symbol.end_line, symbol.text) for symbol in symbols]
+        return Answer(tuple(places), NAME, Status.PARTIAL, self._note())
+
+    async def references(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+        found = await self._search(lambda stop: self._mentions(source.path, spot.symbol, stop))
+        return Answer(tuple(found), NAME, Status.PARTIAL, self._note())
+
+    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+        unread: set[str] = set()
+        left_out = LeftOut()
+        found = await self._search(lambda stop: self._matching(query, limit, stop, unread, left_out))
+        wanted = query.casefold()
+        found.sort(key=lambda one: (one.name.casefold() != wanted, not one.name.casefold().startswith(wanted)))
+        note = str(left_out)
+        if unread:
+            note = f"there is no grammar for {', '.join(sorted(unread))} here; pip install 'aish-runtime[shell]'"
+        return Answer(tuple(found), NAME, Status.PARTIAL if note else Status.FRESH, note)
+
+    async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
+        return self._unsupported(())
+
+    async def rename(self, source: Source, spot: Spot, new_name: str) -> Answer[Edits]:
+        return self._unsupported(())
+
+    async def format(self, source: Source) -> Answer[Edits]:
+        return self._unsupported(())
+
+    async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
+        return self._unsupported(())
+
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+        return self._unsupported(None)
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def _unsupported(self, nothing: T) -> Answer[T]:
+        return Answer(nothing, NAME, Status.UNSUPPORTED, self._why or "this needs a language server")
+
+    def _note(self) -> str:
+        return f"{_BY_NAME}; {self._why}" if self._why else _BY_NAME
+
+    async def _search(self, do: Callable[[threading.Event], Iterator[T]]) -> list[T]:
+        """In a thread that is told to stop when nobody waits any more."""
+        stop = threading.Event()
+        timer = asyncio.get_running_loop().call_later(_TIMEOUT_S, stop.set)
+        try:
+            return await asyncio.to_thread(lambda: list(do(stop)))
+        finally:
+            timer.cancel()
+            stop.set()
+
+    def _declarations(self, path: str, name: str, stop: threading.Event) -> Iterator[Symbol]:
+        for source in self._sources(table().language_of(path), name, stop):
+            language = find_grammar(table().grammar_of(source.path) or "?")
+            if language is not None:
+                yield from (one for one in _outline(source, language) if _last_part(one.name) == name)
+
+    def _mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Place]:
+        word = word_regex(name)
+        for source in self._sources(table().language_of(path), name, stop):
+            for number, line in enumerate(source.lines, 1):
+                if word.search(line):
+                    yield Place(source.path, number, number, line.strip()[:_TEXT_CHARS])
+
+    def _matching(
+        self, query: str, limit: int, stop: threading.Event, unread: set[str], left_out: LeftOut
+    ) -> Iterator[Symbol]:
+        """Notes the languages that it cannot read, and the files."""
+        found = 0
+        wanted = query.casefold()
+        for source in self._sources("", wanted, stop, left_out):
+            language = find_grammar(table().grammar_of(source.path) or "?")
+            if language is None:
+                unread.add(table().language_of(source.path))
+                continue
+            for symbol in _outline(source, language):
+                if wanted in symbol.name.casefold():
+                    yield symbol
+                    found += 1
+                    if found >= limit:
+                        return
+
+    def _sources(
+        self, language: str, holding: str, stop: threading.Event, left_out: LeftOut | None = None
+    ) -> Iterator[Source]:
+        """Files of the language (any that has a grammar where none is named) that hold the text."""
+        read, left_out = 0, left_out or LeftOut()
+        for path in files(self._space, left_out=left_out):
+            kind = table().language_of(path)
+            if stop.is_set() or read >= _MAX_FILES:
+                left_out.stopped = True
+                return
+            if not kind or (language and kind != language):
+                continue
+            read += 1
+            try:
+                source = load(self._space, path)
+            except TooLong:
+                left_out.too_large += 1
+                continue
+            except HardLinked:
+                left_out.linked += 1
+                continue
+            except ToolError:
+                left_out.unreadable += 1
+                continue
+            if holding in source.text or holding in source.text.casefold():
+                yield source
+
+
+def word_regex(name: str) -> re.Pattern[str]:
+    """The name, not as a part of a longer one."""
+    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+
+
+def _outline(source: Source, language: object) -> tuple[Symbol, ...]:
+    try:
+        return outline(source, language)  # type: ignore[arg-type]  # a grammar
+    except ToolError:
+        return ()
+
+
+def _last_part(name: str) -> str:
+    return re.split(r"::|\.|:", name)[-1]

@@ -1,0 +1,266 @@
+"""The tools that change code: rename, format, code actions, edits. Each computes edits and hands them to the applier.
+
+Nothing is written unless every file is still what it was read as. What is not fresh is not applied: a rename of what a
+server knows so far would leave the rest behind. What a person was shown before they agreed is what is applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.code.answer import Answer, Status
+from aish.tools.code.backends.owner import Backends
+from aish.tools.code.backends.port import CodeBackend, Edits
+from aish.tools.code.edits.diffs import diff_of
+from aish.tools.code.edits.port import FileEdit, Outcome
+from aish.tools.code.edits.texts import model_edits
+from aish.tools.code.files.contents import Contents
+from aish.tools.code.files.source import REVISION_CHARS, Source, content_hash
+from aish.tools.code.rendering import envelope, joined
+from aish.tools.code.symbols.names import check_name, find_beside, find_word
+from aish.tools.code.symbols.queries import Understanding
+from aish.tools.workspace import Workspace
+from aish.types.tools import Arguments, ResultStatus
+
+_DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
+_FILES_NAMED = 12
+_TAKEN_LOOKED_AT = 200  # files of a rename that are searched for the new name
+
+
+Fingerprint = frozenset[tuple[str, str | None, str | None]]
+_MAX_SHOWN = 256  # changes that people are being asked about
+_CHANGING = frozenset({"rename", "edit", "format", "code_action"})
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """`first` is the file that was asked about, `nothing` what is said where there are no edits."""
+
+    answer: Answer[Edits]
+    title: str
+    first: str = ""
+    nothing: str = "nothing changes"
+
+
+class Changing:
+    def __init__(
+        self,
+        space: Workspace,
+        contents: Contents,
+        backends: Backends,
+        understanding: Understanding,
+        *,
+        format_on_edit: bool = False,
+    ) -> None:
+        self.edited: list[str] = []
+        self._space = space
+        self._backends = backends
+        self._understanding = understanding
+        self._contents = contents
+        self._format_on_edit = format_on_edit
+        self._shown: dict[bytes, Fingerprint] = {}
+
+    async def change(self, name: str, arguments: Arguments, call: str) -> str:
+        """Raises ToolError."""
+        shown = self._shown.pop(_key(name, arguments, call), None)
+        plan = await self._plan(name, arguments)
+        if isinstance(plan, str):
+            return plan
+        if shown is not None and shown != _fingerprint(plan.answer.value):
+            raise ToolError("nothing was changed: it would no longer be what the user was shown. Make the call again.")
+        return await self._carry_out(plan)
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        """The diff; "" if nothing would change. The call, if it is made, does exactly this or nothing."""
+        plan = await self._plan(name, arguments) if name in _CHANGING else ""
+        if isinstance(plan, str):
+            return ""
+        is_known = plan.answer.status is Status.FRESH  # else nothing is shown, and nothing may be done
+        edits = sorted(plan.answer.value if is_known else (), key=lambda edit: (edit.path != plan.first, edit.path))
+        files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
+        self._shown[_key(name, arguments, call)] = _fingerprint(edits)
+        while len(self._shown) > _MAX_SHOWN:
+            del self._shown[next(iter(self._shown))]
+        diff = await asyncio.to_thread(diff_of, files)
+        return joined(f"note: {plan.answer.note}", diff) if plan.answer.note and diff else diff
+
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        """The hashes of the files before and after; "" where nothing would change. Raises ToolError."""
+        plan = await self._plan(name, arguments) if name in _CHANGING else ""
+        if isinstance(plan, str) or not plan.answer.value:
+            return ""
+        return msgspec.json.encode(sorted(_fingerprint(plan.answer.value), key=lambda file: file[0])).decode()
+
+    async def happened(self, witness: str) -> bool | None:
+        """Edits are made all or none, so files that are partly one and partly the other were touched by others."""
+        files = msgspec.json.decode(witness, type=list[tuple[str, str | None, str | None]])
+        now = [await self._hash_of(path) for path, _, _ in files]
+        if now == [new for _, _, new in files]:
+            return True
+        return False if now == [base for _, base, _ in files] else None
+
+    async def _hash_of(self, path: str) -> str | None:
+        if not await asyncio.to_thread(self._space.exists, path):
+            return None
+        return content_hash(await self._contents.read(path))
+
+    async def undo(self, id: str) -> str:
+        undone = await self._contents.undo(id)
+        outcome = undone.outcome
+        if outcome.conflicts:
+            raise ToolError(f"not undone, and nothing was changed: {undone.title} ({_reasons(outcome)})")
+        self._note(outcome)
+        self._backends.servers.tell_edits(undone.edits)
+        return joined(outcome.note, f"undone: {undone.title}", *_named(undone.edits))
+
+    async def _plan(self, name: str, arguments: Arguments) -> Plan | str:
+        """A text where it is only asked what could be done."""
+        match name:
+            case "rename":
+                return await self._rename(arguments)
+            case "format":
+                return await self._format(arguments)
+            case "code_action":
+                return await self._code_action(arguments)
+            case _:
+                return await self._edit(arguments)
+
+    async def _before(self, edit: FileEdit) -> bytes | None:
+        return await self._contents.read(edit.path) if edit.base is not None else None
+
+    async def _rename(self, arguments: Arguments) -> Plan | str:
+        source = await self._load(arguments)
+        spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
+        new_name = str(arguments["new_name"]).strip()
+        check_name(source.path, spot.symbol, new_name)
+        answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
+        answer = await self._unless_taken(answer, spot.symbol, new_name, merge=bool(arguments.get("merge")))
+        nothing = f"{answer.backend} changes nothing: it may not let {spot.symbol} be renamed, or not to {new_name}"
+        if arguments.get("preview"):
+            said = ["would change:", *_named(answer.value)] if answer.value else [nothing]
+            return joined(envelope(answer, f"files={len(answer.value)}"), *said)
+        return Plan(answer, f"rename {spot.symbol} to {new_name}", first=source.path, nothing=nothing)
+
+    async def _unless_taken(self, answer: Answer[Edits], symbol: str, new_name: str, *, merge: bool) -> Answer[Edits]:
+        """Raises ToolError where two things would become one; says so where they might."""
+        said = ""
+        for edit in [edit for edit in answer.value if edit.base is not None][:_TAKEN_LOOKED_AT]:
+            source = await self._contents.load(edit.path)
+            if (word := find_word(source, new_name)) is None:
+                continue
+            said = said or f"{new_name} stands in {word.path}:{word.line} already: see that the two are not mixed up"
+            outline = (await self._backends.outline(source)).value
+            if not merge and (beside := find_beside(source, outline, symbol, new_name)) is not None:
+                text = f"nothing was changed: {beside.path}:{beside.line} declares {new_name} already, beside {symbol}"
+                raise ToolError(f"{text}. Take another name, or give `merge` if one name for both is meant.")
+        return msgspec.structs.replace(answer, note=". ".join(filter(None, (answer.note, said))))
+
+    async def _format(self, arguments: Arguments) -> Plan:
+        source = await self._load(arguments)
+        answer = await self._backends.for_style(source.path).format(source)
+        nothing = "the formatter changes nothing: it is formatted already, or it cannot be parsed"
+        return Plan(answer, f"format {source.path}", nothing=nothing)
+
+    async def _code_action(self, arguments: Arguments) -> Plan | str:
+        source, line = await self._load(arguments), int(arguments["line"])
+        end_line = max(line, int(arguments.get("end_line", line)))
+        if line < 1 or end_line > len(source.lines):
+            text = f"{source.path} has lines 1 to {len(source.lines)}, not {line} to {end_line}"
+            raise ToolError(text, status=ResultStatus.BAD_ARGUMENTS)
+        if key := str(arguments.get("apply", "")):
+            return await self._act(source, line, end_line, key)
+        return await self._offered(source, line, end_line)
+
+    async def _edit(self, arguments: Arguments) -> Plan:
+        edits = await model_edits(self._space, self._contents.load, arguments["edits"])
+        if self._format_on_edit:
+            edits = [await self._formatted(edit) for edit in edits]
+        return Plan(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
+
+    async def _offered(self, source: Source, line: int, end_line: int) -> str:
+        blocks = []
+        for backend in self._actors(source.path):
+            answer = await backend.fixes(source, line, end_line)
+            listed = [f"{fix.key}: {fix.title}{' (preferred)' if fix.preferred else ''}" for fix in answer.value]
+            head = envelope(answer, f"total={len(listed)}", revision=source.revision)
+            blocks.append(joined(head, *(listed or ["nothing is offered here"])))
+        return joined(*blocks)
+
+    async def _act(self, source: Source, line: int, end_line: int, key: str) -> Plan:
+        unsure: Answer[Edits] | None = None
+        for backend in self._actors(source.path):
+            answer = await backend.fix(source, line, end_line, key)
+            if answer.value is not None:
+                return Plan(answer.with_value(answer.value.edits), answer.value.title)
+            if answer.status is Status.PENDING:
+                unsure = answer.with_value(())
+        if unsure is not None:
+            return Plan(unsure, f"code action {key}")
+        raise ToolError(f"nothing with the id {key} is offered here now; list the actions again")
+
+    def _actors(self, path: str) -> Sequence[CodeBackend]:
+        style, main = self._backends.for_style(path), self._backends.for_file(path)
+        return [main] if style.name == main.name else [main, style]
+
+    async def _carry_out(self, plan: Plan) -> str:
+        answer, title = plan.answer, plan.title
+        if answer.status is not Status.FRESH:
+            return joined(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
+        if not answer.value:
+            return joined(envelope(answer, "files=0"), plan.nothing)
+        outcome = await self._contents.apply(answer.value, title=title)
+        if outcome.conflicts:
+            is_other = any("changed" in conflict.reason for conflict in outcome.conflicts)
+            advice = ". Read the file again and repeat the edit." if is_other else ""
+            raise ToolError(f"nothing was changed: {_reasons(outcome)}{advice}")
+        self._note(outcome)
+        self._backends.servers.tell_edits(edit for edit in answer.value if edit.path in outcome.applied)
+        files = sorted(outcome.applied, key=lambda path: (path != plan.first, path))
+        diagnosed = await self._understanding.diagnosed(files[:_DIAGNOSED_AFTER])
+        left = len(files) - _DIAGNOSED_AFTER
+        rest = f"({left} more files were not looked at)" if left > 0 else ""
+        undo = f"undo={outcome.undo}" if outcome.undo else ""
+        head = envelope(answer, f"files={len(files)}", undo)
+        return joined(head, outcome.note, f"done: {title}", *_named(answer.value), "problems now:", diagnosed, rest)
+
+    def _note(self, outcome: Outcome) -> None:
+        self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
+
+    async def _formatted(self, edit: FileEdit) -> FileEdit:
+        """As its formatter would have it, where there is one that takes it."""
+        if edit.content is None:
+            return edit
+        source = Source(edit.path, edit.content, edit.content.decode("utf-8"))
+        answer = await self._backends.for_style(edit.path).format(source)
+        if answer.status is Status.FRESH and len(answer.value) == 1:
+            return FileEdit(edit.path, edit.base, answer.value[0].content)
+        return edit
+
+    async def _load(self, arguments: Arguments) -> Source:
+        return await self._contents.load(str(arguments["path"]))
+
+
+def _fingerprint(edits: Iterable[FileEdit]) -> Fingerprint:
+    """Servers do not keep to an order, and contents are large."""
+    return frozenset((e.path, e.base, None if e.content is None else content_hash(e.content)) for e in edits)
+
+
+def _key(name: str, arguments: Arguments, call: str) -> bytes:
+    return msgspec.json.encode((call, name, arguments), order="deterministic")
+
+
+def _reasons(outcome: Outcome) -> str:
+    return "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
+
+
+def _named(edits: Edits) -> list[str]:
+    shown = [f"  {edit.path} revision={_revision(edit)}" for edit in edits[:_FILES_NAMED]]
+    left = len(edits) - len(shown)
+    return [*shown, f"  and {left} more files"] if left else shown
+
+
+def _revision(edit: FileEdit) -> str:
+    return content_hash(edit.content)[:REVISION_CHARS] if edit.content is not None else "gone"

@@ -1,0 +1,112 @@
+"""Edits written by the IDE that has the files open, under the same rules as those on disk.
+
+The IDE opens files by name and follows links where we would not, so what may not be edited is found out before it is
+asked, for each file once more just before it is written, and again afterwards: a link that was put there in between is
+found, and said, and nothing more is written. It writes one file at a time: where one fails, those before it are put
+back, and what could not be is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from aish.errors import ToolError
+from aish.tools.code.edits.placement import Placing
+from aish.tools.code.edits.port import Conflict, FileEdit, Outcome
+from aish.tools.code.edits.preparation import belongs_to_git
+from aish.tools.code.files.source import content_hash
+from aish.tools.workspace import Workspace
+
+
+class Ide(Protocol):
+    async def read(self, path: str) -> str | None: ...
+
+    async def write(self, path: str, content: str) -> None: ...
+
+
+async def apply_in_ide(space: Workspace, ide: Ide, edits: Sequence[FileEdit]) -> Outcome:
+    """Raises ToolError if the IDE fails in the middle."""
+    before: dict[str, str | None] = {}
+    texts: dict[str, str] = {}
+    conflicts: list[Conflict] = []
+    for edit in edits:
+        try:
+            before[edit.path] = held = await _held(ide, edit)
+            reason = _unfit(space, edit, held)
+            texts[edit.path] = (edit.content or b"").decode()
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8"
+        except ToolError as exc:
+            reason = exc.message
+        if reason:
+            conflicts.append(Conflict(edit.path, reason))
+    if conflicts:
+        return Outcome(conflicts=tuple(conflicts))
+    return await _write_all(Placing(space), ide, texts, before)
+
+
+async def _write_all(placing: Placing, ide: Ide, texts: dict[str, str], before: dict[str, str | None]) -> Outcome:
+    written: list[str] = []
+    for path, text in texts.items():
+        what = "was not written"
+        try:
+            folder = placing.find_folder(path)
+            await ide.write(path, text)
+            what = "may be written elsewhere, look there"
+            _check_unmoved(placing, path, folder)
+        except ToolError as exc:
+            left = await _put_back(placing, ide, written, before)
+            kept = f"; {', '.join(left)} could not be put back and stay changed" if left else "; nothing stays changed"
+            raise ToolError(f"{path} {what}: {exc.message}{kept if written else ''}") from exc
+        except asyncio.CancelledError:  # in the middle of many is no place to stop; each call has a deadline
+            await _put_back(placing, ide, [*written, path], before)
+            raise
+        written.append(path)
+    return Outcome(applied=tuple(written))
+
+
+def _check_unmoved(placing: Placing, path: str, folder: tuple[int, int] | None) -> None:
+    """Raises ToolError. It is not put back: whoever leads its name elsewhere would have that written there, too."""
+    if folder is not None and placing.find_folder(path) != folder:
+        raise ToolError("its folder became another one while the IDE wrote it")
+
+
+async def _held(ide: Ide, edit: FileEdit) -> str | None:
+    """What the IDE has; for a file that shall be new, nothing is the rule."""
+    try:
+        return await ide.read(edit.path)
+    except ToolError:
+        if edit.base is None:
+            return None
+        raise
+
+
+def _unfit(space: Workspace, edit: FileEdit, held: str | None) -> str:
+    """Why it cannot be; "" if it can. Raises ToolError for what may not be replaced."""
+    if edit.content is None:
+        return "the IDE is not asked to remove files"
+    if belongs_to_git(space, edit.path):
+        return "git's own files are not for editing; use git"
+    on_disk = Placing(space).find(edit.path)
+    if edit.base is None:
+        return "it is there already" if held is not None or on_disk is not None else ""
+    same = held is not None and content_hash(held.encode()) == edit.base
+    return "" if same else "it changed in the IDE since it was read"
+
+
+async def _put_back(placing: Placing, ide: Ide, written: Sequence[str], before: dict[str, str | None]) -> list[str]:
+    """Those that could not be: new files, which the IDE is not asked to remove, and what fails again."""
+    left: list[str] = []
+    for path in written:
+        text = before[path]
+        try:
+            if text is None:
+                left.append(path)
+            else:
+                placing.find_folder(path)
+                await ide.write(path, text)
+        except ToolError:
+            left.append(path)
+    return left

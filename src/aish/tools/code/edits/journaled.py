@@ -1,0 +1,189 @@
+"""Applies edits of many files completely or not at all, also across `kill -9`, and takes them back on request.
+
+New contents are staged beside the old, what will happen is written down with what was there before, and only then is
+each file renamed into place. A process that dies leaves the journal; whoever opens the workspace next finishes the
+change, or takes it back where it cannot be finished. Other programs may see some files changed before others, for the
+few milliseconds that the renames take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from aish.errors import ToolError
+from aish.tools.code.edits.completion import Step, can_finish, finish, sync, take_back
+from aish.tools.code.edits.placement import Placing
+from aish.tools.code.edits.port import Conflict, FileEdit, Kept, Outcome, Undone
+from aish.tools.code.edits.preparation import Plan
+from aish.tools.code.edits.records import Record
+from aish.tools.code.edits.undo_log import Shelf
+from aish.tools.workspace import Workspace
+
+_SHOWN = 5
+
+
+class Journaled:
+    """`state` is a folder of the user's own. `step` is told of each step before it is taken."""
+
+    def __init__(self, space: Workspace, state: Path, *, step: Step = lambda what: None) -> None:
+        self._space = space
+        self._placing = Placing(space)
+        self._shelf = Shelf(state, space.root)
+        self._step = step
+
+    async def recover(self) -> str:
+        return await asyncio.to_thread(self._recover) if not self._shelf.is_clear() else ""
+
+    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
+        return await asyncio.to_thread(self._apply, edits, title)
+
+    async def undo(self, id: str = "") -> Undone:
+        return await asyncio.to_thread(self._undo, id)
+
+    async def kept(self) -> Sequence[Kept]:
+        return await asyncio.to_thread(self._kept)
+
+    async def aclose(self) -> None:
+        """Nothing is held between changes."""
+
+    def _recover(self) -> str:
+        with self._shelf.locked():
+            return self._mend()
+
+    def _apply(self, edits: Sequence[FileEdit], title: str) -> Outcome:
+        with self._shelf.locked():
+            said = self._mend()
+            plan = Plan(self._space, self._placing, edits)
+            if plan.conflicts:
+                return Outcome(conflicts=tuple(plan.conflicts), note=said)
+            if not plan.changes:
+                return Outcome(applied=plan.paths, note=said)
+            record = Record(plan.id, title, _now_ms(), tuple(plan.changes), tuple(plan.missing_folders()))
+            conflicts = self._carry_out(record, plan.contents)
+        if conflicts:
+            return Outcome(conflicts=conflicts, note=said)
+        return Outcome(applied=plan.paths, undo=record.id, note=said)
+
+    def _undo(self, id: str) -> Undone:
+        with self._shelf.locked():
+            said = self._mend()
+            kept = self._shelf.kept()
+            record = self._shelf.find_kept(id or kept[0]) if kept else None
+            if record is None:
+                raise ToolError(
+                    f"there is no edit {id} to undo; `:undo list` shows them"
+                    if id and kept
+                    else "there is nothing to undo"
+                )
+            edits = tuple(FileEdit(change.path, change.new, change.before) for change in record.changes)
+            modes = {change.path: change.mode for change in record.changes}
+            plan = Plan(self._space, self._placing, edits, modes, since="since that edit")
+            conflicts = tuple(plan.conflicts)
+            if not conflicts:
+                back = Record(
+                    plan.id,
+                    f"undo {record.title}",
+                    _now_ms(),
+                    tuple(plan.changes),
+                    tuple(plan.missing_folders()),
+                    leaves=tuple(reversed(record.folders)),
+                    undoes=record.id,
+                )
+                conflicts = self._carry_out(back, plan.contents)
+        applied = () if conflicts else plan.paths
+        return Undone(record.title, edits, Outcome(applied, conflicts, note=said))
+
+    def _kept(self) -> Sequence[Kept]:
+        with self._shelf.locked():
+            records = [record for id in self._shelf.kept() if (record := self._shelf.find_kept(id)) is not None]
+        return [Kept(one.id, one.title, one.made_ms, tuple(change.path for change in one.changes)) for one in records]
+
+    def _carry_out(self, record: Record, contents: Sequence[bytes | None]) -> tuple[Conflict, ...]:
+        """Why nothing has changed; empty if everything has. Raises ToolError where staging fails."""
+        self._step("write the intent")
+        self._shelf.intend(record)
+        try:
+            self._stage(record, contents)
+        except ToolError:
+            self._unstage(record)
+            raise
+        self._step("begin")
+        self._shelf.begin()
+        try:
+            finish(self._placing, record, self._step)
+        except ToolError as exc:
+            left = self._turn_back(record)
+            reasons = [Conflict(path, "somebody else changed it, and it stays as it is") for path in left]
+            return (Conflict(record.title, exc.message), *reasons)
+        self._step("keep")
+        self._shelf.keep(record)
+        return ()
+
+    def _stage(self, record: Record, contents: Sequence[bytes | None]) -> None:
+        for folder in record.folders:
+            self._step(f"make {folder}")
+            self._placing.make_folder(folder)
+        for change, content in zip(record.changes, contents, strict=True):
+            if content is not None:
+                self._step(f"stage {change.path}")
+                self._placing.stage(change, content)
+        sync(self._placing, record, self._step)
+
+    def _unstage(self, record: Record) -> None:
+        for change in record.changes:
+            self._step(f"discard {change.stage}")
+            self._placing.discard(change)
+        for folder in reversed(record.folders):
+            self._placing.leave_folder(folder)
+        self._shelf.forget()
+
+    def _turn_back(self, record: Record) -> list[str]:
+        self._shelf.turn_back()
+        return self._go_on_back(record)
+
+    def _go_on_back(self, record: Record) -> list[str]:
+        try:
+            left = take_back(self._placing, record, self._step)
+        except ToolError as exc:
+            half = f"a change is half done and could not be taken back yet: {record.title}"
+            raise ToolError(f"{half} ({exc.message}). Mend that; the next edit tries again.") from exc
+        self._step("forget")
+        self._shelf.forget()
+        return left
+
+    def _mend(self) -> str:
+        """What a process that died has left behind. Says what was done; raises ToolError if it cannot be."""
+        if self._shelf.is_clear():
+            return ""
+        if (record := self._shelf.find_journal()) is not None:
+            return self._complete(record)
+        if (record := self._shelf.find_rollback()) is not None:
+            return _taken_back(record, self._go_on_back(record))
+        if (record := self._shelf.find_staging()) is not None:
+            self._unstage(record)
+            return f"an interrupted change had not begun, and nothing of it is left: {record.title}"
+        self._shelf.forget()
+        return ""
+
+    def _complete(self, record: Record) -> str:
+        if can_finish(self._placing, record):
+            try:
+                finish(self._placing, record, self._step)
+            except ToolError:
+                return _taken_back(record, self._turn_back(record))
+            self._step("keep")
+            self._shelf.keep(record)
+            return f"an interrupted change was finished: {record.title} ({len(record.changes)} files)"
+        return _taken_back(record, self._turn_back(record))
+
+
+def _taken_back(record: Record, left: Sequence[str]) -> str:
+    said = f"an interrupted change was taken back: {record.title}"
+    return f"{said}; changed by somebody else and left so: {', '.join(left[:_SHOWN])}" if left else said
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,188 @@
+"""Files put in place, one step at a time, each step inside the workspace whatever happens to the folders meanwhile.
+
+Every step opens the folder anew, below the root, and works in it by name without following links. Knows nothing of
+journals: the order of the steps is somebody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.code.edits.records import Change
+from aish.tools.code.files.source import content_hash
+from aish.tools.workspace import MAX_FILE_BYTES, Workspace
+from aish.types.tools import ResultStatus
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without hard links
+_GONE = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What is there. `identity` is the same for two names of one file."""
+
+    content: bytes
+    mode: int
+    owner: tuple[int, int]
+    identity: tuple[int, int]
+
+    @property
+    def hash(self) -> str:
+        return content_hash(self.content)
+
+
+class Placing:
+    def __init__(self, space: Workspace) -> None:
+        self._space = space
+
+    def find(self, path: str) -> Held | None:
+        """None if there is nothing. Raises ToolError for what may not be replaced."""
+        try:
+            with self._space.folder_of(path) as (folder, name):
+                return _find(folder, name, path)
+        except ToolError as exc:
+            if is_gone(exc):
+                return None
+            raise
+
+    def find_folder(self, path: str) -> tuple[int, int] | None:
+        """Which folder it is in now, None if that is not there. Raises ToolError for what may not be replaced."""
+        self.find(path)
+        try:
+            with self._space.folder_of(path) as (folder, _):
+                status = os.fstat(folder)
+        except ToolError as exc:
+            if is_gone(exc):
+                return None
+            raise
+        return status.st_dev, status.st_ino
+
+    def find_hash(self, path: str) -> str | None:
+        """Of whatever is there, for comparing; "" for what is no plain file."""
+        try:
+            with self._space.folder_of(path) as (folder, name):
+                return _hash(folder, name)
+        except ToolError as exc:
+            return None if is_gone(exc) else ""
+
+    def stage_hash(self, change: Change) -> str | None:
+        try:
+            with self._space.folder_of(change.path) as (folder, _):
+                return _hash(folder, change.stage)
+        except ToolError as exc:
+            return None if is_gone(exc) else ""
+
+    def stage(self, change: Change, content: bytes) -> None:
+        """Private until it is complete, then with the mode that it will have."""
+        with self._space.folder_of(change.path) as (folder, _):
+            fd = os.open(change.stage, _MAKE, 0o600, dir_fd=folder)
+            with open(fd, "wb") as stream:  # noqa: PTH123  # a descriptor has no path
+                stream.write(content)
+                stream.flush()
+                if change.owner is not None and change.owner != (os.geteuid(), os.getegid()):
+                    with contextlib.suppress(PermissionError):  # only root may give files away
+                        os.fchown(fd, *change.owner)
+                os.fchmod(fd, change.mode)
+                os.fsync(fd)
+
+    def commit(self, change: Change) -> None:
+        """Raises ToolError if what is there is not what the change replaces."""
+        with self._space.folder_of(change.path) as (folder, name):
+            held = _find(folder, name, change.path)
+            if (held.hash if held else None) != change.old:
+                raise ToolError(f"{change.path} changed in the meantime")
+            if change.new is None:
+                os.unlink(name, dir_fd=folder)
+            elif change.old is None:
+                _put_new(folder, change.stage, name)
+            else:
+                os.rename(change.stage, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def discard(self, change: Change) -> None:
+        """The stage, if there is one."""
+        try:
+            with self._space.folder_of(change.path) as (folder, _):
+                os.unlink(change.stage, dir_fd=folder)
+        except ToolError as exc:
+            if not _is_out_of_reach(exc):
+                raise
+
+    def sync(self, path: str) -> None:
+        """What was done in its folder survives the loss of power."""
+        try:
+            with self._space.folder_of(path) as (folder, _):
+                os.fsync(folder)
+        except ToolError as exc:
+            if not _is_out_of_reach(exc):
+                raise
+
+    def make_folder(self, path: str) -> None:
+        with self._space.folder_of(path) as (folder, name):
+            os.mkdir(name, 0o755, dir_fd=folder)
+            os.fsync(folder)
+
+    def leave_folder(self, path: str) -> None:
+        """Removes it if nothing is in it."""
+        with contextlib.suppress(ToolError), self._space.folder_of(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
+
+
+def is_gone(exc: ToolError) -> bool:
+    return isinstance(exc.__cause__, OSError) and exc.__cause__.errno in _GONE
+
+
+def _is_out_of_reach(exc: ToolError) -> bool:
+    """Also where its folder leads outside by now: there is nothing of ours there."""
+    return is_gone(exc) or exc.status is ResultStatus.NOT_ALLOWED
+
+
+def _find(folder: int, name: str, path: str) -> Held | None:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):  # before it is opened: opening a device can already do something
+        raise _refused(f"{path} is not a regular file")
+    fd = os.open(name, _READ, dir_fd=folder)
+    with open(fd, "rb") as stream:  # noqa: PTH123  # a descriptor has no path
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise _refused(f"{path} is not a regular file")
+        if status.st_nlink > 1:
+            raise _refused(f"{path} is a hard link: the same file has another name, perhaps outside the workspace")
+        content = stream.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise _refused(f"{path} has more than the {MAX_FILE_BYTES} bytes that can be changed at once")
+    identity = (status.st_dev, status.st_ino)
+    return Held(content, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid), identity)
+
+
+def _hash(folder: int, name: str) -> str:
+    if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return ""
+    with open(os.open(name, _READ, dir_fd=folder), "rb") as stream:  # noqa: PTH123  # as above
+        content = stream.read(MAX_FILE_BYTES + 1)
+    return content_hash(content) if len(content) <= MAX_FILE_BYTES else ""
+
+
+def _put_new(folder: int, stage: str, name: str) -> None:
+    """Never over a file that has come to be there: linking fails where renaming would replace."""
+    try:
+        os.link(stage, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS:
+            raise
+        os.rename(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        os.unlink(stage, dir_fd=folder)
+
+
+def _refused(text: str) -> ToolError:
+    return ToolError(text, status=ResultStatus.NOT_ALLOWED)

@@ -1,0 +1,109 @@
+"""Edits against what is there now: the changes they come to, or the reasons why they cannot be. Writes nothing."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from aish.errors import ToolError
+from aish.tools.code.edits.placement import Held, Placing
+from aish.tools.code.edits.port import Conflict, FileEdit
+from aish.tools.code.edits.records import Change
+from aish.tools.code.edits.undo_log import MAX_KEPT_BYTES
+from aish.tools.code.files.source import content_hash
+from aish.tools.workspace import Workspace
+
+_NEW_MODE = 0o644
+# Git's own files decide what programs run; no edit of code is there.
+_NOT_CODE = ".git"
+
+
+class Plan:
+    """The modes of files that are to come back may be given. `since` says when files were as the edits want them."""
+
+    def __init__(
+        self,
+        space: Workspace,
+        placing: Placing,
+        edits: Sequence[FileEdit],
+        modes: dict[str, int] | None = None,
+        *,
+        since: str = "since it was read",
+    ) -> None:
+        self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # in the order of time
+        self.paths = tuple(edit.path for edit in edits)
+        self.conflicts: list[Conflict] = []
+        self.changes: list[Change] = []
+        self.contents: list[bytes | None] = []
+        self._space = space
+        self._placing = placing
+        self._modes = modes or {}
+        self._since = since
+        self._seen: dict[tuple[int, int] | str, str] = {}
+        self._removed: dict[str, Held] = {}
+        self._left_bytes = MAX_KEPT_BYTES
+        # What is removed first: a file that is moved keeps its mode.
+        for edit in sorted(edits, key=lambda edit: edit.content is not None):
+            try:
+                reason = self._add(edit)
+            except ToolError as exc:
+                reason = exc.message
+            if reason:
+                self.conflicts.append(Conflict(edit.path, reason))
+
+    def missing_folders(self) -> list[str]:
+        """Those that new files need, outermost first."""
+        made = [PurePosixPath(change.path) for change in self.changes if change.old is None]
+        parents = {parent for path in made for parent in path.parents[:-1]}
+        return [str(path) for path in sorted(parents) if not self._space.exists(str(path))]
+
+    def _add(self, edit: FileEdit) -> str:
+        """Why it cannot be; "" if it can."""
+        path = self._space.relative(edit.path)
+        if belongs_to_git(self._space, path):
+            return "git's own files are not for editing; use git"
+        held = self._placing.find(path)
+        if reason := _unfit(edit, held, self._since) or self._twice(path, held):
+            return reason
+        self._left_bytes -= len(held.content) if held else 0
+        if self._left_bytes < 0:
+            return f"the files of one change may have {MAX_KEPT_BYTES} bytes together; make smaller ones"
+        if held is None or held.content != edit.content:
+            self._change(path, held, edit.content)
+        return ""
+
+    def _change(self, path: str, held: Held | None, content: bytes | None) -> None:
+        new = content_hash(content) if content is not None else None
+        if held is not None and new is None:
+            self._removed[held.hash] = held
+        like = held or self._removed.get(new or "")
+        mode = like.mode if like else self._modes.get(path, _NEW_MODE)
+        stage = f".aish-{self.id}-{len(self.changes)}"
+        before = held.content if held else None
+        owner = like.owner if like else None
+        self.changes.append(Change(path, held.hash if held else None, new, stage, mode, before, owner))
+        self.contents.append(content)
+
+    def _twice(self, path: str, held: Held | None) -> str:
+        """A file may have two names here, through a link to a folder."""
+        key = held.identity if held else path
+        if key not in self._seen:
+            self._seen[key] = path
+            return ""
+        other = self._seen[key]
+        return "it is edited twice in one change" if other == path else f"it is the same file as {other}"
+
+
+def belongs_to_git(space: Workspace, path: str) -> bool:
+    """By its name, or by where links lead."""
+    return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
+
+
+def _unfit(edit: FileEdit, held: Held | None, since: str) -> str:
+    if (held.hash if held else None) == edit.base:
+        return ""
+    if held is None:
+        return "it is gone"
+    return f"it changed {since}" if edit.base is not None else "it is there already"

@@ -1,0 +1,140 @@
+"""The edits a model asks for, as edits of files: exact text or lines replaced, against the revision it has read.
+
+All edits of one file are about the text as it was read, so their order does not matter and they may not overlap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from aish.errors import ToolError
+from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.files.source import Source
+from aish.tools.workspace import Workspace
+from aish.types.tools import ResultStatus
+
+NEW = "new"
+_SHORTEST_REVISION = 8
+_SHOWN_CHARS = 80
+_SHOWN_PLACES = 8
+# A line number may be off by as much after other edits.
+_NEAR = 3
+
+Span = tuple[int, int, str]
+Place = tuple[int, int]  # where it begins, and in which line
+Load = Callable[[str], Awaitable[Source]]
+
+
+async def model_edits(space: Workspace, load: Load, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
+    """Raises ToolError that says what to do instead."""
+    by_path: dict[str, list[Mapping[str, Any]]] = {}
+    for edit in edits:
+        by_path.setdefault(space.relative(str(edit["path"])), []).append(edit)
+    return [await _file_edit(load, path, group) for path, group in by_path.items()]
+
+
+async def _file_edit(load: Load, path: str, edits: Sequence[Mapping[str, Any]]) -> FileEdit:
+    if any(edit["revision"] == NEW for edit in edits):
+        if len(edits) > 1:
+            raise _wrong(f"a new file is one edit, and {path} has {len(edits)}")
+        return FileEdit(path, None, str(edits[0]["new"]).encode())
+    source = await load(path)
+    for edit in edits:
+        _check_revision(source, str(edit["revision"]))
+    spans = sorted(_span(source, edit) for edit in edits)
+    return FileEdit(source.path, source.hash, source.encoded(_replaced(source, spans)))
+
+
+def _check_revision(source: Source, revision: str) -> None:
+    if len(revision) >= _SHORTEST_REVISION and source.hash.startswith(revision.lower()):
+        return
+    text = f"{source.path} is at revision {source.revision}, not {revision}: it changed since; read it again"
+    raise ToolError(text, status=ResultStatus.FAILED)
+
+
+def _span(source: Source, edit: Mapping[str, Any]) -> Span:
+    new, old = str(edit["new"]), str(edit.get("old", ""))
+    if "start_line" in edit:
+        first = int(edit["start_line"])
+        last = int(edit.get("end_line", first))
+        return _line_span(source, first, last, new) if not old else _within(source, old, new, range(first, last + 1))
+    if not old:
+        raise _wrong(f"an edit of {source.path} names neither `old` text nor `start_line`")
+    line = edit.get("line")
+    return _near(source, old, new, line if isinstance(line, int) else None)
+
+
+def _line_span(source: Source, start: int, end: int, new: str) -> Span:
+    count = len(source.lines)
+    if not 1 <= start <= end <= max(count, 1):
+        raise _wrong(f"{source.path} has lines 1 to {count}, not {start} to {end}")
+    before = sum(map(len, source.lines[: start - 1]))
+    replaced = "".join(source.lines[start - 1 : end])
+    # The last line keeps its end, also where the model left it out.
+    if new and not new.endswith("\n") and replaced.endswith(("\n", "\r")):
+        new += "\n"
+    return before, before + len(replaced), _with_ends(source, new)
+
+
+def _within(source: Source, old: str, new: str, lines: range) -> Span:
+    """The one place in these lines that holds it."""
+    old, found = _occurrences(source, old)
+    return _only(source, old, new, [place for place in found if place[1] in lines], found)
+
+
+def _near(source: Source, old: str, new: str, line: int | None) -> Span:
+    """The one place that holds it; of several, the one in that line, or the only one close to it."""
+    old, found = _occurrences(source, old)
+    if len(found) <= 1 or line is None:
+        return _only(source, old, new, found, found)
+    there = [place for place in found if place[1] == line]
+    return _only(source, old, new, there or [place for place in found if abs(place[1] - line) <= _NEAR], found)
+
+
+def _only(source: Source, old: str, new: str, meant: Sequence[Place], found: Sequence[Place]) -> Span:
+    if not found:
+        raise _wrong(f"{source.path} does not hold '{old[:_SHOWN_CHARS]}'; copy the text exactly, without line numbers")
+    if len(meant) != 1:
+        lines = ", ".join(str(line) for _, line in found[:_SHOWN_PLACES]) + (
+            ", …" if len(found) > _SHOWN_PLACES else ""
+        )
+        times = f"{len(found)} times" if len(found) > 1 else "once"
+        raise _wrong(
+            f"{source.path} holds '{old[:_SHOWN_CHARS]}' {times}, in line {lines}; give more of it, or its `line`"
+        )
+    start = meant[0][0]
+    return start, start + len(old), _with_ends(source, new)
+
+
+def _occurrences(source: Source, old: str) -> tuple[str, list[Place]]:
+    """Every place, and the text as the file has it: a model writes `\\n`, the file may end its lines otherwise."""
+    old = old if old in source.text else _with_ends(source, old)
+    starts = [0, *accumulate(map(len, source.lines))]
+    found: list[Place] = []
+    at = source.text.find(old)
+    while at >= 0:
+        found.append((at, bisect_right(starts, at)))
+        at = source.text.find(old, at + len(old))
+    return old, found
+
+
+def _replaced(source: Source, spans: Sequence[Span]) -> str:
+    pieces, at = [], 0
+    for start, end, new in spans:
+        if start < at:
+            raise _wrong(f"two edits of {source.path} overlap; make one of them")
+        pieces += [source.text[at:start], new]
+        at = end
+    return "".join([*pieces, source.text[at:]])
+
+
+def _with_ends(source: Source, text: str) -> str:
+    end = source.line_end
+    return text if end == "\n" else text.replace("\r\n", "\n").replace("\n", end)
+
+
+def _wrong(text: str) -> ToolError:
+    return ToolError(text, status=ResultStatus.BAD_ARGUMENTS)

@@ -1,0 +1,180 @@
+"""Where changes of one workspace are written down: the journal of the one under way, and those that can be undone.
+
+A folder of the user's own, outside the workspace, named after the workspace's path. A change is one file in it that
+moves from name to name: `staging` while new contents are being written beside the old, `journal` while they are put in
+place, `undo-…` once that is done; `rollback` where it cannot be, until all is as it was. Each move is one rename, so a
+crash leaves exactly one of them.
+
+One process changes a workspace at a time. The lock is the kernel's, and gone with its holder; the file names the
+holder, for whoever has to wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.process.liveness import ProcessOwners
+from aish.tools.code.edits.records import FORMAT, Record, decode, encode
+from aish.tools.code.files.source import content_hash
+
+MAX_KEPT = 20
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+_LOCK_WAIT_S = 10.0
+_LOOK_S = 0.02
+_KEY_CHARS = 32
+
+
+class Shelf:
+    """Every method but `is_clear` wants the lock. All raise ToolError."""
+
+    def __init__(self, state: Path, root: Path, *, lock_wait_s: float = _LOCK_WAIT_S) -> None:
+        self.folder = state / content_hash(os.fsencode(root))[:_KEY_CHARS]
+        self._staging = self.folder / "staging"
+        self._journal = self.folder / "journal"
+        self._rollback = self.folder / "rollback"
+        self._lock_wait_s = lock_wait_s
+
+    def is_clear(self) -> bool:
+        """Whether no change is under way, or was when its process ended."""
+        return not any(path.exists() for path in (self._staging, self._journal, self._rollback))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        with _translated():
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            self._wait_for(fd)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, ProcessOwners().me.encode(), 0)
+            yield
+        finally:
+            os.close(fd)
+
+    def intend(self, record: Record) -> None:
+        """Before the first stage is written."""
+        with _translated():
+            _write(self._staging, encode(record))
+            _sync(self.folder)
+
+    def begin(self) -> None:
+        """Every stage is written: from here on the change is finished or taken back as a whole."""
+        with _translated():
+            self._staging.rename(self._journal)
+            _sync(self.folder)
+
+    def keep(self, record: Record) -> None:
+        """It is done, and can be undone; or it has undone another."""
+        with _translated():
+            if record.undoes:
+                self._entry(record.undoes).unlink(missing_ok=True)
+                self._journal.unlink(missing_ok=True)
+            else:
+                self._journal.rename(self._entry(record.id))
+                self._prune()
+            _sync(self.folder)
+
+    def turn_back(self) -> None:
+        """It cannot be finished. Written down, because half taken back it may look as if it could."""
+        with _translated():
+            self._journal.rename(self._rollback)
+            _sync(self.folder)
+
+    def forget(self) -> None:
+        """It has been taken back, or never began."""
+        with _translated():
+            self._staging.unlink(missing_ok=True)
+            self._rollback.unlink(missing_ok=True)
+            _sync(self.folder)
+
+    def find_staging(self) -> Record | None:
+        """One that never began. None also where it could not even be written down: then nothing was staged."""
+        try:
+            return _read(self._staging)
+        except ToolError:
+            return None
+
+    def find_journal(self) -> Record | None:
+        return _read(self._journal)
+
+    def find_rollback(self) -> Record | None:
+        return _read(self._rollback)
+
+    def kept(self) -> list[str]:
+        """Ids of what can be undone, newest first."""
+        return [path.name.removeprefix("undo-") for path in reversed(self._entries())]
+
+    def find_kept(self, id: str) -> Record | None:
+        return _read(self._entry(id)) if id in self.kept() else None
+
+    def _wait_for(self, fd: int) -> None:
+        deadline = time.monotonic() + self._lock_wait_s
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    owner = os.pread(fd, 500, 0).decode(errors="replace")
+                    raise ToolError(
+                        f"another aish ({owner}) has been changing files here for {self._lock_wait_s:g} s; try again"
+                    ) from None
+                time.sleep(_LOOK_S)
+            else:
+                return
+
+    def _entry(self, id: str) -> Path:
+        return self.folder / f"undo-{id}"
+
+    def _entries(self) -> list[Path]:
+        """Oldest first: ids begin with the time."""
+        return sorted(self.folder.glob("undo-*"))
+
+    def _prune(self) -> None:
+        left = MAX_KEPT_BYTES
+        for count, path in enumerate(reversed(self._entries()), 1):
+            left -= path.stat().st_size
+            if count > 1 and (count > MAX_KEPT or left < 0):
+                path.unlink()
+
+
+def _write(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with open(fd, "wb") as stream:  # noqa: PTH123  # a descriptor has no path
+        stream.write(data)
+        stream.flush()
+        os.fsync(fd)
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        with _translated():
+            record = decode(path.read_bytes()) if path.exists() else None
+    except msgspec.MsgspecError as exc:
+        raise ToolError(f"{path} cannot be read; look at the workspace, then remove that file") from exc
+    if record is not None and record.format != FORMAT:
+        raise ToolError(f"{path} was written by another version of aish; use that one, or remove the file")
+    return record
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise ToolError(f"no record of changes can be kept in {exc.filename}: {exc.strerror}") from exc

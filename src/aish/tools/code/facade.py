@@ -1,0 +1,135 @@
+"""The IDE facade of one workspace: twelve tools in, text out. Owns the workspace, the servers and the applier.
+
+Made at the first call of a tool, because most conversations never make one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.code.backends.mcp import IdeSession, McpBackend
+from aish.tools.code.backends.owner import Backends
+from aish.tools.code.backends.tree import TreeBackend
+from aish.tools.code.edit_tools import Changing
+from aish.tools.code.edits.port import EditApplier, Kept
+from aish.tools.code.files.contents import Contents
+from aish.tools.code.files.packages import FOLDERS
+from aish.tools.code.languages import Choice
+from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.read_tools import read_file, search_files
+from aish.tools.code.symbols.queries import Understanding
+from aish.tools.workspace import Workspace
+from aish.types.tools import Arguments, ToolSpec
+
+Tool = Callable[[Arguments], Awaitable[str]]
+
+
+class IdeSettings(msgspec.Struct, frozen=True):
+    choice: Choice = Choice()
+    limits: ServerLimits = ServerLimits()
+    max_servers: int = 4
+    diagnostics_wait_s: float = 10.0
+    format_on_edit: bool = False
+    hard_links: bool = False
+    hides: tuple[Path, ...] = ()  # files and folders that no tool opens
+
+
+FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
+
+
+class Ide:
+    """`find_server` finds the MCP server that is an IDE, as of now: its name, its tools and its session."""
+
+    def __init__(
+        self,
+        root: Path,
+        settings: IdeSettings,
+        *,
+        make_applier: Callable[[Workspace], EditApplier],
+        find_server: FindServer = lambda: None,
+    ) -> None:
+        self.space = Workspace(root, packages=FOLDERS, hard_links=settings.hard_links, hides=settings.hides)
+        self._find_server = find_server
+        self.backends = Backends(
+            self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide
+        )
+        self._search_path = settings.choice.search_path
+        self._applier = make_applier(self.space)
+        contents = Contents(self.space, self._applier, lambda: self._find_ide(TreeBackend(self.space)))
+        self._understanding = Understanding(contents, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
+        self._changing = Changing(
+            self.space, contents, self.backends, self._understanding, format_on_edit=settings.format_on_edit
+        )
+        self._opening = asyncio.Lock()
+        self._is_open = False
+        self._said = ""  # of what was mended, until somebody hears it
+        reads, writes = self._understanding, self._changing
+        self._tools: dict[str, Tool] = {
+            "read_file": lambda arguments: read_file(self.space, contents, arguments),
+            "search": lambda arguments: search_files(self.space, arguments, search_path=self._search_path),
+            "outline": reads.outline,
+            "symbols": reads.symbols,
+            "hover": reads.hover,
+            "definition": reads.definition,
+            "references": reads.references,
+            "diagnostics": lambda arguments: reads.diagnostics(arguments, writes.edited),
+        }
+
+    async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None], *, call: str = "") -> str:
+        """Raises ToolError."""
+        await self._open()
+        if said := self._said:
+            self._said = ""
+            on_status(said)
+        if name in self._tools:
+            return await self._tools[name](arguments)
+        return await self._changing.change(name, arguments, call)
+
+    async def preview(self, name: str, arguments: Arguments, call: str) -> str:
+        """What a call would change, as a diff; "" for one that changes nothing. Raises ToolError."""
+        await self._open()
+        return await self._changing.preview(name, arguments, call)
+
+    async def witness(self, name: str, arguments: Arguments) -> str:
+        await self._open()
+        return await self._changing.witness(name, arguments)
+
+    async def happened(self, witness: str) -> bool | None:
+        await self._open()  # which finishes or takes back what was left half done
+        return await self._changing.happened(witness)
+
+    async def undo(self, id: str = "") -> str:
+        """Take back the last edit, or that one; says what was. Raises ToolError."""
+        return await self._changing.undo(id)
+
+    async def kept_edits(self) -> Sequence[Kept]:
+        """Those that can be undone, newest first."""
+        return await self._applier.kept()
+
+    async def _open(self) -> None:
+        """Before the first look at files: what a process that died has left half done is mended.
+
+        Where it cannot be, files can still be looked at; every edit tries again, and fails.
+        """
+        async with self._opening:
+            if self._is_open:
+                return
+            try:
+                self._said = await self._applier.recover()
+            except ToolError as exc:
+                self._said = exc.message
+            self._is_open = True
+
+    def _find_ide(self, tree: TreeBackend) -> McpBackend | None:
+        found = self._find_server()
+        return McpBackend(*found, self.space, tree) if found is not None else None
+
+    async def aclose(self) -> None:
+        await self.backends.aclose()
+        await self._applier.aclose()
+        self.space.close()

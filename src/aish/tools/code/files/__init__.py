@@ -1,0 +1,1 @@
+"""Files of a workspace: content, large files, links, and a watcher for changes."""

@@ -1,0 +1,58 @@
+"""What files hold for those who ask about them: on disk, or in the IDE that owns the workspace, saved or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from aish.tools.code.backends.mcp import McpBackend
+from aish.tools.code.edits.in_ide import apply_in_ide
+from aish.tools.code.edits.port import EditApplier, FileEdit, Outcome, Undone
+from aish.tools.code.files.source import MAX_SOURCE_BYTES, Source, decode
+from aish.tools.workspace import TooLong, Workspace
+
+# Read at once: for a file this small a thread takes longer than the read.
+_SMALL_BYTES = 64 * 1024
+
+FindMcp = Callable[[], McpBackend | None]
+
+
+class Contents:
+    """The reading side; and the writing side where the IDE has the files."""
+
+    def __init__(self, space: Workspace, disk: EditApplier, find_ide: FindMcp) -> None:
+        self._space = space
+        self._disk = disk
+        self._find_ide = find_ide
+
+    async def load(self, path: str) -> Source:
+        """Raises ToolError."""
+        path = self._space.relative(path)
+        return decode(path, await self.read(path))
+
+    async def read(self, path: str, max_bytes: int = MAX_SOURCE_BYTES) -> bytes:
+        ide = self._find_ide()
+        if ide is not None:
+            self._check_inside(path)  # the IDE follows links wherever they lead
+            if (text := await ide.read(self._space.relative(path))) is not None:
+                self._check_inside(path)  # what was led elsewhere meanwhile is not told
+                return text.encode()
+        try:
+            return self._space.read(path, max_bytes=_SMALL_BYTES)
+        except TooLong:
+            return await asyncio.to_thread(self._space.read, path, max_bytes=max_bytes)
+
+    def _check_inside(self, path: str) -> None:
+        if self._space.exists(path):
+            self._space.check_readable(path)
+
+    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
+        """Through the IDE where it has the files: behind its back, what it has not saved would be lost."""
+        ide = self._find_ide()
+        if ide is None or not ide.offers_files():
+            return await self._disk.apply(edits, title=title)
+        return await apply_in_ide(self._space, ide, edits)
+
+    async def undo(self, id: str) -> Undone:
+        """Of what was changed on disk. What the IDE has changed, it can undo itself."""
+        return await self._disk.undo(id)

@@ -1,0 +1,159 @@
+"""Some lines of a file that is too large to be read whole: it is looked through block by block, and not kept.
+
+Lines are counted as `source` splits them. How far is bounded by bytes, so that a log of any size costs a second or two
+in a thread: lines behind that are not found, and the total is then the least that it can be.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import threading
+from itertools import islice
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.code.files.source import BOM, is_binary
+from aish.tools.code.rendering import LINE_CHARS, MAX_READ_LINES
+from aish.tools.workspace import Workspace
+from aish.types.tools import ResultStatus
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    block_bytes: int = 1024 * 1024
+    scanned_bytes: int = 1024 * 1024 * 1024
+    kept_bytes: int = 4 * LINE_CHARS * MAX_READ_LINES  # what can be shown at most, in the widest of letters
+
+
+BOUNDS = Bounds()
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Whole lines from `start` on; where `is_cut`, the beginning of one line.
+
+    `total` lines are in what was looked through, which was all of the file if it is `counted`. `size` is in bytes.
+    """
+
+    text: str
+    start: int
+    total: int
+    size: int
+    counted: bool = True
+    is_cut: bool = False
+    is_binary: bool = False
+    is_utf8: bool = True
+
+
+def read_part(
+    space: Workspace, path: str, start: int, end: int | None, stop: threading.Event, bounds: Bounds = BOUNDS
+) -> Part:
+    """From line `start` on, to `end` at least or as far as there is room. Who no longer waits for it sets `stop`.
+
+    Raises ToolError, also where there is no such line.
+    """
+    scan = _Scan(start, end, bounds.kept_bytes)
+    with space.reading(path) as fd:
+        size = os.fstat(fd).st_size
+        left = bounds.scanned_bytes
+        while left > 0 and not stop.is_set():
+            block = os.read(fd, min(bounds.block_bytes, left))
+            if not block:
+                scan.finish()
+                break
+            if left == bounds.scanned_bytes and is_binary(block):
+                return Part("", start, 0, size, is_binary=True)
+            left -= len(block)
+            scan.feed(block)
+    if not scan.has_begun:
+        raise _not_there(path, scan, start, end)
+    text, is_cut, is_utf8 = _decoded(scan, start)
+    return Part(text, start, scan.lines, size, scan.is_over, is_cut, is_utf8=is_utf8)
+
+
+class _Scan:
+    """What is known so far. A `\\r` at the end of a block waits for what follows it."""
+
+    def __init__(self, start: int, end: int | None, room: int) -> None:
+        self._start, self._end, self._room = start, end, room
+        self._held = b""
+        self._kept: list[bytes] = []
+        self._ends = 0
+        self._has_rest = False  # something stands behind the last end
+        self.keeps_all = False  # from the first line that is wanted to where it is now
+        self.is_over = False
+
+    @property
+    def lines(self) -> int:
+        return self._ends + self._has_rest
+
+    @property
+    def has_begun(self) -> bool:
+        return self.lines >= self._start
+
+    @property
+    def kept(self) -> bytes:
+        return b"".join(self._kept)
+
+    def feed(self, block: bytes) -> None:
+        data = self._held + block
+        self._held = b"\r" if data.endswith(b"\r") else b""
+        self._take(data[: len(data) - len(self._held)])
+
+    def finish(self) -> None:
+        self._take(self._held)
+        self.is_over = True
+
+    def _take(self, data: bytes) -> None:
+        if not data:
+            return
+        before = self._ends
+        self._ends += _count_ends(data)
+        self._has_rest = not data.endswith((b"\n", b"\r"))
+        if self.has_begun:
+            self._keep(data, before)
+
+    def _keep(self, data: bytes, before: int) -> None:
+        at = _after_ends(data, self._start - 1 - before)
+        is_wanted = self._end is None or before < self._end
+        taken = data[at : at + self._room] if is_wanted else b""
+        self.keeps_all = at + len(taken) == len(data)
+        self._room -= len(taken)
+        self._kept.append(taken)
+
+
+def _count_ends(data: bytes) -> int:
+    ends = data.count(b"\n")
+    return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
+
+
+def _after_ends(data: bytes, number: int) -> int:
+    """Where the line begins that stands behind so many ends."""
+    if number <= 0:
+        return 0
+    return next(islice(_LINE_END.finditer(data), number - 1, None)).end()
+
+
+def _decoded(scan: _Scan, start: int) -> tuple[str, bool, bool]:
+    """The text, whether it is less than a line, and whether it is UTF-8. The last line of a file needs no end."""
+    data, is_cut = scan.kept, False
+    if not (scan.is_over and scan.keeps_all):
+        whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        is_cut = not whole
+        data = data[:whole] if whole else data
+    data = data.removeprefix(BOM) if start == 1 else data
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_cut), is_cut, True
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace"), is_cut, False
+
+
+def _not_there(path: str, scan: _Scan, start: int, end: int | None) -> ToolError:
+    if scan.is_over:
+        text = f"{path} has lines 1 to {scan.lines}, not {start} to {end or scan.lines}"
+    else:
+        text = f"line {start} of {path} is too far on: its first {scan.lines} lines are all that is looked through here"
+    return ToolError(text, status=ResultStatus.BAD_ARGUMENTS)

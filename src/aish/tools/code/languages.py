@@ -1,0 +1,187 @@
+"""The table of languages and servers, and which program of this machine serves which language of a project.
+
+Programs are taken from the config, else from PATH, else, where the config allows it, from the project's own
+environment: what lies in a project is a stranger's until somebody says otherwise. Downloads and starts nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from aish.tools.code.lsp.spec import ServerLimits, ServerSpec
+
+PROJECT_FOLDERS = (".venv/bin", "venv/bin", "node_modules/.bin")
+_INTERPRETERS = (".venv/bin/python", "venv/bin/python")
+_PACKAGE_BYTES = 256 * 1024
+
+
+class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    documents: dict[str, str] = {}
+    grammar: dict[str, str] = {}
+    servers: tuple[str, ...] = ()
+    formatter: str = ""
+    keywords: frozenset[str] = frozenset()
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: tuple[str, ...]
+    install: str
+    package: tuple[str, int, int] | None = None
+    watched: tuple[str, ...] = ()
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    loaded_log: str = ""
+    ask_compiler: bool = False
+    complete_with: tuple[str, ...] = ()
+    because: str = ""
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    language: dict[str, Language]
+    server: dict[str, Server]
+
+    def language_of(self, path: str) -> str:
+        """By the ending of the file; "" if it is of no known language."""
+        suffix = PurePosixPath(path).suffix.lower()
+        return next((n for n, lang in self.language.items() if suffix in lang.documents or suffix in lang.grammar), "")
+
+    def grammar_of(self, path: str) -> str:
+        suffix = PurePosixPath(path).suffix.lower()
+        return next((lang.grammar[suffix] for lang in self.language.values() if suffix in lang.grammar), "")
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What the config says of servers: which to use for a language, and how to start them."""
+
+    use: Mapping[str, str] = {}
+    commands: Mapping[str, tuple[str, ...]] = {}
+    project_programs: bool = False
+    search_path: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A program for a server, or why there is none."""
+
+    server: str
+    command: tuple[str, ...] = ()
+    where: str = ""
+    missing: str = ""
+
+
+@functools.cache
+def table() -> Table:
+    text = resources.files(__package__).joinpath("languages.toml").read_bytes()
+    return msgspec.toml.decode(text, type=Table)
+
+
+def candidates(language: str, choice: Choice) -> tuple[str, ...]:
+    """Servers that may answer for a language, best first; one that the config names is the only one."""
+    chosen = choice.use.get(language)
+    if chosen:
+        return (chosen,)
+    known = table().language.get(language)
+    return known.servers if known else ()
+
+
+def find_server(language: str, root: Path, choice: Choice) -> Found | None:
+    """The best server that is there, else why the first is not; None for a language that has none."""
+    found = [find_program(name, root, choice) for name in candidates(language, choice)]
+    return next((one for one in found if one.command), found[0] if found else None)
+
+
+def find_program(name: str, root: Path, choice: Choice) -> Found:
+    server = table().server.get(name)
+    if server is None:
+        return Found(name, missing=f"no server is named {name}; there are: {', '.join(table().server)}")
+    if configured := choice.commands.get(name):
+        return Found(name, command=tuple(configured), where="config")
+    refused = ""
+    for folder, inside in _folders(root, choice.search_path):
+        program = _program(folder, server, root)
+        if program and inside and not choice.project_programs:
+            refused = f"{program} is the project's own; to run it set ide.project_programs = true"
+        elif program and server.ask_compiler and not choice.project_programs and _bundled_compiler(program) is None:
+            refused = f"{program} would run the project's own TypeScript; to let it, set ide.project_programs = true"
+        elif program:
+            return Found(name, command=(program, *server.command[1:]), where="the project" if inside else "PATH")
+    return Found(name, missing=refused or f"not found; {server.install}")
+
+
+def _folders(root: Path, search_path: str) -> list[tuple[Path, bool]]:
+    """Where to look, and whether it is the project's own. A relative part of PATH could be anybody's."""
+    on_path = [Path(part) for part in search_path.split(os.pathsep) if part.startswith("/")]
+    own = [root / folder for folder in PROJECT_FOLDERS]
+    return [*((folder, False) for folder in on_path), *((folder, True) for folder in own)]
+
+
+def _program(folder: Path, server: Server, root: Path) -> str:
+    program = shutil.which(server.command[0], path=str(folder))
+    if program is None:
+        return ""
+    return program if server.package is None or _has_version(Path(program), server.package) else ""
+
+
+def _has_version(program: Path, package: tuple[str, int, int]) -> bool:
+    """Of the package that the program belongs to, by following its link."""
+    name, at_least, below = package
+    for folder in program.resolve().parents:
+        manifest = folder / "package.json"
+        if folder.name == name and manifest.is_file():
+            return at_least <= _major(manifest) < below
+    return False
+
+
+def _major(manifest: Path) -> int:
+    try:
+        with manifest.open("rb") as file:
+            version = str(msgspec.json.decode(file.read(_PACKAGE_BYTES))["version"])
+        return int(version.partition(".")[0])
+    except (OSError, ValueError, KeyError, TypeError, msgspec.DecodeError):
+        return -1
+
+
+def server_spec(language: str, found: Found, root: Path, choice: Choice, limits: ServerLimits) -> ServerSpec:
+    known, server = table().language[language], table().server[found.server]
+    return ServerSpec(
+        name=found.server,
+        command=found.command,
+        root=root,
+        documents=known.documents,
+        watched=server.watched,
+        settings=_settings(server.settings, root, choice),
+        options=_options(server, found.command[0], choice),
+        loaded_log=server.loaded_log,
+        ask_compiler=server.ask_compiler,
+        complete_with=server.complete_with,
+        because=server.because,
+        limits=limits,
+    )
+
+
+def _bundled_compiler(program: str) -> Path | None:
+    """The compiler that was installed beside a server of TypeScript."""
+    parents = Path(program).resolve().parents
+    found = (folder / "typescript" / "lib" / "tsserver.js" for folder in parents)
+    return next((path for path in found if path.is_file()), None)
+
+
+def _options(server: Server, program: str, choice: Choice) -> dict[str, Any]:
+    """A server of TypeScript takes the project's own compiler unless it is told of another."""
+    compiler = _bundled_compiler(program) if server.ask_compiler and not choice.project_programs else None
+    return server.options | {"tsserver": {"path": str(compiler)}} if compiler else server.options
+
+
+def _settings(settings: dict[str, Any], root: Path, choice: Choice) -> dict[str, Any]:
+    """With the project's own interpreter, which says where its packages are; it is run to be asked."""
+    own = next((root / name for name in _INTERPRETERS if (root / name).exists()), None)
+    if "python" not in settings or own is None or not choice.project_programs:
+        return settings
+    return settings | {"python": settings["python"] | {"pythonPath": str(own)}}

@@ -1,0 +1,157 @@
+"""What servers answer, read leniently: the many shapes that one result may have become one shape.
+
+Places are still in the server's own terms (URIs, its columns); nothing here has looked at a file. What cannot be read
+at all is a BadResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from aish.errors import BadResponse
+from aish.tools.code.lsp.positions import Position, Range
+
+T = TypeVar("T")
+
+_SEVERITIES = {1: "error", 2: "warning", 3: "info", 4: "hint"}
+_KINDS = (
+    "", "file", "module", "namespace", "package", "class", "method", "property", "field", "constructor", "enum",
+    "interface", "function", "variable", "constant", "string", "number", "boolean", "array", "object", "key", "null",
+    "member", "struct", "event", "operator", "type",
+)  # fmt: skip
+_MAX_DEPTH = 64
+_MAX_NESTED = 4
+
+
+class WirePlace(msgspec.Struct, frozen=True):
+    """`range` is the name itself, `whole` all that belongs to it."""
+
+    uri: str
+    range: Range
+    whole: Range
+
+
+class WireProblem(msgspec.Struct, frozen=True):
+    range: Range
+    message: str
+    severity: str
+    source: str = ""
+    code: str = ""
+    raw: Any = None  # as it came, to be handed back when its fixes are asked for
+
+
+class WireSymbol(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    uri: str
+    range: Range
+    whole: Range
+    container: str = ""
+    depth: int = 0
+
+
+class _Place(msgspec.Struct):
+    uri: str = ""
+    range: Range | None = None
+    targetUri: str = ""
+    targetRange: Range | None = None
+    targetSelectionRange: Range | None = None
+
+
+def decoded(raw: msgspec.Raw | bytes, type: type[T]) -> T:
+    try:
+        return msgspec.json.decode(raw, type=type)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as exc:
+        raise BadResponse(f"an answer that cannot be read: {exc}") from exc
+
+
+def places(raw: msgspec.Raw) -> list[WirePlace]:
+    """Of null, a Location, or a list of Locations or LocationLinks."""
+    found = decoded(raw, _Place | list[_Place] | None)  # type: ignore[arg-type]  # a union is a type to msgspec
+    listed: list[_Place] = found if isinstance(found, list) else [found] if found else []
+    return [place for one in listed if (place := _place(one)) is not None]
+
+
+def _place(one: _Place) -> WirePlace | None:
+    uri, name = one.targetUri or one.uri, one.targetSelectionRange or one.range or one.targetRange
+    if not uri or name is None:
+        return None
+    return WirePlace(uri, name, one.targetRange or name)
+
+
+def hover_text(raw: msgspec.Raw) -> str:
+    hover = decoded(raw, object)
+    return _markup(hover.get("contents")).strip() if isinstance(hover, dict) else ""
+
+
+def _markup(contents: object, depth: int = 0) -> str:
+    """A text, a text with its kind or language, or a list of these."""
+    if isinstance(contents, str):
+        return contents
+    if isinstance(contents, list) and depth < _MAX_NESTED:
+        return "\n\n".join(filter(None, (_markup(item, depth + 1) for item in contents)))
+    if isinstance(contents, Mapping):
+        value, language = str(contents.get("value", "")), contents.get("language")
+        return f"```{language}\n{value}\n```" if language else value
+    return ""
+
+
+def problems(items: object) -> list[WireProblem]:
+    listed = items if isinstance(items, list) else []
+    return [problem for item in listed if (problem := _problem(item)) is not None]
+
+
+def _problem(item: object) -> WireProblem | None:
+    if not isinstance(item, dict):
+        return None
+    try:
+        range = msgspec.convert(item.get("range"), Range)
+    except msgspec.ValidationError:
+        return None
+    code = item.get("code")
+    code = code.get("value") if isinstance(code, dict) else code
+    severity = item.get("severity", 1)
+    return WireProblem(
+        range,
+        _markup(item.get("message")),
+        _SEVERITIES.get(severity if isinstance(severity, int) else 1, "error"),
+        source=str(item.get("source") or ""),
+        code="" if code is None else str(code),
+        raw=item,
+    )
+
+
+def symbols(raw: msgspec.Raw, uri: str = "") -> list[WireSymbol]:
+    """Of DocumentSymbols (a tree) or SymbolInformation (flat, with places of their own)."""
+    found = decoded(raw, object)
+    return list(_symbols(found, uri, "", 0)) if isinstance(found, list) else []
+
+
+def _symbols(items: object, uri: str, container: str, depth: int) -> Iterator[WireSymbol]:
+    for item in items if isinstance(items, list) else []:
+        if not isinstance(item, dict) or depth > _MAX_DEPTH:
+            continue
+        symbol = _symbol(item, uri, container, depth)
+        if symbol is not None:
+            yield symbol
+            yield from _symbols(item.get("children"), uri, symbol.name, depth + 1)
+
+
+def _symbol(item: Mapping[str, Any], uri: str, container: str, depth: int) -> WireSymbol | None:
+    location = item.get("location")
+    location = location if isinstance(location, dict) else {}
+    whole = item.get("range") or location.get("range")
+    number = item.get("kind", 0)
+    kind = _KINDS[number] if isinstance(number, int) and 0 <= number < len(_KINDS) else ""
+    try:
+        # A workspace symbol may come without a range; its file is still worth naming.
+        outer = msgspec.convert(whole, Range) if whole else Range(Position(0, 0), Position(0, 0))
+        name = msgspec.convert(item["selectionRange"], Range) if "selectionRange" in item else outer
+    except msgspec.ValidationError:
+        return None
+    where = str(location.get("uri") or uri)
+    container = container or str(item.get("containerName") or "")
+    return WireSymbol(str(item.get("name", "")), kind, where, name, outer, container, depth)

@@ -1,0 +1,201 @@
+"""A server's edit of the workspace as edits of files: both shapes it comes in, every range checked against our text.
+
+Nothing here writes. A URI outside the workspace, a range that is not in the text, two edits that overlap: the whole
+edit is refused, and the reason says which. Files may also be made, moved and removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from aish.errors import BadResponse, ToolError
+from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.files.source import Source
+from aish.tools.code.lsp.positions import Encoding, Range, TextMap
+from aish.types.tools import ResultStatus
+
+MAX_FILES = 5000
+
+
+class SourceFiles(Protocol):
+    """Files by the URIs of a server; each raises ToolError for one outside the workspace."""
+
+    def path(self, uri: str) -> str: ...
+
+    def exists(self, uri: str) -> bool: ...
+
+    def get(self, uri: str) -> Source: ...
+
+
+class Only:
+    """One file under any name, whose text may not be on disk yet."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def path(self, uri: str) -> str:
+        return self._source.path
+
+    def exists(self, uri: str) -> bool:
+        return True
+
+    def get(self, uri: str) -> Source:
+        return self._source
+
+
+class TextEdit(msgspec.Struct, frozen=True):
+    range: Range
+    newText: str
+
+
+def file_edits(
+    edit: object, files: SourceFiles, encoding: Encoding, *, replaces: Callable[[str], bool] = lambda old: True
+) -> tuple[FileEdit, ...]:
+    """`replaces` says whether a text may be replaced at all. Raises ToolError."""
+    changing = _Changing(files, encoding, replaces)
+    for kind, uri, value in _steps(edit):
+        match kind:
+            case "create":
+                changing.create(uri, value)
+            case "rename":
+                changing.move(uri, str(value.get("newUri", "")))
+            case "delete":
+                changing.remove(uri)
+            case _:
+                changing.edit(uri, value)
+    return changing.edits()
+
+
+class _Changing:
+    """The files that an edit touches, as they are after each of its steps. Nothing is written."""
+
+    def __init__(self, files: SourceFiles, encoding: Encoding, replaces: Callable[[str], bool]) -> None:
+        self._files = files
+        self._encoding = encoding
+        self._replaces = replaces
+        self._before: dict[str, Source | None] = {}  # None where there was nothing
+        self._after: dict[str, Source | None] = {}
+
+    def edit(self, uri: str, edits: Sequence[TextEdit]) -> None:
+        source = self._held(uri)
+        if source is None:
+            raise _refused(f"it changes {self._files.path(uri)}, which does not exist")
+        self._put(source.path, source, apply_edits(source, edits, self._encoding, self._replaces))
+
+    def create(self, uri: str, options: Mapping[str, Any]) -> None:
+        if self._held(uri) is None:
+            path = self._files.path(uri)
+            self._after[path] = Source(path, b"", "")
+        elif options.get("options") != {"ignoreIfExists": True}:
+            raise _refused(f"it makes {self._files.path(uri)}, which is there already")
+
+    def move(self, uri: str, new_uri: str) -> None:
+        source = self._held(uri)
+        if source is None or self._held(new_uri) is not None:
+            raise _refused(f"it moves {self._files.path(uri)} to {self._files.path(new_uri)}, which cannot be done")
+        self._after[self._files.path(new_uri)] = Source(self._files.path(new_uri), source.data, source.text)
+        self._after[source.path] = None
+
+    def remove(self, uri: str) -> None:
+        if self._held(uri) is None:
+            raise _refused(f"it removes {self._files.path(uri)}, which does not exist")
+        self._after[self._files.path(uri)] = None
+
+    def edits(self) -> tuple[FileEdit, ...]:
+        """What is another now than it was."""
+        made = [self._file_edit(path) for path in self._after]
+        return tuple(edit for edit in made if edit is not None)
+
+    def _file_edit(self, path: str) -> FileEdit | None:
+        before, after = self._before.get(path), self._after[path]
+        if (before.data if before else None) == (after.data if after else None):
+            return None
+        return FileEdit(path, before.hash if before else None, after.data if after else None)
+
+    def _held(self, uri: str) -> Source | None:
+        path = self._files.path(uri)
+        if path not in self._after:
+            if len(self._after) >= MAX_FILES:
+                raise _refused(f"it touches more than {MAX_FILES} files")
+            self._before[path] = self._after[path] = self._files.get(uri) if self._files.exists(uri) else None
+        return self._after[path]
+
+    def _put(self, path: str, source: Source, text: str) -> None:
+        self._after[path] = Source(path, source.encoded(text), text)
+
+
+def _steps(edit: object) -> Iterator[tuple[str, str, Any]]:
+    """What to do, to which file, and with what: text edits of one file together, in the order of the edit."""
+    if not isinstance(edit, Mapping):
+        raise _refused("it is none")
+    changes = edit.get("documentChanges")
+    if isinstance(changes, list):  # the newer shape; where both are given this one counts
+        yield from _joined([_step(change) for change in changes])
+        return
+    table = edit.get("changes")
+    for uri, edits in table.items() if isinstance(table, Mapping) else ():
+        yield "edit", str(uri), _text_edits(edits)
+
+
+def _step(change: object) -> tuple[str, str, Any]:
+    if not isinstance(change, Mapping):
+        raise _refused("it cannot be read")
+    kind = change.get("kind")
+    if kind in ("create", "delete"):
+        return kind, str(change.get("uri", "")), change
+    if kind == "rename":
+        return kind, str(change.get("oldUri", "")), change
+    document = change.get("textDocument")
+    uri = str(document.get("uri", "")) if isinstance(document, Mapping) else ""
+    return "edit", uri, _text_edits(change.get("edits"))
+
+
+def _joined(steps: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+    """Edits of one file that follow one another are about the same text, not about one another's."""
+    joined: list[tuple[str, str, Any]] = []
+    for kind, uri, value in steps:
+        if kind == "edit" and joined and joined[-1][:2] == (kind, uri):
+            joined[-1] = (kind, uri, [*joined[-1][2], *value])
+        else:
+            joined.append((kind, uri, value))
+    return joined
+
+
+def _text_edits(edits: object) -> Sequence[TextEdit]:
+    try:
+        return msgspec.convert(edits, list[TextEdit])
+    except msgspec.ValidationError as exc:
+        raise _refused(f"it cannot be read: {exc}") from exc
+
+
+def apply_edits(
+    source: Source, edits: Sequence[TextEdit], encoding: Encoding, replaces: Callable[[str], bool] = lambda old: True
+) -> str:
+    """The new text. Edits may touch but not overlap; of several at one place the order is kept."""
+    text, mapped = source.text, TextMap(source.lines, encoding)
+    try:
+        spans = sorted(((*mapped.span(edit.range), edit.newText) for edit in edits), key=lambda span: span[:2])
+    except BadResponse as exc:
+        raise _refused(f"an edit of {source.path} does not fit its text: {exc.message}") from exc
+    pieces: list[str] = []
+    at = 0
+    for start, end, new in spans:
+        if start < at:
+            raise _refused(f"two edits of {source.path} overlap")
+        if not replaces(text[start:end]):
+            raise _refused(f"an edit would replace '{text[start:end][:60]}' in {source.path}, which is something else")
+        pieces += (text[at:start], _with_ends(new, source.line_end))
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _with_ends(new: str, end: str) -> str:
+    """In a file that ends its lines with CRLF, new lines do so too."""
+    return new if end == "\n" or "\n" not in new else new.replace("\r\n", "\n").replace("\n", end)
+
+
+def _refused(text: str) -> ToolError:
+    return ToolError(f"the server's edit was refused: {text}", status=ResultStatus.FAILED)

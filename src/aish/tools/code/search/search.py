@@ -1,0 +1,173 @@
+"""`search`: lines that hold a text, or match an expression, in the files that are not ignored. Bounded in every way.
+
+ripgrep reads by names, and a name can be made to lead elsewhere while it reads; so what it finds is read once more
+through the workspace, and only what is there is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from aish.errors import ToolError
+from aish.tools.code.answer import Place
+from aish.tools.code.files.source import is_binary, split_lines
+from aish.tools.code.search import ripgrep
+from aish.tools.code.search.walk import Ignoring, LeftOut, files, matches_glob
+from aish.tools.workspace import HardLinked, TooLong, Workspace
+from aish.types.tools import ResultStatus
+
+MAX_MATCHES = 5000  # counted; fewer are shown
+TIMEOUT_S = 20.0
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+_TEXT_CHARS = 240
+_LINE_CHARS = 10_000  # of a line are looked at; the rest of a longer one is no source
+
+Matcher = Callable[[str], bool]
+
+
+class Query(msgspec.Struct, frozen=True):
+    pattern: str
+    regex: bool = False
+    ignore_case: bool = False
+    glob: str = ""
+    below: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    places: tuple[Place, ...]
+    complete: bool  # False where a limit ended it
+    by: str
+    note: str = ""  # what was not looked at
+
+
+async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
+    """Raises ToolError for an expression that is none."""
+    matches = matcher(query)
+    below = await asyncio.to_thread(_folder, space, query.below)
+    if below is None:
+        left_out = LeftOut()
+        found_here = _in_file(space, space.relative(query.below), matches, left_out)[:MAX_MATCHES]
+        return Found(tuple(found_here), len(found_here) < MAX_MATCHES, "aish", str(left_out))
+    query = msgspec.structs.replace(query, below=below)
+    program = ripgrep.find(search_path)
+    if program:
+        found = await ripgrep.run(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
+        if found is not None:
+            lines, complete = found
+            names, are_all = await ripgrep.list_files(program, space.root, query, timeout_s=TIMEOUT_S)
+            places = await asyncio.to_thread(_read_again, space, query, lines, matches)
+            left_out = await asyncio.to_thread(_left_out, space, query, names)
+            left_out.stopped = not are_all
+            return Found(tuple(places), complete, "ripgrep", str(left_out))
+    stop = threading.Event()
+    timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
+    try:
+        return await asyncio.to_thread(_walk, space, query, matches, stop)
+    finally:
+        timer.cancel()
+        stop.set()
+
+
+def _folder(space: Workspace, name: str) -> str | None:
+    """As a path, "" for the root; None for a file. Raises ToolError for what is neither."""
+    path = space.relative(name or ".")
+    try:
+        space.entries(path)
+    except ToolError:
+        space.check_readable(path)
+        return None
+    return "" if path == "." else path
+
+
+def matcher(query: Query) -> Matcher:
+    """Linear in the line, whatever the expression: it may be anybody's."""
+    text = query.pattern
+    if not text or "\n" in text:
+        raise ToolError("the pattern must be one line of text", status=ResultStatus.BAD_ARGUMENTS)
+    if query.regex:
+        return _expression(f"(?i){text}" if query.ignore_case else text)
+    if query.ignore_case:
+        return lambda line: text.casefold() in line.casefold()
+    return lambda line: text in line
+
+
+def _expression(text: str) -> Matcher:
+    import jsonschema_rs  # whose expressions take linear time
+
+    try:
+        checker = jsonschema_rs.validator_for({"pattern": text}, pattern_options=jsonschema_rs.RegexOptions())
+    except (jsonschema_rs.ValidationError, ValueError) as exc:
+        hint = "escape ( [ { . * + ? \\ with a backslash, or leave `regex` out to search for the text itself"
+        raise ToolError(f"'{text}' is no regular expression; {hint}", status=ResultStatus.BAD_ARGUMENTS) from exc
+    return checker.is_valid
+
+
+def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> Found:
+    places: list[Place] = []
+    complete, left_out = True, LeftOut()
+    for path in files(space, below=query.below, left_out=left_out):
+        if stop.is_set() or len(places) >= MAX_MATCHES:
+            complete = False
+            break
+        if matches_glob(path, query.glob):
+            places += _in_file(space, path, matches, left_out)
+    complete = complete and len(places) <= MAX_MATCHES and not left_out.stopped
+    return Found(tuple(sorted(places)[:MAX_MATCHES]), complete, "aish", str(left_out))
+
+
+def _left_out(space: Workspace, query: Query, names: Iterable[str]) -> LeftOut:
+    """Of the files that ripgrep lists: those that it does not look into, and those that are not read again."""
+    left_out, ignoring = LeftOut(), Ignoring(space)
+    for name in names:
+        if not matches_glob(name, query.glob):
+            continue
+        try:
+            status = (space.root / name).lstat()
+        except OSError:  # gone
+            continue
+        is_large = status.st_size > _MAX_FILE_BYTES
+        is_linked = space.withholds(name, status)
+        if (is_large or is_linked) and not ignoring.ignores(name, below=query.below):
+            left_out.linked += is_linked
+            left_out.too_large += is_large and not is_linked
+    return left_out
+
+
+def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
+    """Of what is not ignored: ripgrep takes a glob for more than an ignore file, and knows none above its folder."""
+    found: dict[str, set[int]] = {}
+    for path, number in lines:
+        found.setdefault(path, set()).add(number)
+    ignoring = Ignoring(space)
+    wanted = [
+        path
+        for path in sorted(found)
+        if matches_glob(path, query.glob) and not ignoring.ignores(path, below=query.below)
+    ]
+    read = LeftOut()
+    return [place for path in wanted for place in _in_file(space, path, matches, read) if place.line in found[path]]
+
+
+def _in_file(space: Workspace, path: str, matches: Matcher, left_out: LeftOut) -> list[Place]:
+    try:
+        data = space.read(path, max_bytes=_MAX_FILE_BYTES)
+    except TooLong:
+        left_out.too_large += 1
+        return []
+    except HardLinked:
+        left_out.linked += 1
+        return []
+    except ToolError:  # gone, or not for us to open
+        return []
+    if is_binary(data):
+        return []
+    lines = split_lines(data.decode("utf-8", "replace"))
+    return [
+        Place(path, number, number, line.strip()[:_TEXT_CHARS])
+        for number, line in enumerate(lines, 1)
+        if matches(line[:_LINE_CHARS].rstrip("\r\n"))
+    ]

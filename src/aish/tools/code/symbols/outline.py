@@ -1,0 +1,120 @@
+"""The declarations of a text, from its syntax tree: classes, functions, methods, types, and constants at the top.
+
+One set of rules for all grammars, which name things alike. Pure: a text in, symbols out.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from aish.tools.code.answer import Symbol
+from aish.tools.code.files.source import Source
+from aish.tools.code.symbols.grammars import parse
+
+if TYPE_CHECKING:
+    import tree_sitter
+
+_KINDS = {
+    "class_definition": "class", "class_declaration": "class", "abstract_class_declaration": "class",
+    "class_specifier": "class", "struct_specifier": "struct", "union_specifier": "union", "struct_item": "struct",
+    "enum_specifier": "enum", "enum_declaration": "enum", "enum_item": "enum", "trait_item": "trait",
+    "impl_item": "impl", "mod_item": "module", "namespace_definition": "namespace", "internal_module": "namespace",
+    "interface_declaration": "interface", "type_alias_declaration": "type", "type_item": "type",
+    "type_definition": "type", "type_spec": "type", "alias_declaration": "type", "function_definition": "function",
+    "function_declaration": "function", "generator_function_declaration": "function", "function_item": "function",
+    "method_definition": "method", "method_declaration": "method", "method_signature": "method",
+    "function_signature": "function", "abstract_method_signature": "method",
+}  # fmt: skip
+# Only at the top of a file or of a class: inside functions they are nobody's business.
+_VALUES = {
+    "assignment": "variable", "variable_declarator": "variable", "public_field_definition": "field",
+    "field_declaration": "field", "const_item": "constant", "static_item": "constant", "const_spec": "constant",
+    "var_spec": "variable", "preproc_def": "macro", "preproc_function_def": "macro", "declaration": "declaration",
+    "enumerator": "member", "enum_assignment": "member",
+}  # fmt: skip
+_BODIES = frozenset({"function", "method"})
+_NAMES = frozenset({
+    "identifier", "type_identifier", "property_identifier", "field_identifier", "namespace_identifier",
+    "private_property_identifier", "word", "qualified_identifier", "destructor_name", "operator_name",
+    "dot_index_expression", "method_index_expression", "nested_namespace_specifier",
+})  # fmt: skip
+_MAX_DEPTH = 200
+_MAX_SYMBOLS = 5000
+_TEXT_CHARS = 240
+_SPACE = re.compile(r"\s+")
+
+
+def outline(source: Source, language: tree_sitter.Language) -> tuple[Symbol, ...]:
+    """In the order of the text. Raises ToolError for what cannot be parsed in time."""
+    import tree_sitter
+
+    tree = parse(language, source.text)
+    found = tree_sitter.QueryCursor(_query(language)).captures(tree.root_node).get("it", [])
+    walk = _Walk(source)
+    for node in sorted(found, key=lambda node: (node.start_byte, -node.end_byte)):
+        if len(walk.symbols) >= _MAX_SYMBOLS:
+            break
+        walk.take(node)
+    return tuple(walk.symbols)
+
+
+@functools.lru_cache(maxsize=32)
+def _query(language: tree_sitter.Language) -> tree_sitter.Query:
+    """For every kind of declaration that the grammar knows."""
+    import tree_sitter
+
+    kinds = [kind for kind in (*_KINDS, *_VALUES) if language.id_for_node_kind(kind, True)]
+    return tree_sitter.Query(language, f"[{' '.join(f'({kind})' for kind in kinds)}] @it")
+
+
+class _Walk:
+    """Takes declarations from outside in, and knows in which one it is."""
+
+    def __init__(self, source: Source) -> None:
+        self.symbols: list[Symbol] = []
+        self._source = source
+        self._around: list[tuple[int, str, str]] = []  # where it ends, its name and its kind
+
+    def take(self, node: tree_sitter.Node) -> None:
+        while self._around and self._around[-1][0] <= node.start_byte:
+            self._around.pop()
+        _, container, inside = self._around[-1] if self._around else (0, "", "")
+        kind = self._kind(node, inside)
+        name = self._name(node) if kind else ""
+        if name:
+            self._add(node, name, kind, container, len(self._around))
+            self._around.append((node.end_byte, name, kind))
+
+    def _kind(self, node: tree_sitter.Node, inside: str) -> str:
+        kind = _KINDS.get(node.type, "")
+        if kind == "function" and inside in ("class", "struct", "impl", "trait", "interface"):
+            return "method"
+        if kind in ("class", "struct", "union", "enum") and node.type.endswith("_specifier"):
+            return kind if node.child_by_field_name("body") else ""  # else it is only a mention of the type
+        if kind or inside in _BODIES:
+            return kind
+        return _VALUES.get(node.type, "")
+
+    def _name(self, node: tree_sitter.Node) -> str:
+        if node.type == "impl_item":
+            return self._text(node.child_by_field_name("type"))
+        named = node.child_by_field_name("name") or node.child_by_field_name("left")
+        named = named or node.child_by_field_name("declarator")
+        # In C the name is at the bottom of its declarators: *f(void) is a pointer to what f returns.
+        for _ in range(_MAX_DEPTH):
+            if named is None or named.type in _NAMES:
+                break
+            named = named.child_by_field_name("declarator") or next(
+                (child for child in named.named_children if child.type in _NAMES or "declarator" in child.type), None
+            )
+        return self._text(named)
+
+    def _text(self, node: tree_sitter.Node | None) -> str:
+        return self._source.text[node.start_byte : node.end_byte] if node is not None else ""
+
+    def _add(self, node: tree_sitter.Node, name: str, kind: str, container: str, depth: int) -> None:
+        line, end_line = node.start_point[0] + 1, node.end_point[0] + 1
+        text = _SPACE.sub(" ", self._source.line(line)).strip()[:_TEXT_CHARS]
+        self.symbols.append(Symbol(name, kind, self._source.path, line, end_line, text, container, depth))

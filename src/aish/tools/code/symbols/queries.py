@@ -1,0 +1,132 @@
+"""The tools that read code: outline, symbols, hover, definition, references, diagnostics. Questions in, text out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aish.errors import ToolError
+from aish.tools.code.answer import Answer, Place, Problem, Spot, Status
+from aish.tools.code.backends.owner import Backends
+from aish.tools.code.files.contents import Contents
+from aish.tools.code.files.source import Source
+from aish.tools.code.rendering import Page, body, by_file, envelope, joined, problem_summary, symbol_list, symbol_tree
+from aish.types.tools import Arguments
+
+_PLACES_SHOWN = 50
+_DEFINITIONS_SHOWN = 5
+_OUTLINE_SHOWN = 300
+_HOVER_CHARS = 4000
+_PROBLEMS_SHOWN = 50
+_MAX_SYMBOLS = 1000
+_MAX_DIAGNOSED = 20  # files in one answer
+
+
+class Understanding:
+    def __init__(self, contents: Contents, backends: Backends, *, diagnostics_wait_s: float) -> None:
+        self._contents = contents
+        self._backends = backends
+        self._diagnostics_wait_s = diagnostics_wait_s
+
+    async def outline(self, arguments: Arguments) -> str:
+        source = await self._load(arguments)
+        answer = await self._backends.outline(source)
+        page = Page(len(answer.value), 0, _OUTLINE_SHOWN)
+        head = envelope(answer, page, revision=source.revision)
+        return joined(head, symbol_tree(answer.value[: page.end]))
+
+    async def symbols(self, arguments: Arguments) -> str:
+        offset, limit = _paging(arguments)
+        answer = await self._backends.symbols(str(arguments["query"]), _MAX_SYMBOLS)
+        page = Page(len(answer.value), offset, limit, complete=len(answer.value) < _MAX_SYMBOLS)
+        return joined(envelope(answer, page), symbol_list(answer.value[page.start : page.end]))
+
+    async def hover(self, arguments: Arguments) -> str:
+        source, spot = await self._spot(arguments)
+        answer = await self._backends.for_file(source.path).hover(source, spot)
+        text = answer.value[:_HOVER_CHARS] or _nothing(answer)
+        return joined(envelope(answer, _moved(arguments, spot), revision=source.revision), text)
+
+    async def definition(self, arguments: Arguments) -> str:
+        source, spot = await self._spot(arguments)
+        answer = await self._backends.for_file(source.path).definition(source, spot)
+        page = Page(len(answer.value), 0, _DEFINITIONS_SHOWN)
+        shown = [await self._shown(place) for place in answer.value[: page.end]]
+        head = envelope(answer, _moved(arguments, spot), page, revision=source.revision)
+        return joined(head, *(shown or [_nothing(answer)]))
+
+    async def references(self, arguments: Arguments) -> str:
+        source, spot = await self._spot(arguments)
+        answer = await self._backends.for_file(source.path).references(source, spot)
+        offset, limit = _paging(arguments)
+        page = Page(len(answer.value), offset, limit)
+        files = f"files={len({place.path for place in answer.value})}"
+        head = envelope(answer, _moved(arguments, spot), page, files, revision=source.revision)
+        none = f"there are no more than {len(answer.value)}" if answer.value else _nothing(answer)
+        return joined(head, by_file(answer.value[page.start : page.end]) or none)
+
+    async def diagnostics(self, arguments: Arguments, edited: Sequence[str]) -> str:
+        if "path" in arguments:
+            return await self.diagnosed([str(arguments["path"])])
+        if not edited:
+            raise ToolError("no file was edited yet; give the path of a file")
+        return await self.diagnosed(edited)
+
+    async def diagnosed(self, paths: Sequence[str]) -> str:
+        """Of several files, each with a line of its own that says how much to believe."""
+        chosen = paths[:_MAX_DIAGNOSED]
+        blocks = await asyncio.gather(*(self._diagnose(path) for path in chosen))
+        left = f"{len(paths) - len(chosen)} more files were not looked at" if len(paths) > len(chosen) else ""
+        return joined(*blocks, left)
+
+    async def _diagnose(self, path: str) -> str:
+        try:
+            source = await self._contents.load(path)
+        except ToolError as exc:
+            answer: Answer[tuple[Problem, ...]] = Answer((), "aish", Status.UNSUPPORTED, exc.message)
+            return joined(envelope(answer, f"path={path}"), problem_summary(answer))
+        try:
+            found = await self._backends.for_file(path).diagnostics(source, self._diagnostics_wait_s)
+        except ToolError as exc:
+            found = Answer((), "aish", Status.PENDING, exc.message)
+        answer = found.with_value(tuple(one for one in found.value if one.severity != "hint"))
+        page = Page(len(answer.value), 0, _PROBLEMS_SHOWN)
+        shown = answer.with_value(answer.value[: page.end])
+        known = answer.status not in (Status.PENDING, Status.UNSUPPORTED)
+        head = envelope(answer, f"path={path}", page if known else "", revision=source.revision)
+        return joined(head, problem_summary(shown))
+
+    async def _load(self, arguments: Arguments) -> Source:
+        return await self._contents.load(str(arguments["path"]))
+
+    async def _spot(self, arguments: Arguments) -> tuple[Source, Spot]:
+        source = await self._load(arguments)
+        return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
+
+    async def _shown(self, place: Place) -> str:
+        """A declaration with its code; from its tree where the server gave only the name's own line."""
+        if place.outside:
+            return f"{place.path}:{place.line} (outside the workspace, not read)"
+        try:
+            source = await self._contents.load(place.path)
+        except ToolError:
+            return f"{place.path}:{place.line}"
+        end_line = place.end_line if place.end_line > place.line else await self._end_line(source, place.line)
+        return f"{place.path}:{place.line}\n{body(source, place.line, end_line)}"
+
+    async def _end_line(self, source: Source, line: int) -> int:
+        symbols = (await self._backends.outline(source)).value
+        return max((symbol.end_line for symbol in symbols if symbol.line == line), default=line)
+
+
+def _paging(arguments: Arguments) -> tuple[int, int]:
+    return int(arguments.get("offset", 0)), int(arguments.get("limit", _PLACES_SHOWN))
+
+
+def _moved(arguments: Arguments, spot: Spot) -> str:
+    """Where the symbol was found, if not in the line that was given."""
+    return "" if arguments.get("line") == spot.line else f"line={spot.line}"
+
+
+def _nothing(answer: Answer[object]) -> str:
+    return "not known yet" if answer.status is Status.PENDING else "nothing found"

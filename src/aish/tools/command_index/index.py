@@ -1,0 +1,170 @@
+"""The index: programs and what they are for, in an SQLite file with full-text search, best match first.
+
+Made anew when what lies on PATH has changed. All of it blocks: it is for a thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+import msgspec
+
+from aish.tools.command_index.lines import Line, best_of, history_lines, manual_examples, tldr_lines
+from aish.tools.command_index.sources import manual_pages, programs_on, table, what_for
+from aish.types.command_hints import CommandHint
+
+_VERSION = "2"
+_MANUALS = (Path("/usr/share/man/man1"), Path("/usr/share/man/man8"))
+_WORD = re.compile(r"[a-z0-9][a-z0-9+._-]*")
+_MAX_WORDS = 24
+_LINE_COLUMNS = "program, task, line UNINDEXED, sample UNINDEXED"
+_COLUMNS = "program, about, words, here UNINDEXED"
+_SHORT = 3
+_MOST_MISSING = 2
+# A word of our own table counts most, then the program's name, then what manuals say.
+_RANK = "bm25(commands, 3.0, 2.0, 6.0, 0.0)"
+
+
+class CommandIndex:
+    """`tldr` are folders where a client keeps its pages. `history` is read at each question, where it is given, and
+    `redacted` says what of a line may be seen."""
+
+    def __init__(
+        self,
+        file: Path,
+        path: str,
+        manuals: Sequence[Path] = _MANUALS,
+        *,
+        tldr: Sequence[Path] = (),
+        history: Path | None = None,
+        redacted: Callable[[str], str] = str,
+    ) -> None:
+        self._file = file
+        self._path = path
+        self._manuals = tuple(manuals)
+        self._tldr = tuple(tldr)
+        self._history = history
+        self._redacted = redacted
+
+    def search(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
+        """The programs of this machine that fit best, then those that would fit and are not here. May be none."""
+        words = _words(question)
+        if not words:
+            return ()
+        with suppress(sqlite3.Error, OSError), closing(self._open()) as db:
+            query = " OR ".join(f'"{word}"' for word in words)
+            rows = db.execute(
+                f"SELECT program, about, here FROM commands WHERE commands MATCH ? ORDER BY {_RANK} LIMIT ?",
+                (query, limit + _MOST_MISSING),
+            ).fetchall()
+            hints = [_hint(program, about, here=bool(here)) for program, about, here in rows]
+            missing = [hint for hint in hints[:limit] if not hint.here][:_MOST_MISSING]
+            here = [_with_line(db, hint, query) for hint in hints if hint.here][:limit]
+            return [*self._remembered(words, here, limit), *missing]
+        return ()
+
+    def _remembered(self, words: list[str], hints: list[CommandHint], limit: int) -> list[CommandHint]:
+        """With a line of the user's own history: it takes the last place, or that of the same program."""
+        if self._history is None:
+            return hints
+        found = best_of(history_lines(self._history, programs_on(self._path), self._redacted), words)
+        if found is None:
+            return hints
+        others = [hint for hint in hints if hint.program != found.program][: limit - 1]
+        return [*others, CommandHint(found.program, found.task, found.line)]
+
+    def _open(self) -> sqlite3.Connection:
+        stamp = self._stamp()
+        if not self._is_current(stamp):
+            self._build(stamp)
+        return sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)
+
+    def _is_current(self, stamp: str) -> bool:
+        if not self._file.exists():
+            return False
+        try:
+            with closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as db:
+                return bool(db.execute("SELECT 1 FROM stamp WHERE value = ?", (stamp,)).fetchone())
+        except sqlite3.Error:
+            return False
+
+    def _build(self, stamp: str) -> None:
+        """Beside it, then in its place: two who build at once do not meet."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        made = self._file.with_suffix(f".{os.getpid()}")
+        made.unlink(missing_ok=True)
+        known = table().programs
+        here = programs_on(self._path)
+        about, lines = self._read(here)
+        try:
+            with closing(sqlite3.connect(made)) as db:
+                db.execute(f"CREATE VIRTUAL TABLE commands USING fts5 ({_COLUMNS}, tokenize = 'porter')")
+                db.execute("CREATE TABLE stamp (value TEXT)")
+                rows = [_row(name, about.get(name, ""), here=name in here) for name in sorted({*known, *about})]
+                db.executemany("INSERT INTO commands VALUES (?, ?, ?, ?)", rows)
+                db.execute(f"CREATE VIRTUAL TABLE lines USING fts5 ({_LINE_COLUMNS}, tokenize = 'porter')")
+                written = [(line.program, line.task, line.line, int(line.sample)) for line in lines]
+                db.executemany("INSERT INTO lines VALUES (?, ?, ?, ?)", written)
+                db.execute("INSERT INTO stamp VALUES (?)", (stamp,))
+                db.commit()
+            made.replace(self._file)
+        finally:
+            made.unlink(missing_ok=True)
+
+    def _read(self, here: set[str]) -> tuple[dict[str, str], list[Line]]:
+        """What each program is for, and the lines that are written down for it."""
+        about: dict[str, str] = {}
+        lines = list(tldr_lines(here, self._tldr))
+        for name, page in manual_pages(here, self._manuals):
+            if line := what_for(page):
+                about[name] = line
+            lines += manual_examples(name, page)
+        return about, lines
+
+    def _stamp(self) -> str:
+        """Another when a program or a manual page has come or gone."""
+        seen = [_VERSION, self._path]
+        for folder in (*self._path.split(os.pathsep), *map(str, (*self._manuals, *self._tldr))):
+            with suppress(OSError):
+                seen.append(f"{folder}:{Path(folder).stat().st_mtime_ns}")
+        return hashlib.sha256("\n".join(seen).encode("utf-8", "replace")).hexdigest()
+
+
+def _row(name: str, manual: str, *, here: bool) -> tuple[str, str, str, int]:
+    known = table().programs.get(name)
+    return (name, known.about, known.words, int(here)) if known else (name, manual, "", int(here))
+
+
+def _words(question: str) -> list[str]:
+    words = table()
+    said = [word.strip("._-+") for word in _WORD.findall(question.lower()[:2000])]
+    asked = [
+        word for word in said if word not in words.stop and (len(word) >= _SHORT or word.isdigit() or word == "ip")
+    ]
+    more = [other for word in asked for other in words.synonyms.get(word, ())]
+    return list(dict.fromkeys((*asked, *more)))[:_MAX_WORDS]
+
+
+def _with_line(db: sqlite3.Connection, hint: CommandHint, query: str) -> CommandHint:
+    """Where our table has no line to start from: the written one that fits the question best."""
+    if hint.example:
+        return hint
+    found = db.execute(
+        "SELECT line, sample FROM lines WHERE lines MATCH ? AND program = ? ORDER BY rank LIMIT 1",
+        (query, hint.program),
+    ).fetchone()
+    return msgspec.structs.replace(hint, example=found[0], sample=bool(found[1])) if found else hint
+
+
+def _hint(program: str, about: str, *, here: bool) -> CommandHint:
+    known = table().programs.get(program)
+    if known is None:
+        return CommandHint(program, about, here=here)
+    package = "" if here else known.package or program
+    return CommandHint(program, about, known.example, here, package)

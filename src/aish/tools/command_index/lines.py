@@ -1,0 +1,135 @@
+"""Command lines that are written down somewhere: in tldr pages, in the examples of manual pages, and in the history of
+the user's shell. Reads files, starts nothing.
+
+The history is read only where it is allowed, when a question is asked; nothing of it is kept. A line with anything in
+it that looks like a secret is passed over as a whole, and so is one that removes things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from aish.tools.command_index.sources import plain
+
+_MAX_PAGES = 4_000
+_PAGE_BYTES = 32 * 1024
+_HISTORY_BYTES = 512 * 1024  # some ten thousand lines, the latest ones
+_LINE_CHARS = 160
+_MAX_OF_PAGE = 8
+_TLDR_PLACES = (
+    ".cache/tldr/pages",
+    ".cache/tldr/pages.en",
+    ".local/share/tldr/pages",
+    ".tldr/cache/pages",
+    ".cache/tealdeer/tldr-pages/pages",
+    ".cache/tealdeer/tldr-pages/pages.en",
+    ".cache/tlrc/pages.en",
+)
+_TLDR_FOLDERS = ("common", "linux")
+_TASK = re.compile(r"^- (.+?):?$\s+^`(.+)`$", re.M)
+_PLACE = re.compile(r"\{\{(.*?)\}\}")
+_EXAMPLES = re.compile(r"^\.S[Hh] +\"?EXAMPLES?\"?[^\n]*\n(.+?)(?=^\.S[Hh] |\Z)", re.M | re.S)
+_PROMPT = re.compile(r"^[$#%>] +")
+_STAMP = re.compile(r"^#\d+$|^: \d+:\d+;|^- cmd: ")
+_ASSIGNED = re.compile(r"^\w+=\S* +")
+_SECRET = re.compile(r"passw|secret|token|api.?key|credential|bearer|\bauth|://[^/\s]*@|--?p(ass)?[= ]?\S{6,}$", re.I)
+_REMOVING = frozenset(
+    {"rm", "rmdir", "dd", "shred", "mkfs", "wipefs", "shutdown", "reboot", "poweroff", "kill", "killall"}
+)
+_WORD = re.compile(r"[a-z0-9]+")
+_MIN_WORDS = 2  # of the question: one alone is a chance
+
+
+class Line(msgspec.Struct, frozen=True):
+    """`task` says what it does; `sample`: names in it are made up, so it is to be read and not to be run."""
+
+    program: str
+    task: str
+    line: str
+    sample: bool = False
+
+
+def tldr_folders(home: Path) -> list[Path]:
+    """Where the usual clients keep their pages."""
+    return [home / place for place in _TLDR_PLACES]
+
+
+def history_file(home: Path, named: str) -> Path:
+    """`named` is what HISTFILE says, if anything."""
+    return Path(named) if named.startswith("/") else home / ".bash_history"
+
+
+def tldr_lines(programs: set[str], folders: Sequence[Path]) -> Iterator[Line]:
+    """Of the pages that a tldr client has fetched, those about programs that are here."""
+    left = _MAX_PAGES
+    for pages in (folder / name for folder in folders for name in _TLDR_FOLDERS):
+        for file in sorted(pages.glob("*.md")):
+            left -= 1
+            if left < 0:
+                return
+            if file.stem in programs or file.stem.partition("-")[0] in programs:
+                for task, line in _TASK.findall(_text(file, _PAGE_BYTES))[:_MAX_OF_PAGE]:
+                    words = _PLACE.sub(_to_fill, line)
+                    if (program := words.split(" ")[0]) in programs and len(words) <= _LINE_CHARS:
+                        yield Line(program, task, words)
+
+
+def manual_examples(name: str, page: str) -> Iterator[Line]:
+    """Lines of a manual page's examples that begin with the program, each with the words before it."""
+    found = _EXAMPLES.search(page)
+    task, left = "", _MAX_OF_PAGE
+    for raw in (found[1] if found else "").splitlines():
+        text = _PROMPT.sub("", plain(raw))
+        if text.startswith(f"{name} ") and len(text) <= _LINE_CHARS and left:
+            left -= 1
+            yield Line(name, task, text, sample=True)
+        elif text and not raw.startswith(('.\\"', "'")):
+            task = f"{task} {text}"[-_LINE_CHARS:] if task and not task.endswith((".", ":")) else text
+
+
+def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]) -> Iterator[Line]:
+    """The latest first, each once."""
+    seen: set[str] = set()
+    for raw in reversed(_text(file, _HISTORY_BYTES, from_end=True).splitlines()):
+        line = _STAMP.sub("", raw).strip()
+        program = _ASSIGNED.sub("", line).split(" ")[0]
+        if line in seen or not 4 <= len(line) <= _LINE_CHARS or program not in programs or " " not in line:
+            continue
+        seen.add(line)
+        if program not in _REMOVING and not _SECRET.search(line) and redacted(line) == line and line.isprintable():
+            yield Line(program, "from your history", line)
+
+
+def best_of(lines: Iterator[Line], words: Sequence[str]) -> Line | None:
+    """The one with most of the words; the first among equals, and none where it has fewer than two."""
+    best, most = None, _MIN_WORDS - 1
+    for line in lines:
+        said = _WORD.findall(line.line.lower())
+        hits = sum(any(part.startswith(word[:5]) for part in said) for word in words)
+        if hits > most:
+            best, most = line, hits
+    return best
+
+
+def _to_fill(place: re.Match[str]) -> str:
+    """`{{path/to/file}}` is FILE; of `{{[-a|--all]}}`, which are two spellings of one option, the longer is taken."""
+    inner = place[1]
+    if inner.startswith("["):
+        return inner.strip("[]").split("|")[-1]
+    named = re.findall(r"[A-Za-z]{2,}", inner.split("|")[0].rstrip("/").rpartition("/")[2])
+    return "_".join(named).upper() or inner
+
+
+def _text(file: Path, max_bytes: int, *, from_end: bool = False) -> str:
+    try:
+        with file.open("rb") as open_file:
+            if from_end:
+                size = open_file.seek(0, 2)
+                open_file.seek(max(0, size - max_bytes))
+            return open_file.read(max_bytes).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,99 @@
+"""What is known of programs: our own table, what lies on PATH, and the first line of their manual pages. Reads files,
+starts nothing."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import tomllib
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+BUILTINS = frozenset(
+    {"export", "history", "jobs", "type", "cd", "alias", "source", "ulimit", "umask", "wait", "disown"}
+)
+_MAX_PROGRAMS = 10_000
+_PAGE_BYTES = 256 * 1024  # the name stands at the beginning, the examples at the end of all but the longest pages
+_NAME_LINE = re.compile(r"^\.S[Hh] +\"?NAME\"?\s*\n(.+?)^\.S[Hh] ", re.M | re.S)
+_MDOC_LINE = re.compile(r"^\.Nd +(.+)$", re.M)
+_ROFF = re.compile(r"\\f[A-Z]|\\[&,/]|^\.[A-Za-z]+ ?|\"", re.M)
+
+
+class Known(msgspec.Struct, frozen=True):
+    about: str
+    words: str = ""
+    example: str = ""
+    package: str = ""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Our own: programs by name, what everyday words are called in manuals, and words that say nothing."""
+
+    programs: Mapping[str, Known]
+    synonyms: Mapping[str, list[str]]
+    stop: frozenset[str]
+
+
+@cache
+def table() -> Table:
+    text = resources.files("aish.tools.command_index").joinpath("known.toml").read_text(encoding="utf-8")
+    read: dict[str, Any] = tomllib.loads(text)
+    programs = {name: Known(*fields) for name, fields in read["programs"].items()}
+    return Table(programs, read["synonyms"], frozenset(read["stop"].split()))
+
+
+def programs_on(path: str) -> set[str]:
+    """The names of all programs there, and what bash has built in."""
+    found: set[str] = set(BUILTINS)
+    for folder in path.split(os.pathsep):
+        try:
+            entries = list(os.scandir(folder)) if folder.startswith("/") else []
+        except OSError:
+            continue
+        for entry in entries:
+            if len(found) >= _MAX_PROGRAMS:
+                return found
+            if not entry.name.startswith(".") and os.access(entry.path, os.X_OK) and entry.is_file():
+                found.add(entry.name)
+    return found
+
+
+def manual_pages(programs: set[str], folders: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """Each program's manual page, as it is written."""
+    for folder in folders:
+        for name in programs:
+            for file in (folder / f"{name}.{folder.name[-1]}.gz", folder / f"{name}.{folder.name[-1]}"):
+                if text := _page(file):
+                    yield name, text
+                    break
+
+
+def _page(file: Path) -> str:
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as page:
+            return page.read(_PAGE_BYTES).decode("utf-8", "replace")
+    except (OSError, EOFError, zlib.error):
+        return ""
+
+
+def what_for(text: str) -> str:
+    """What a manual page says its program is for."""
+    if described := _MDOC_LINE.search(text):
+        return plain(described[1])
+    named = _NAME_LINE.search(text)
+    _, dash, about = named[1].partition("\\-") if named else ("", "", "")
+    return plain(about if dash else "")
+
+
+def plain(text: str) -> str:
+    """Without the marks of the typesetter."""
+    for mark, meant in (("\\(aq", "'"), ("\\[aq]", "'"), ("\\(dq", '"'), ("\\[dq]", '"'), ("\\-", "-"), ("\\e", "\\")):
+        text = text.replace(mark, meant)
+    return " ".join(_ROFF.sub("", text).split())[:200]

@@ -1,0 +1,235 @@
+"""MCP servers that requests bring along by URL: connected when first asked for, kept for a while, closed when idle.
+
+Only what the list of patterns covers is connected to, at public addresses unless the list names the host itself, and
+without a proxy, which would look names up on its own. A connection belongs to one owner, url and set of credentials,
+and has an HTTP client of its own: nothing of one owner's is ever sent on behalf of another. Credentials live here and
+nowhere else, for as long as the connection does.
+
+Life: connecting → ready → idle → closed; one that fails is closed at once, so that the next request tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from weakref import WeakSet
+
+import msgspec
+
+from aish.errors import GuestFailed, GuestRefused
+from aish.net.http.client import HttpClient
+from aish.ports import CallContext, Toolset
+from aish.safety.redaction.redactor import Redactor
+from aish.safety.urls import fault_of, find_allowed, is_public
+from aish.tools.mcp.connect import open_session
+from aish.tools.mcp.server import Exposure, McpServer, Open, State
+from aish.tools.mcp.types import ServerSpec
+from aish.types.dynamic_mcp import GuestServer, GuestView
+from aish.types.messages import Part, TextPart
+from aish.types.tools import Arguments, ToolOutput, ToolSpec
+
+CONNECT_S = 10.0  # somebody waits for an answer meanwhile
+IDLE_S = 300.0  # a conversation pauses for as long; the session at the other end costs its server something
+MOST = 64
+MOST_PER_OWNER = 8
+_MAX_TOOLS = 512
+_IN_FLIGHT = 16
+
+
+class Lease:
+    """While somebody holds it, the connection is not closed for others to have room."""
+
+
+class Guests:
+    """What a request has brought: the `name` by which its tools are found, for as long as this is held."""
+
+    def __init__(self, name: str, tools: Toolset, leases: Sequence[Lease]) -> None:
+        self._name = name
+        self._held = (tools, *leases)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+class GuestServers:
+    """`patterns` is the list; none means that nobody is let in."""
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        idle_s: float = IDLE_S,
+        connect_s: float = CONNECT_S,
+        most_per_owner: int = MOST_PER_OWNER,
+    ) -> None:
+        self._patterns = tuple(patterns)
+        self._idle_s = idle_s
+        self._connect_s = connect_s
+        self._most_per_owner = most_per_owner
+        self._guests: dict[bytes, _Guest] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._guests)
+
+    def views(self) -> Sequence[GuestView]:
+        return [guest.view() for guest in self._guests.values()]
+
+    async def bring(self, wanted: Sequence[GuestServer]) -> Mapping[str, tuple[Toolset, Lease]]:
+        """By label. GuestRefused where one may not be connected to, GuestFailed where it cannot be."""
+        specs = [self._allowed(each) for each in wanted]
+        found: dict[str, tuple[Toolset, Lease]] = {}
+        for each, (spec, is_named) in zip(wanted, specs, strict=True):
+            guest = self._find(each) or self._connect(each, spec, is_named=is_named)
+            found[each.label] = (guest, guest.lease())
+        await self._settled([self._guests[_key(each)] for each in wanted])
+        return found
+
+    async def aclose(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for key in list(self._guests):
+            self._close(key)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _allowed(self, wanted: GuestServer) -> tuple[ServerSpec, bool]:
+        if fault := fault_of(wanted.url):
+            raise GuestRefused(wanted.label, fault, "faulty")
+        allowed = find_allowed(wanted.url, self._patterns)
+        if allowed is None:
+            why = "is not among the MCP servers that this server connects to for a request"
+            raise GuestRefused(wanted.label, why, "unlisted")
+        spec = ServerSpec(
+            name=wanted.label,
+            url=wanted.url,
+            token=wanted.token,
+            headers=wanted.headers,
+            only=self._patterns,
+            start_timeout_s=self._connect_s,
+            list_timeout_s=self._connect_s,
+            max_in_flight=_IN_FLIGHT,
+            max_tools=_MAX_TOOLS,
+        )
+        return spec, allowed.names_host
+
+    def _find(self, wanted: GuestServer) -> _Guest | None:
+        guest = self._guests.get(_key(wanted))
+        if guest is not None and guest.server.state not in (State.CONNECTING, State.READY):
+            self._close(_key(wanted))
+            return None
+        return guest
+
+    def _connect(self, wanted: GuestServer, spec: ServerSpec, *, is_named: bool) -> _Guest:
+        self._make_room(wanted)
+        guest = _Guest(wanted.owner, spec, None if is_named else is_public)
+        self._guests[_key(wanted)] = guest
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(self._idle_s, self._sweep)
+        return guest
+
+    async def _settled(self, guests: Sequence[_Guest]) -> None:
+        """What does not answer in time, or with an error, is not kept."""
+        waits = [asyncio.ensure_future(guest.server.settled()) for guest in guests]
+        try:
+            await asyncio.wait(waits, timeout=2 * self._connect_s)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        failed = [guest for guest in guests if guest.server.state is not State.READY]
+        for key in [key for key, guest in self._guests.items() if guest in failed]:
+            self._close(key)
+        if failed:
+            server = failed[0].server
+            why = server.failure.message if server.failure else f"MCP server {server.spec.name}: no answer in time"
+            raise GuestFailed(server.spec.name, why)
+
+    def _make_room(self, wanted: GuestServer) -> None:
+        own = [key for key, guest in self._guests.items() if guest.owner == wanted.owner]
+        for keys, most in ((own, self._most_per_owner), (list(self._guests), MOST)):
+            if len(keys) < most:
+                continue
+            free = [key for key in keys if not self._guests[key].is_held]
+            if not free:
+                raise GuestRefused(wanted.label, f"would be one too many: {most} can be in use at once", "too_many")
+            self._close(min(free, key=lambda key: self._guests[key].used_s))
+            return
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        for key, guest in list(self._guests.items()):
+            if not guest.is_held and guest.used_s + self._idle_s <= loop.time():
+                self._close(key)
+        self._sweeper = loop.call_later(self._idle_s / 4, self._sweep) if self._guests else None
+
+    def _close(self, key: bytes) -> None:
+        task = asyncio.get_running_loop().create_task(self._guests.pop(key).aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def _opening(http: HttpClient) -> Open:
+    return lambda spec, on_event: open_session(spec, http=http, on_event=on_event)
+
+
+class _Guest:
+    """One connection. A Toolset whose results do not show the credentials it was reached with."""
+
+    def __init__(self, owner: str, spec: ServerSpec, reaches: Callable[[str], bool] | None) -> None:
+        self.owner = owner
+        self._http = HttpClient(reaches=reaches)
+        self.server = McpServer(spec, Exposure(), _opening(self._http))
+        self._leases: WeakSet[Lease] = WeakSet()
+        self._calls = 0
+        self.used_s = asyncio.get_running_loop().time()
+
+    @property
+    def is_held(self) -> bool:
+        return self._calls > 0 or len(self._leases) > 0
+
+    def lease(self) -> Lease:
+        self.used_s = asyncio.get_running_loop().time()
+        lease = Lease()
+        self._leases.add(lease)
+        return lease
+
+    def view(self) -> GuestView:
+        spec = self.server.spec
+        origin = "/".join(spec.url.split("/")[:3]).partition("?")[0]
+        return GuestView(spec.name, self.owner, origin, self.server.state, tuple(self.specs()))
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return self.server.specs()
+
+    async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
+        self._calls += 1
+        try:
+            output = await self.server.call(name, arguments, context)
+        finally:
+            self._calls -= 1
+            self.used_s = asyncio.get_running_loop().time()
+        # Only models call it, and they are told the parts.
+        return ToolOutput(tuple(map(self._discreet, output.parts)), output.is_error)
+
+    async def aclose(self) -> None:
+        await self.server.aclose()
+        await self._http.aclose()
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return Redactor(self.server.spec.secrets())
+
+    def _discreet(self, part: Part) -> Part:
+        if not isinstance(part, TextPart) or not self.server.spec.secrets():
+            return part
+        return msgspec.structs.replace(part, text=self._redactor.text(part.text))
+
+
+def _key(wanted: GuestServer) -> bytes:
+    """The same for the same server, credentials and owner. Not to be turned back into them."""
+    told = [wanted.label, wanted.url, wanted.owner, wanted.token, sorted(wanted.headers.items())]
+    return hashlib.sha256(msgspec.json.encode(told)).digest()

@@ -1,0 +1,116 @@
+"""A server as a child process: newline JSON on its stdin and stdout, diagnostics on its stderr.
+
+`wire.process` owns the child: its environment is small, its stderr always drained, and on leaving it and everything it
+started are ended, politely first. When it goes by itself, every request fails at once with its exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from aish.errors import AishError, ProcessError, WireTimeout
+from aish.net.framing import NewlineFraming
+from aish.net.jsonrpc import Peer
+from aish.process.child import ChildProcess, ProcessSpec
+from aish.process.child_peer import EXIT_WAIT_S, ChildReading
+from aish.tools.mcp.text import Discretion
+from aish.tools.mcp.transport.base import SUBSCRIBE, Inbox
+from aish.tools.mcp.types import ServerSpec
+
+_KILLED = -9  # by SIGKILL, for which Windows has no name
+_STDERR_LINE_CHARS = 2000  # redacted as a whole; what is shown of it is less
+
+
+class StdioTransport:
+    def __init__(self, spec: ServerSpec, child: ChildProcess, inbox: Inbox) -> None:
+        self._spec = spec
+        self._child = child
+        self._peer = Peer(
+            self._write,
+            NewlineFraming(spec.max_message_bytes),
+            title=spec.name,
+            handler=inbox,
+            cancelled=_cancelled,
+            max_in_flight=spec.max_in_flight,
+        )
+        self._reading = ChildReading(child, self._peer)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, spec: ServerSpec, inbox: Inbox, discretion: Discretion) -> AsyncIterator[StdioTransport]:
+        """Raises SpawnFailed and WireTimeout."""
+        async with _started(spec, discretion) as child:
+            transport = cls(spec, child, inbox)
+            async with transport._reading.running():
+                yield transport
+        if child.returncode == _KILLED:
+            inbox.warn("shutdown: it did not leave when told to, and was killed")
+
+    async def request(
+        self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
+    ) -> msgspec.Raw:
+        return await self._peer.request(method, params, timeout_s=timeout_s)
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        await self._peer.notify(method, params)
+
+    def speak(self, version: str, *, stateless: bool) -> None:
+        """Nothing differs on the wire."""
+
+    def listen(self) -> None:
+        """Everything comes on the one stream."""
+
+    def subscribe(self, params: dict[str, Any]) -> None:
+        self._peer.open(SUBSCRIBE, params)
+
+    def forget_session(self) -> None:
+        """There is none: the process is the session."""
+
+    def stderr_tail(self) -> str:
+        return self._child.stderr_tail()
+
+    async def wait_closed(self) -> AishError:
+        return await self._reading.wait_gone()
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            await self._child.write(data)
+        except ProcessError:
+            # Its exit code, and all of its stderr, may need another moment.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2 * EXIT_WAIT_S):
+                    raise await self.wait_closed() from None
+            raise
+
+
+@asynccontextmanager
+async def _started(spec: ServerSpec, discretion: Discretion) -> AsyncIterator[ChildProcess]:
+    process = ProcessSpec(
+        argv=spec.command,
+        name=spec.name,
+        env=spec.env,
+        inherit=spec.inherit,
+        cwd=spec.cwd,
+        redact=lambda line: discretion.show(line, _STDERR_LINE_CHARS),
+        close_wait_s=spec.close_wait_s,
+        term_wait_s=spec.close_wait_s,
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(spec.start_timeout_s):
+                child = await stack.enter_async_context(ChildProcess.start(process))
+        except TimeoutError as exc:
+            raise WireTimeout(f"did not start within {spec.start_timeout_s:g} s", phase="spawn") from exc
+        yield child
+
+
+def _cancelled(id: int, method: str) -> tuple[str, dict[str, Any]] | None:
+    """The handshake alone may not be cancelled."""
+    if method == "initialize":
+        return None
+    return "notifications/cancelled", {"requestId": id, "reason": "nobody waits for it any more"}

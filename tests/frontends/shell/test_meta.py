@@ -1,0 +1,133 @@
+"""The table of commands for aish itself, and what they say."""
+
+import io
+from types import SimpleNamespace
+
+import pytest
+
+from aish.config.schema.config import Config
+from aish.frontends.shell.command_context import Attached
+from aish.frontends.shell.commands.registry import COMMANDS, help_lines, run_meta
+from aish.frontends.shell.error_text import in_prompt_words
+from aish.frontends.shell.goal_view import report
+from aish.frontends.shell.repl import Notices, _Repl
+from aish.frontends.terminal import Output
+from aish.safety.commands import ShellContext
+from aish.safety.policy.gate import Judgement
+from aish.types.decisions import Verdict
+from aish.types.live_shell import RunResult
+from aish.types.runs import RunKind, RunRecord, RunState
+from support.engines import Bench
+
+
+async def told(line, **parts):
+    """What the shell says to it."""
+    shown = io.StringIO()
+    shell = SimpleNamespace(output=Output(shown, shown, color=False), cwd="/work", **parts)
+    await run_meta(shell, line)
+    return shown.getvalue()
+
+
+@pytest.mark.parametrize("columns", [30, 40, 72, 80, 200])
+def test_help_fits_the_terminal_and_breaks_no_word(columns):
+    for name, command in COMMANDS.items():
+        lines = help_lines(name, command, columns)
+        unbroken = (f":{name}", *command.help.split())
+        assert set(unbroken) <= {word for line in lines for word in line.split()}
+        told = [line for line in lines if line.strip() != command.usage]  # a list of subcommands has no blanks
+        assert max(map(len, told)) <= columns
+
+
+async def test_help_names_all_that_a_command_takes():
+    assert ":delegate     MODEL TEXT " in await told("help delegate")
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        ("`aish models` lists what there is", "`:models` lists what there is"),
+        ("aish models list", ":models"),
+        ("`aish runs list` shows them", "`:runs` shows them"),
+        ("aish plan save NAME [RUN]", ":plan save NAME [RUN]"),
+        ("try: aish plan list", "try: :plan list"),
+        ("run `aish models pull smollm2`, or see `aish doctor`", "run `aish models pull smollm2`, or see `:doctor`"),
+        ("go on with it by: aish runs resume run_1", "go on with it by: aish runs resume run_1"),
+        ("aish plan delete NAME", "aish plan delete NAME"),
+        ("start the server", "start the server"),
+    ],
+)
+def test_hints_name_what_there_is_at_the_prompt(hint, expected):
+    assert in_prompt_words(hint) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("plan save", ":plan save NAME [RUN] [PARAM=TEXT …]"),
+        ("plan save x", 'try: :plan "what to do"'),
+        ("plan run", ":plan list shows"),
+        ("plan run nope", "`:plan list` shows"),
+        ("norris resume nope", "`:runs` shows them"),
+        ("model nope", "`:models` lists"),
+    ],
+)
+async def test_errors_of_commands_at_the_prompt_have_such_hints(line, hint):
+    assert f"\n  {hint}" in await told(line, engine=Bench().engine, runtime=SimpleNamespace())
+
+
+async def test_runs_are_goals_and_plans_and_norris_lists_and_resumes_goals():
+    bench = Bench()
+    for number, kind in enumerate((RunKind.NORRIS, RunKind.PLAN)):
+        record = RunRecord(f"run_{number}", kind, "sess_1", f"to {kind}", RunState.FINISHED)
+        await bench.store.create_run(record, lease_s=0)
+    both, goals = await told("runs", engine=bench.engine), await told("norris list", engine=bench.engine)
+    assert "to norris" in both and "to plan" in both
+    assert "to norris" in goals and "to plan" not in goals
+    open_plan = RunRecord("run_2", RunKind.PLAN, "sess_1", "to plan", RunState.HALTED)
+    await bench.store.create_run(open_plan, lease_s=0)
+    assert "there is no run to go on with" in await told("norris resume", engine=bench.engine)
+
+
+def test_work_is_gone_on_with_by_the_word_of_where_it_was_begun():
+    run = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.HALTED)
+    assert report(run, [])[-1] == "  go on with: aish runs resume run_1"
+    assert report(run, [], go_on=":norris resume")[-1] == "  go on with: :norris resume run_1"
+
+
+@pytest.mark.parametrize(
+    ("command", "level"),
+    [
+        ("rm -rf build", "destructive"),
+        ("ls", "safe"),
+        ("rm -rf /", "destructive (asked about even when everything is approved)"),
+    ],
+)
+async def test_a_check_says_what_the_command_is_before_what_the_rules_make_of_it(command, level):
+    runtime = SimpleNamespace(
+        shell_context=ShellContext(cwd="/elsewhere", home="/home/u"),
+        explain=lambda tool, arguments: Judgement(Verdict.ASK, "rule", "because"),
+    )
+    assert await told(f"safety check {command}", runtime=runtime) == f"{level}\nask: because\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [("doctor", "[7]"), ("trust", "[7]"), ("diff", "[7]"), ("model", "[7]"), ("exec false", "[3]")],
+)
+async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, status):
+    class Live:
+        async def run_user(self, line, terminal):
+            return RunResult(line, 3, "/work", 0.0, "")
+
+    async def look_up_model():
+        pass
+
+    output = Output(io.StringIO(), io.StringIO(), color=False)
+    config = SimpleNamespace(shell=Config().shell, store=SimpleNamespace(enabled=False, path=""))
+    shell = SimpleNamespace(
+        live=Live(), output=output, attached=Attached(1000), status="[7]", model="m", window=0,
+        runtime=SimpleNamespace(config=config, surroundings=SimpleNamespace(env={})), look_up_model=look_up_model,
+    )  # fmt: skip
+    _Repl(shell, lambda shell: None, lambda shell: None, Notices(output))
+    await run_meta(shell, line)
+    assert shell.status == status

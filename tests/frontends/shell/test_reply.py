@@ -1,0 +1,320 @@
+"""A whole reply on a screen: events in, what a person sees out. Time passes only when a test says so."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pyte
+import pytest
+
+from aish.frontends.shell.render.event_printer import LIMIT_REACHED, PROVIDER_FAILED, REFUSED
+from aish.frontends.shell.render.reply import Reply
+from aish.frontends.shell.render.styles import Look, look_for
+from aish.frontends.shell.render.wait_line import PATIENCE_S, WRITING_PATIENCE_S, WaitLine
+from aish.frontends.terminal import Output
+from aish.types.decisions import Decision, Question, QuestionKind, Verdict
+from aish.types.events import (
+    ArgumentsDelta,
+    Body,
+    DecisionAsked,
+    DecisionMade,
+    Event,
+    Failed,
+    ReasoningDelta,
+    Status,
+    StepStarted,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+)
+from aish.types.messages import TextPart
+from aish.types.tools import Effect, ResultStatus
+
+TERMINAL = Look(styled=True, live=True)
+
+
+class Terminal(io.TextIOBase):
+    """A screen that both streams write to. `written` keeps the bytes."""
+
+    def __init__(self, columns: int, rows: int = 40) -> None:
+        self.screen = pyte.HistoryScreen(columns, rows, history=1000)
+        self._stream = pyte.Stream(self.screen)
+        self.written = ""
+
+    def write(self, text: str) -> int:
+        self.written += text
+        self._stream.feed(text.replace("\n", "\r\n"))  # as the tty does
+        return len(text)
+
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        above = ["".join(row[at].data for at in range(self.screen.columns)) for row in self.screen.history.top]
+        shown = [line.rstrip() for line in [*above, *self.screen.display]]
+        while shown and not shown[-1]:
+            shown.pop()
+        return shown
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stage:
+    """A reply on a terminal, with a clock that is set by hand."""
+
+    def __init__(self, columns: int = 40, look: Look = TERMINAL) -> None:
+        self.columns = columns
+        self.terminal = Terminal(columns)
+        self.clock = Clock()
+        output = Output(self.terminal, self.terminal, color=look.styled, live=look.live)
+        self.wait = WaitLine(output, lambda: self.columns, clock=self.clock)
+        self.reply = Reply(output, look, columns=lambda: self.columns, wait=self.wait)
+
+    def say(self, *bodies: Body, call: str = "") -> list[str]:
+        self.reply.show_all([Event("s", "t", 1, 0, body, call=call) for body in bodies])
+        return self.terminal.lines()
+
+    def pass_time(self, seconds: float) -> list[str]:
+        self.clock.now += seconds
+        self.wait.tick()
+        return self.terminal.lines()
+
+
+def result(text: str, status: ResultStatus = ResultStatus.OK, **fields) -> ToolResult:
+    return ToolResult("fs__read", status, (TextPart(text),) if text else (), duration_ms=34, **fields)
+
+
+REPLY = """# Plan
+
+First **this**, then that, and the rest of it after a while:
+
+- 世界你好世界你好世界你好世界你好世界你好
+- [x] done
+
+```python
+def f(x):
+    return "a"
+```
+
+| a | b |
+|---|--:|
+| cell | 1 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            40,
+            [
+                "Plan", "", "First this, then that, and the rest of", "it after a while:", "",
+                "• 世界你好世界你好世界你好世界你好世界你", "  好", "☑ done", "",
+                "```python", "def f(x):", '    return "a"', "```", "", "a    │ b", "─────┼──", "cell │ 1",
+            ],
+        ),
+        (
+            100,
+            [
+                "Plan", "", "First this, then that, and the rest of it after a while:", "",
+                "• 世界你好世界你好世界你好世界你好世界你好", "☑ done", "",
+                "```python", "def f(x):", '    return "a"', "```", "", "a    │ b", "─────┼──", "cell │ 1",
+            ],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("chunk", [1, 5, 1000])
+def test_a_reply_fills_the_screen_it_has(columns, expected, chunk):
+    stage = Stage(columns)
+    stage.say(*(TextDelta(REPLY[at : at + chunk]) for at in range(0, len(REPLY), chunk)))
+    shown = stage.say(TurnFinished(TurnEnd.ANSWERED))
+    # pyte keeps an empty cell behind each wide character
+    assert [re.sub(r"([\u4e00-\u9fff]) ?", r"\1", line) for line in shown] == expected
+
+
+def test_nothing_but_colours_is_sent_with_the_text():
+    stage = Stage()
+    stage.say(TextDelta(REPLY + "\x1b]0;title\x07\x1b[2J\x1b[31m\x9b5A\r\bx\n"), TurnFinished(TurnEnd.ANSWERED))
+    assert set(re.findall(r"\x1b.[^a-zA-Z]*[a-zA-Z]|[\x00-\x09\x0b-\x1a\x7f-\x9f]", stage.terminal.written)) <= {
+        f"\x1b[{code}m" for code in ("0", "0;1", "0;1;4", "0;2", "0;32", "0;35", "0;36")
+    }
+    assert "␛[2J" in stage.terminal.lines()[-1] or "␛[2J" in stage.terminal.lines()[-2]
+
+
+def test_lines_after_a_resize_use_the_new_width_and_those_before_stay():
+    stage = Stage(100)
+    stage.say(TextDelta("word " * 19 + "\n\n"))
+    before = stage.terminal.written
+    stage.columns = 40
+    stage.say(TextDelta("word " * 20 + "\n"), TurnFinished(TurnEnd.ANSWERED))
+    after = stage.terminal.written
+    assert after.startswith(before)
+    assert {len(line) for line in after[len(before) :].splitlines()} <= {0, 19, 39}
+
+
+def test_a_resize_in_the_middle_of_a_paragraph_counts_from_the_next_line():
+    stage = Stage(100)
+    stage.say(TextDelta("word " * 10))
+    stage.columns = 40
+    stage.say(TextDelta("word " * 30), TurnFinished(TurnEnd.ANSWERED))
+    lengths = [len(line) for line in stage.terminal.written.splitlines()]
+    assert lengths[0] <= 100
+    assert max(lengths[1:]) <= 40
+
+
+def test_waiting_shows_life_and_leaves_no_trace():
+    stage = Stage()
+    stage.say(TurnStarted("m", ()), StepStarted("m"))
+    assert stage.pass_time(PATIENCE_S / 2) == []
+    assert stage.pass_time(PATIENCE_S) == ["⠋ waiting for m, 0.6 s"]
+    assert stage.pass_time(12) == ["⠙ waiting for m, 13 s"]
+    assert stage.say(TextDelta("Hi there")) == ["Hi"]
+    assert stage.pass_time(60) == ["Hi"]  # in the middle of a line nothing is drawn
+    assert stage.say(TurnFinished(TurnEnd.ANSWERED)) == ["Hi there"]
+    assert stage.pass_time(60) == ["Hi there"]
+
+
+def test_a_held_table_shows_that_something_is_written():
+    stage = Stage()
+    stage.say(TextDelta("| a |\n|---|\n| b |\n"))
+    assert stage.pass_time(WRITING_PATIENCE_S + 1) == ["⠋ writing, 2.5 s"]
+    assert stage.say(TurnFinished(TurnEnd.ANSWERED)) == ["a", "─", "b"]
+
+
+def test_reasoning_is_folded_into_a_line():
+    stage = Stage()
+    stage.say(ReasoningDelta("Let me"))
+    stage.say(*[ReasoningDelta(" think")] * 47)
+    assert stage.pass_time(12) == ["⠋ thinking, 12 s, 4 tokens/s"]
+    assert stage.say(TextDelta("So.\n")) == ["∴ thought for 12 s", "So."]
+
+
+@pytest.mark.parametrize(("reasoning", "expected"), [("show", ["Let me *think*", "twice", "So."]), ("hide", ["So."])])
+def test_reasoning_is_shown_or_hidden_on_request(reasoning, expected):
+    stage = Stage(look=Look(styled=True, live=True, reasoning=reasoning))
+    stage.say(ReasoningDelta("Let me *thi"), ReasoningDelta("nk*\ntwice"))
+    assert stage.say(TextDelta("So.\n")) == expected
+
+
+def test_a_call_is_a_quiet_frame():
+    stage = Stage()
+    stage.say(TextDelta("I look.\n"), ToolCallStarted(0, "fs__read"))
+    stage.say(*[ArgumentsDelta("x")] * 30)
+    assert stage.pass_time(2)[-1] == "⠋ calling fs__read, 2.0 s, 15 tokens/s"
+    stage.say(ToolCallReady("fs__read", '{"path": "a.py"}'), call="1")
+    assert stage.pass_time(2) == ["I look.", "● fs__read a.py", "⠙ fs__read, 2.0 s"]
+    text = "\n".join(f"line {n} \x1b[31m" + "x" * 50 for n in range(9))
+    assert stage.say(result(text), call="1")[1:] == [
+        "● fs__read a.py",
+        *(f"│ line {n} ␛[31m{'x' * 25}…" for n in range(4)),
+        "└ 5 more lines · 34 ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line"),
+    [
+        (result("done"), "└ done · 34 ms"),
+        (result(""), "└ no output · 34 ms"),
+        (result("no", ResultStatus.REFUSED), "└ ✗ no · refused · 34 ms"),
+        (result("a", truncated_chars=5000), "└ a · 5000 characters left out · 34 ms"),
+    ],
+)
+def test_short_results_and_errors_take_one_line(outcome, line):
+    stage = Stage(60)
+    stage.say(ToolCallReady("fs__read", '{"command": "ls", "cwd": "/"}'), call="1")
+    assert stage.say(outcome, call="1") == ["● fs__read command=ls, cwd=/", line]
+
+
+def test_results_of_parallel_calls_say_whose_they_are():
+    stage = Stage()
+    stage.say(ToolCallReady("fs__read", '{"path": "a"}'), call="1")
+    stage.say(ToolCallReady("fs__list", '{"command": "ls  -l"}'), call="2")
+    assert stage.pass_time(1)[-1] == "⠋ fs__read, fs__list, 1.0 s"
+    shown = stage.say(result("A"), call="1")
+    assert shown == ["● fs__read a", "● fs__list $ ls -l", "● fs__read", "└ A · 34 ms"]
+
+
+def test_no_line_is_drawn_while_a_person_is_asked():
+    stage = Stage()
+    stage.say(TextDelta("May I"), ToolCallReady("fs__read", "{}"), call="1")
+    asked = Question("1", QuestionKind.EFFECT, "fs__read", "read", {}, "why")
+    stage.say(DecisionAsked(asked), call="1")
+    assert stage.pass_time(60) == ["May I", "● fs__read"]
+    stage.say(DecisionMade(Decision(Verdict.ALLOW, "yes"), Effect.READ), call="1")
+    assert stage.pass_time(65)[-1] == "⠋ fs__read, 1 min 5 s"
+
+
+def test_statuses_and_failures_stand_on_lines_of_their_own():
+    stage = Stage()
+    shown = stage.say(TextDelta("Half a "), Status("asking again"), TextDelta("x"), Failed("K", "it broke", "mend it"))
+    assert shown == ["Half a", "· asking again", "x", "aish: it broke", "  mend it"]
+
+
+def test_what_was_said_before_an_interruption_stays_whole():
+    stage = Stage()
+    stage.say(TextDelta("Some **bold and | more\n\n| a | b |\n|---|---|\n| c"))
+    stage.reply.close()
+    assert stage.terminal.lines() == ["Some **bold and | more", "", "a │ b", "──┼──", "c │"]
+    assert stage.terminal.screen.cursor.x == 0
+
+
+async def test_leaving_while_a_reply_streams_shows_all_of_it():
+    stage = Stage()
+    with pytest.raises(KeyError):
+        async with stage.reply.waiting("waiting for m"):
+            stage.say(TextDelta("Half *a"))
+            raise KeyError
+    assert stage.terminal.lines() == ["Half *a"]
+
+
+def test_without_colours_text_is_passed_on_as_it_is_written():
+    stage = Stage(look=Look(styled=False, live=True))
+    stage.say(TextDelta("# A\n\n**b** " + "word " * 5 + "\x1b[2J\n"), Status("s"), TurnFinished(TurnEnd.ANSWERED))
+    assert stage.terminal.written == "# A\n\n**b** " + "word " * 5 + "␛[2J\n· s\n"
+    stage.say(StepStarted("m"))
+    stage.pass_time(5)
+    assert stage.terminal.written.endswith("\r\x1b[2K⠋ waiting for m, 5.0 s")
+
+
+@pytest.mark.parametrize(
+    ("env", "styled", "live"),
+    [({"TERM": "xterm"}, True, True), ({"TERM": "dumb"}, False, False), ({"NO_COLOR": "1"}, False, True)],
+)
+def test_what_a_terminal_can_show(env, styled, live):
+    look = look_for(Terminal(80), env)
+    assert (look.styled, look.live) == (styled, live)
+    assert look_for(io.StringIO(), env) == Look(styled=False, live=False)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "code"),
+    [
+        ([TurnFinished(TurnEnd.ANSWERED)], 0),
+        ([result("", ResultStatus.REFUSED), TurnFinished(TurnEnd.ANSWERED)], REFUSED),
+        ([TurnFinished(TurnEnd.FAILED)], PROVIDER_FAILED),
+        ([TurnFinished(TurnEnd.MAX_STEPS)], LIMIT_REACHED),
+        ([], 130),
+    ],
+)
+def test_the_exit_code_is_that_of_a_plain_reply(bodies, code):
+    stage = Stage()
+    stage.say(*bodies)
+    assert stage.reply.exit_code == code
+
+
+def test_highlighting_can_be_switched_off():
+    stage = Stage(look=Look(styled=True, live=True, highlight=False))
+    stage.say(TextDelta("```python\nif x: pass\n```\n"))
+    assert "\nif x: pass\n" in stage.terminal.written

@@ -1,0 +1,181 @@
+"""The shell's smaller parts: proposals in a reply, what goes along with a question, the text before the line."""
+
+import importlib
+import inspect
+import io
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+
+from aish.config.schema.shell import PROMPT_FIELDS
+from aish.frontends.shell.command_context import Attached
+from aish.frontends.shell.commands import registry
+from aish.frontends.shell.prompt.editor import KeptHistory, Prompt, _history
+from aish.frontends.shell.prompt.routing import Goal
+from aish.frontends.shell.prompt.template import branch_of, prompt_fragments, short_path
+from aish.frontends.terminal import Output
+from aish.tool_calls.detect.proposals import MAX_PROPOSALS, proposals
+from aish.types.live_shell import RunResult, WordKind
+from aish.types.usage import Usage
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("CMD: ls -la", ["ls -la"]),
+        ("Do this:\n\nCMD: ls\nand then\n  CMD: pwd\n", ["ls", "pwd"]),
+        ("CMD: `ls`", ["ls"]),
+        ("- CMD: ls", ["ls"]),
+        ("```\nCMD: rm -rf x\n```", []),
+        ("~~~bash\nCMD: rm x\n~~~\nCMD: ls", ["ls"]),
+        ("````\n```\nCMD: rm x\n````", []),
+        ("> CMD: rm x", []),
+        ("write CMD: ls to list", []),
+        ("CMD:", []),
+        ("CMD: ls\nCMD: ls", ["ls"]),
+        ("```\nCMD: never closed", []),
+    ],
+)
+def test_proposals_are_lines_of_their_own_outside_fences_and_quotations(reply, expected):
+    assert proposals(reply) == expected
+
+
+def test_a_model_in_a_loop_proposes_only_so_much():
+    assert len(proposals("\n".join(f"CMD: echo {n}" for n in range(1000)))) == MAX_PROPOSALS
+
+
+def ran(line, output="", status=0):
+    return RunResult(line, status, "/", 0.1, output)
+
+
+def test_what_was_run_is_told_once_the_newest_with_the_most_room():
+    attached = Attached(100)
+    attached.add(ran("old", "o" * 500))
+    attached.add(ran("new", "n" * 50, status=2))
+    told = attached.peek()
+    attached.clear()
+    assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
+    assert len(told) < 300 and "left out" in told
+    assert attached.peek() == ""
+    nothing = Attached(0)
+    nothing.add(ran("new", "n"))
+    assert nothing.peek() == ""
+
+
+@pytest.mark.parametrize(
+    ("question", "waits"),
+    [
+        ("what is the capital of France", True),
+        ("tell me a joke", True),
+        ("translate 'good morning' to German", True),
+        ("hi, how are you?", True),
+        ("thanks!", True),
+        ("what command lists folders", True),
+        ("why did it fail?", False),
+        ("What does THIS mean?", False),
+        ("is there a makefile", False),
+        ("which branch", False),
+        ("what now?", False),
+        ("explain", False),
+        ("Warum klappt das nicht?", False),
+        ("", False),
+    ],
+)
+def test_what_was_run_waits_for_a_question_that_may_be_about_it(question, waits):
+    attached = Attached(1000)
+    attached.add(ran("git status", "On branch main\nMakefile"))
+    assert attached.may_wait(question) is waits
+
+
+def test_what_failed_and_what_was_attached_on_purpose_does_not_wait():
+    question = "the capital of France"
+    failed, told, meant = Attached(1000), Attached(1000), Attached(1000)
+    failed.add(ran("make", "Error 2", status=2))
+    assert not failed.may_wait(question)
+    told.add(ran("ls", "Makefile"))
+    told.tell("[prompt review of desk]\nLook at it.")
+    assert not told.may_wait(question)
+    meant.add(ran("git diff", "+x"))
+    meant.insist()
+    assert not meant.may_wait(question)
+    meant.clear()
+    meant.add(ran("ls", "Makefile"))
+    assert meant.may_wait(question)
+
+
+def test_a_long_path_is_cut_at_its_start_and_home_is_a_tilde():
+    assert short_path("/home/ann/x", "/home/ann") == "~/x"
+    assert short_path("/home/anna", "/home/ann") == "/home/anna"
+    assert short_path("/" + "deep/" * 30, "/home/ann").startswith("…")
+
+
+def test_the_branch_is_read_from_the_files(tmp_path):
+    (tmp_path / "inner").mkdir()
+    assert branch_of(str(tmp_path / "inner")) == ""
+    subprocess.run(["git", "init", "-q", "-b", "topic", str(tmp_path)], check=True)
+    assert branch_of(str(tmp_path / "inner")) == "topic"
+
+
+def test_every_command_of_the_table_leads_to_a_function() -> None:
+    source = Path(registry.__file__).read_text()
+    places = re.findall(r'_in\("(\w+)\.(\w+)"\)', source)
+    assert len(places) > 20
+    for module, name in places:
+        assert inspect.iscoroutinefunction(
+            getattr(importlib.import_module(f"aish.frontends.shell.commands.{module}"), name)
+        )
+
+
+def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tmp_path):
+    shell = SimpleNamespace(
+        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]"
+    )
+    for field in PROMPT_FIELDS:
+        shown = prompt_fragments(shell, f"<{{{field}}}>", Goal.SHELL, plain=True)
+        assert "{" not in "".join(text for _, text in shown)
+    assert prompt_fragments(shell, "{", Goal.SHELL, plain=True) == [("", "{")]
+
+
+async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
+    looked_up, drawings = [], []
+
+    def resolve(word):
+        looked_up.append(word)
+        return WordKind.FILE
+
+    settings = SimpleNamespace(prompt="{mark} ", editing="emacs")
+    shell = SimpleNamespace(
+        runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)),
+        live=SimpleNamespace(resolve=resolve, editing="emacs"),
+        model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
+    )  # fmt: skip
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        prompt = Prompt(shell, None, plain=True)
+        app = prompt._session.app
+        app.after_render += lambda app: drawings.append(len(app.current_buffer.text))
+        keys.send_text("ls " + "word " * 4000 + "\r")
+        await prompt.read()
+    assert max(drawings) > 20_000
+    assert len(looked_up) <= app.render_counter + 2  # Enter asks whether the line goes on
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_the_screen_is_cleared_where_there_is_one_with_colours_or_without(live):
+    screen = io.StringIO()
+    Output(screen, screen, color=False, live=live).clear_screen()
+    assert bool(screen.getvalue()) is live
+
+
+def test_a_history_that_cannot_be_written_is_kept_while_the_shell_is_there(tmp_path):
+    history = _history(tmp_path / "history")
+    assert isinstance(history, KeptHistory)
+    history.append_string("first")
+    (tmp_path / "history").unlink()
+    (tmp_path / "history").mkdir()
+    history.append_string("second")
+    assert history.get_strings() == ["first", "second"]

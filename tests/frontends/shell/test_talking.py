@@ -1,0 +1,112 @@
+"""Asking from the shell: what is offered after an answer, and what is not."""
+
+import asyncio
+import io
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from aish.frontends.shell.ask_model import Talking
+from aish.frontends.shell.command_context import Attached
+from aish.frontends.shell.render.event_printer import Narrator
+from aish.frontends.shell.state import Shell
+from aish.frontends.terminal import Output
+from aish.types.command_hints import CommandHint
+from aish.types.live_shell import RunResult
+from aish.types.messages import text_of, user
+from aish.types.models import ModelInfo
+from aish.types.requests import TurnRequest
+from support.eventually import eventually
+
+HINT = CommandHint("du", "how much space files take", "du -ah . | sort -rh | head -20")
+
+
+class Person:
+    """A shell whose model is small and does not answer before it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.requests: list[TurnRequest] = []
+        self.parameters = 1000
+        self.said = io.StringIO()
+        self.answering = asyncio.Event()
+        self.answers = asyncio.Event()
+        output = Output(self.said, self.said, color=False)
+        config = SimpleNamespace(shell=SimpleNamespace(continue_after_commands="never"))
+        runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
+        runtime.surroundings = SimpleNamespace(cwd="/")
+        engine = SimpleNamespace(chooser=SimpleNamespace(choose=self._choose), turn=self._turn)
+        request = TurnRequest(input=(user(""),))
+        self.shell = Shell(engine, runtime, None, output, self._ask, request, Attached(0))
+        self.shell.view = lambda: Narrator(output)
+
+    async def _find(self, text: str) -> list[CommandHint]:
+        return [HINT]
+
+    async def _choose(self, request: TurnRequest) -> SimpleNamespace:
+        return SimpleNamespace(route=SimpleNamespace(info=ModelInfo("p", "m", parameters=self.parameters)))
+
+    async def _ask(self, question: str, typed: str) -> str | None:
+        self.asked.append(question)
+        return "q"
+
+    def _explain(self, tool: str, arguments: object) -> SimpleNamespace:
+        return SimpleNamespace(verdict=None, reason="it is a test", always=None)
+
+    @asynccontextmanager
+    async def _turn(self, request: TurnRequest, *, ask: object):
+        self.requests.append(request)
+
+        async def nothing():
+            self.answering.set()
+            await self.answers.wait()
+            for none in ():
+                yield none
+
+        yield nothing()
+
+
+async def test_a_small_models_question_for_a_command_is_offered_what_is_known():
+    person = Person()
+    person.answers.set()
+    await Talking(person.shell, lambda shell: None).talk("how do I find the biggest files here?")
+    assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
+
+
+async def test_a_small_model_is_not_asked_for_a_command_that_is_known():
+    person = Person()
+    async with asyncio.timeout(10):
+        await Talking(person.shell, lambda shell: None).talk("how do I find the biggest files here?")
+    assert not person.answering.is_set()
+    assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
+
+
+async def test_an_answer_that_was_stopped_is_offered_nothing():
+    person = Person()
+    talking = Talking(person.shell, lambda shell: None)
+    task = asyncio.create_task(talking.talk("how do I see what is big here?"))
+    await eventually(person.answering.is_set)
+    person.shell.stop()
+    await task
+    assert person.asked == [] and "stopped" in person.said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text", "goes_along"),
+    [
+        (1000, "what is the capital of France", False),
+        (1000, "what does this say about France", True),
+        (7_000_000_000, "what is the capital of France", True),
+    ],
+)
+async def test_what_was_run_goes_along_but_not_with_any_question_to_a_small_model(parameters, text, goes_along):
+    person = Person()
+    person.parameters = parameters
+    person.answers.set()
+    person.shell.attached = attached = Attached(1000)
+    attached.add(RunResult("ls", 0, "/", 0.1, "README.md"))
+    await Talking(person.shell, lambda shell: None).talk(text)
+    [message] = person.requests[0].input
+    assert ("[I ran] $ ls" in text_of(message.parts)) is goes_along
+    assert bool(attached.peek()) is not goes_along

@@ -1,0 +1,122 @@
+"""Halts of work towards a goal, on a terminal: what is shown, and what may be answered."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from aish.autonomy.state import NorrisBody
+from aish.frontends.shell.commands.norris import resume, work
+from aish.frontends.shell.goal_view import TerminalWatcher
+from aish.frontends.shell.render.event_printer import Narrator
+from aish.frontends.signals import INTERRUPTED, interrupt_handler
+from aish.frontends.terminal import Output
+from aish.ports import CallContext
+from aish.types.decisions import Question, QuestionKind
+from aish.types.events import TextDelta
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunState
+from aish.types.tools import Arguments, Effect, ToolOutput
+from support.containment import FakeSandbox
+from support.engines import Bench, Tools, said
+
+
+class Typed:
+    def __init__(self, *lines: str | None) -> None:
+        self._lines = list(lines)
+
+    async def read(self, prompt: str, typed: str = "") -> str | None:
+        return self._lines.pop(0)
+
+
+def question(tool: str = "files__write", preview: str = "", **arguments: Any) -> Question:
+    return Question("call_1", QuestionKind.EFFECT, tool, "write", arguments, "it can change things", preview=preview)
+
+
+async def answered(halt: Halt, *lines: str | None) -> tuple[HaltAnswer, str]:
+    shown = io.StringIO()
+    output = Output(shown, shown, color=False)
+    watcher = TerminalWatcher(output, lambda: Narrator(output), Typed(*lines))
+    return await watcher.halt(halt), shown.getvalue()
+
+
+EFFECT = Halt(HaltKind.EFFECT, "it can change things", question(path="a.txt"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [
+        ("p", HaltChoice.PROCEED),
+        ("skip", HaltChoice.SKIP),
+        ("a", HaltChoice.ABORT),
+        ("leave", HaltChoice.LEAVE),
+        (None, HaltChoice.LEAVE),
+    ],
+)
+async def test_each_answer_is_understood(typed: str | None, choice: HaltChoice) -> None:
+    assert (await answered(EFFECT, typed))[0].choice is choice
+
+
+async def test_anything_else_is_asked_again() -> None:
+    answer, _ = await answered(EFFECT, "yes please", "", "perhaps", "s")
+    assert answer.choice is HaltChoice.SKIP
+
+
+async def test_the_arguments_are_shown_beside_a_preview_that_is_no_diff() -> None:
+    halt = Halt(HaltKind.EFFECT, "why", question(preview="it cannot be done as things are: gone", path="secret.txt"))
+    _, shown = await answered(halt, "s")
+    assert "files__write would run" in shown
+    assert "secret.txt" in shown and "it cannot be done" in shown
+
+
+async def test_edited_arguments_are_taken_and_bad_json_is_asked_again() -> None:
+    answer, shown = await answered(EFFECT, "e", "not json", "e", '{"path": "b.txt"}')
+    assert answer == HaltAnswer(HaltChoice.EDIT, arguments={"path": "b.txt"})
+    assert "that is not JSON" in shown
+
+
+async def test_where_there_is_no_call_there_is_nothing_to_skip_or_edit() -> None:
+    answer, _ = await answered(Halt(HaltKind.PAUSE, "you stopped it"), "s", "e", "p")
+    assert answer.choice is HaltChoice.PROCEED
+
+
+async def test_directions_after_many_skips_are_told_to_the_model() -> None:
+    answer, _ = await answered(Halt(HaltKind.SKIPS, "3 skips"), "keep the folders")
+    assert answer == HaltAnswer(HaltChoice.PROCEED, note="keep the folders")
+
+
+async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_on_with() -> None:
+    began = asyncio.Event()
+
+    async def run(arguments: Arguments, context: CallContext) -> ToolOutput:
+        if not began.is_set():
+            began.set()
+            await asyncio.Event().wait()
+        return said("done")
+
+    tools = Tools().add("shell__run", run, effect=Effect.EXEC)
+    bench = Bench([TextDelta("CMD: make")], [TextDelta("GOAL: complete")], tools=tools)
+    shown = io.StringIO()
+    output = Output(shown, shown, color=False)
+    watcher = TerminalWatcher(output, lambda: Narrator(output), Typed("p"))
+    body = msgspec.json.encode(NorrisBody(model="scripted:model"))
+    async with asyncio.timeout(20):
+        working = asyncio.create_task(
+            work(bench.engine, bench.engine.runs.begun(RunKind.NORRIS, "tidy", body), watcher, FakeSandbox())
+        )
+        await began.wait()
+        for _ in range(2):
+            react = interrupt_handler()
+            assert react is not None
+            react()
+        assert await working == INTERRUPTED
+        (record,) = await bench.engine.runs.list()
+        assert (record.state, record.owner) == (RunState.HALTED, "")
+        assert "halted: you stopped it in the middle" in shown.getvalue()
+
+        assert await resume(bench.engine, record, watcher, FakeSandbox(), None) == 0
+    assert "it may have been done" in shown.getvalue()  # the command that was under way, asked about
+    assert len(tools.calls) == 2
