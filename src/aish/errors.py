@@ -197,7 +197,7 @@ class ToolError(AishError):
         self.status = status
 
 
-def forget_way(error: BaseException) -> None:
+def drop_traceback(error: BaseException) -> None:
     """Of an error that has been dealt with, and of those behind it. The calls it came through hold all that was asked
     for; where one of them holds the error, too, nothing of it leaves memory before the collector comes."""
     left = [error]

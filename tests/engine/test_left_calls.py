@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aish.engine.engine import flattened
-from aish.engine.turn.transcript import told_by
+from aish.engine.turn.transcript import record_from_events
 from aish.errors import ProviderUnavailable, StoreError
 from aish.providers.scripted import Item, from_steps
 from aish.storage.memory.store import MemoryStore
@@ -380,7 +380,7 @@ async def test_a_turn_of_no_session_can_be_looked_at_and_is_listed_nowhere():
     assert events[0].session == ""
     assert await bench.store.list_sessions(limit=9) == []
     lines = (await bench.store.read_events(events[0].turn)).splitlines()
-    turn = told_by(lines, await bench.store.find_turn(events[0].turn))
+    turn = record_from_events(lines, await bench.store.find_turn(events[0].turn))
     assert turn.end is TurnEnd.ANSWERED and turn.messages[-1] == AssistantMessage("hi")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.engine.turn.transcript import told_by
+from aish.engine.turn.transcript import record_from_events
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import TextPart, UserMessage
 from support.engines import Bench
@@ -20,7 +20,7 @@ EITHER_WAY = pytest.mark.parametrize("stream", [True, False])
 async def written(bench: Bench, **fields) -> str:
     events = await bench.run(kept=False, context=(), **fields)
     recorded = await bench.recorded(events)
-    record = told_by(recorded.splitlines(), await bench.store.find_turn(events[-1].turn))
+    record = record_from_events(recorded.splitlines(), await bench.store.find_turn(events[-1].turn))
     assert record.messages
     return recorded.decode() + repr(record)
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aish.engine.engine import flattened
-from aish.engine.turn.transcript import told_by
+from aish.engine.turn.transcript import record_from_events
 from aish.errors import StoreError
 from aish.types.events import StepStarted, TextDelta, TurnFinished, TurnStarted, decode_event
 from support.engines import Bench
@@ -46,7 +46,7 @@ async def test_whoever_asks_for_it_sees_a_turn_under_way_at_once():
         bench.engine.catch_up()
         assert await kinds(bench, event.turn) == [TurnStarted, StepStarted, TextDelta]
         lines = (await bench.store.read_events(event.turn)).splitlines()
-        told = told_by(lines, await bench.store.find_turn(event.turn))
+        told = record_from_events(lines, await bench.store.find_turn(event.turn))
         assert (told.input, told.messages[-1].text) == (bench.request(kept=False).input, "half")
     assert (await kinds(bench, event.turn))[-1] is TurnFinished
 

@@ -128,7 +128,7 @@ async def test_a_resource_that_is_not_there_sends_nothing_and_a_long_one_is_cut(
     with pytest.raises(UsageError, match="@desk:lost: there is no lost; nothing was sent"):
         await expand("see @desk:lost", places)
     with pytest.raises(UsageError, match="names no file, range or resource"):
-        await expand("see @shelf:memo", places)
+        await expand("see @model_cache:memo", places)
     assert (await expand("see @desk:memo", places)).text.endswith("[aish] … 7 characters left out …")
 
 

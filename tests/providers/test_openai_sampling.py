@@ -158,7 +158,7 @@ def test_what_one_model_does_not_know_another_of_the_backend_is_still_told():
 
 
 def test_what_is_learned_of_models_has_an_end(monkeypatch):
-    monkeypatch.setattr(request, "_MOST_LEARNED", 3)
+    monkeypatch.setattr(request, "_MAX_LEARNED", 3)
     dialect = Dialect()
     for number in range(9):
         learned = dialect.without_what("unknown field top_k", sent={"model": f"m{number}", "top_k": 1})

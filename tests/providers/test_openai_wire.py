@@ -383,7 +383,7 @@ def test_the_same_tools_are_encoded_once_and_others_are_never_taken_for_them(mon
 
 
 def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
-    monkeypatch.setattr(request, "_MOST_KEPT_BYTES", 2000)
+    monkeypatch.setattr(request, "_MAX_KEPT_BYTES", 2000)
     encoded = Encoded()
     for n in range(50):
         messages = tuple(user(f"{n} {k} {'x' * 100}") for k in range(12))
@@ -393,7 +393,7 @@ def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
 
 
 def test_short_messages_take_more_room_than_their_text(monkeypatch):
-    monkeypatch.setattr(request, "_MOST_KEPT_BYTES", 20_000)
+    monkeypatch.setattr(request, "_MAX_KEPT_BYTES", 20_000)
     encoded = Encoded()
     encoded.messages([user(str(n)) for n in range(1000)])
     assert 0 < len(encoded._kept) <= 50

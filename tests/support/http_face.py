@@ -14,7 +14,7 @@ from aish.config.schema.serve import ServeConfig
 from aish.engine.engine import Engine
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import Surroundings
+from aish.frontends.runtime import ProcessEnvironment
 from support.asgi import Reply, Visit
 from support.containment import FakeSandbox
 from support.engines import Bench
@@ -26,7 +26,7 @@ class FakeRuntime:
     def __init__(self, bench: Bench, *, limits: dict[str, Any] | None = None, **serve: Any) -> None:
         self.bench = bench
         self.config = Config(serve=ServeConfig(**serve), limits=LimitsConfig(**(limits or {})))
-        self.surroundings = Surroundings(Path("/work"), {})
+        self.process_environment = ProcessEnvironment(Path("/work"), {})
         self.mcp_servers: dict[str, Any] = {}
         self.mcp_guests: Sequence[Any] = ()
         self.notices: Sequence[str] = ()

@@ -274,7 +274,7 @@ class Counted(Recogniser):
         return super()._look(candidate, pieces, final=final, marked_only=marked_only)
 
 
-MOST_LOOKS = 1200  # at each character: the first looks are 1 024 characters long
+MAX_LOOKS = 1200  # at each character: the first looks are 1 024 characters long
 BEGINNINGS = [
     "",
     '{"name":"now",',
@@ -296,7 +296,7 @@ def test_text_made_to_be_held_back_is_read_in_bounded_steps(part: str, beginning
     at_once = Counted(SCHEMAS)
     at_once.feed(text)
     at_once.finish(whole=True)
-    assert max(recogniser.searched_chars, at_once.searched_chars) <= MOST_LOOKS * len(text)
+    assert max(recogniser.searched_chars, at_once.searched_chars) <= MAX_LOOKS * len(text)
 
 
 @pytest.mark.parametrize("beginning", ["", "[TOOL_CALLS]", "<tool_call>", '{"a": '])

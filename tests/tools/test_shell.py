@@ -15,7 +15,7 @@ import pytest
 from aish.app.commands import Commands
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
-from aish.frontends.runtime import Surroundings
+from aish.frontends.runtime import ProcessEnvironment
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
@@ -242,7 +242,9 @@ async def test_a_command_of_a_tenant_runs_in_the_sandbox_or_not_at_all(tmp_path,
 
 
 async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
-    commands = Commands(Surroundings(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}), SafetyConfig())
+    commands = Commands(
+        ProcessEnvironment(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}), SafetyConfig()
+    )
     commands._live = object()
     commands.where = lambda: str(tmp_path)
     if not await commands.sandbox.probe():
@@ -270,7 +272,7 @@ class Live:
 
 
 def live_commands(cwd: Path, live: Live, sandbox, mode="auto") -> Commands:
-    commands = Commands(Surroundings(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
+    commands = Commands(ProcessEnvironment(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
     commands._live = live
     commands.__dict__["sandbox"] = sandbox
     return commands

@@ -1,5 +1,5 @@
 """The composition root: from configuration to an engine. Only this package names concrete adapters."""
 
-from aish.app.container import runtime, serving_runtime, surroundings
+from aish.app.container import process_environment, runtime, serving_runtime
 
-__all__ = ["runtime", "serving_runtime", "surroundings"]
+__all__ = ["process_environment", "runtime", "serving_runtime"]

@@ -16,7 +16,7 @@ from aish.types.facts import Fact
 from aish.types.messages import UserMessage
 from aish.types.requests import TurnRequest
 
-_MOST_FACTS = 50
+_MAX_FACTS = 50
 _TREE_ENTRIES = 200
 
 
@@ -32,8 +32,8 @@ async def find_background(request: TurnRequest, store: Store, config: Config, cw
 async def _memory(request: TurnRequest, store: Store, max_tokens: int) -> str:
     """The best match with the question first, then the newest."""
     question = " ".join(message.text for message in request.input if isinstance(message, UserMessage))
-    matching = await store.search_facts(question, limit=_MOST_FACTS)
-    newest = await store.list_facts(limit=_MOST_FACTS)
+    matching = await store.search_facts(question, limit=_MAX_FACTS)
+    newest = await store.list_facts(limit=_MAX_FACTS)
     return "\n".join(_within(dict.fromkeys((*matching, *newest)), max_tokens * BYTES_PER_TOKEN))
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from aish.config import paths
 from aish.config.schema.tools import SafetyConfig
-from aish.frontends.runtime import Surroundings
+from aish.frontends.runtime import ProcessEnvironment
 from aish.safety.commands import ShellContext
 from aish.safety.redaction.secret_formats import looks_secret
 
@@ -32,7 +32,7 @@ _TMP = "/tmp"  # which the sandbox lets be written
 
 
 class Commands:
-    def __init__(self, here: Surroundings, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
+    def __init__(self, here: ProcessEnvironment, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
         """`hides` are files and folders that commands in the sandbox do not see."""
         self._hides = hides
         self._here = here

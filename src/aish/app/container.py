@@ -29,7 +29,7 @@ from aish.config.load import Loaded, load_config
 from aish.config.schema.config import Config
 from aish.engine.engine import Background, Engine
 from aish.errors import AishError, UsageError
-from aish.frontends.runtime import CachedModel, KeptEdit, Progress, Surroundings
+from aish.frontends.runtime import CachedModel, KeptEdit, ProcessEnvironment, Progress
 from aish.ports import Provider, Store, Toolset
 from aish.process.clock import SystemClock
 from aish.process.host_presence import Presence
@@ -68,21 +68,21 @@ _FOR_TURNS = (
 )
 
 
-def surroundings() -> Surroundings:
-    return Surroundings(_cwd(), dict(os.environ))
+def process_environment() -> ProcessEnvironment:
+    return ProcessEnvironment(_cwd(), dict(os.environ))
 
 
-def serving_runtime(endpoints: Sequence[str], workspace: str) -> Wired:
-    return runtime(endpoints, workspace=workspace or surroundings().env.get("RUNTIME_WORKSPACE_ROOT", ""))
+def serving_runtime(endpoints: Sequence[str], workspace: str) -> Container:
+    return runtime(endpoints, workspace=workspace or process_environment().env.get("RUNTIME_WORKSPACE_ROOT", ""))
 
 
-def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Wired:
+def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
     """`workspace` is where tools work, if not where we stand."""
-    here = surroundings()
+    here = process_environment()
     if workspace:
         here = msgspec.structs.replace(here, cwd=_workspace(workspace))
     loaded = load_config(cwd=here.cwd, env=here.env, flags=endpoint_flags(endpoints))
-    return Wired(here, loaded, endpoints=endpoints)
+    return Container(here, loaded, endpoints=endpoints)
 
 
 def _workspace(folder: str) -> Path:
@@ -99,11 +99,11 @@ def _cwd() -> Path:
         raise UsageError("the working directory is gone", hint="cd to one that exists") from exc
 
 
-class Wired:
+class Container:
     """Everything a face may use, each part made when first asked for."""
 
-    def __init__(self, here: Surroundings, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
-        self.surroundings = here
+    def __init__(self, here: ProcessEnvironment, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
+        self.process_environment = here
         self.loaded = loaded
         self._endpoints = tuple(endpoints)
         self._only = [flag.partition("=")[0] for flag in endpoints]  # those given for this run go first
@@ -136,13 +136,13 @@ class Wired:
         return observed(make_store(self.config.store), self.config.telemetry, self.redacted)
 
     @cached_property
-    def shelf(self) -> ModelCache:
+    def model_cache(self) -> ModelCache:
         from aish.providers.model_store.cache import ModelCache
 
         return ModelCache(Path(self.config.embedded.cache_dir))
 
     async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
-        return await self.shelf.pull(name_or_url, report=report, fetch=self.http)
+        return await self.model_cache.pull(name_or_url, report=report, fetch=self.http)
 
     @asynccontextmanager
     async def engine(
@@ -192,7 +192,7 @@ class Wired:
         return Presence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
-        there = Wired(msgspec.structs.replace(self.surroundings, cwd=folder), self.loaded)
+        there = Container(msgspec.structs.replace(self.process_environment, cwd=folder), self.loaded)
         tools = there._local_tools()
         for alias, source in more.items():
             tools.add(alias, source)
@@ -214,7 +214,9 @@ class Wired:
         return self._mcp.servers
 
     def _links(self) -> McpLinks:
-        return McpLinks(self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.surroundings.env)
+        return McpLinks(
+            self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.process_environment.env
+        )
 
     @property
     def mcp_guests(self) -> Sequence[GuestView]:
@@ -237,7 +239,7 @@ class Wired:
 
     @cached_property
     def shell_context(self) -> ShellContext:
-        env, cwd = self.surroundings.env, str(self.surroundings.cwd)
+        env, cwd = self.process_environment.env, str(self.process_environment.cwd)
         private = (str(paths.data_dir(env)), str(paths.config_dir(env)))
         return ShellContext(cwd=cwd, home=str(paths.home_dir(env)), roots=(cwd,), private=private)
 
@@ -257,7 +259,7 @@ class Wired:
         return await self._commands.sandbox.describe()
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
-        return language_lines(self.config.ide, self.surroundings) if self.config.ide.enabled != "never" else ()
+        return language_lines(self.config.ide, self.process_environment) if self.config.ide.enabled != "never" else ()
 
     async def undo_edit(self, id: str = "") -> str:
         return await self._opened_ide().undo(id)
@@ -282,7 +284,7 @@ class Wired:
     @cached_property
     def _gate(self) -> PolicyGate:
         where = self._commands.where_in
-        return make_gate(self.config, self.surroundings.env, self.shell_context, where, self._confines)
+        return make_gate(self.config, self.process_environment.env, self.shell_context, where, self._confines)
 
     async def _background(self, request: TurnRequest) -> Background:
         from aish.app.background import find_background
@@ -291,22 +293,22 @@ class Wired:
 
     @cached_property
     def _providers(self) -> Providers:
-        return Providers(self.loaded, lambda: self.http, self._redactor, lambda: self.shelf, self._only)
+        return Providers(self.loaded, lambda: self.http, self._redactor, lambda: self.model_cache, self._only)
 
     @cached_property
     def _redactor(self) -> Redactor:
-        return Redactor([*secrets_of(self.config), *secret_variables(self.surroundings.env)])
+        return Redactor([*secrets_of(self.config), *secret_variables(self.process_environment.env)])
 
     def redacted(self, text: str) -> str:
         return self._redactor.text(text)
 
-    def reloaded(self) -> Wired:
-        return runtime(self._endpoints, workspace=str(self.surroundings.cwd))
+    def reloaded(self) -> Container:
+        return runtime(self._endpoints, workspace=str(self.process_environment.cwd))
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
         from aish.app.command_index import command_index
 
-        index = command_index(self.config.shell, self.surroundings.env, self.redacted)
+        index = command_index(self.config.shell, self.process_environment.env, self.redacted)
         return await asyncio.to_thread(index.search, question, limit)
 
     def load_for_turns(self) -> None:
@@ -324,11 +326,11 @@ class Wired:
         self._mcp.begin(mcp)
 
     def _ide_tools(self) -> IdeTools | None:
-        return find_ide_tools(self.config.ide, self.surroundings, lambda: self.mcp_servers, self._private)
+        return find_ide_tools(self.config.ide, self.process_environment, lambda: self.mcp_servers, self._private)
 
     @property
     def _private(self) -> tuple[Path, ...]:
-        return private_paths(self.config, self.surroundings.env)
+        return private_paths(self.config, self.process_environment.env)
 
     def _confines(self) -> bool:
         return self._commands.sandbox.holds

@@ -30,14 +30,14 @@ class Providers:
         loaded: Loaded,
         http: Callable[[], HttpClient],
         redactor: Redactor,
-        shelf: Callable[[], ModelCache],
+        model_cache: Callable[[], ModelCache],
         only: Sequence[str],
     ) -> None:
         self._loaded = loaded
         self._config = loaded.config
         self._find_http = http
         self._redactor = redactor
-        self._shelf = shelf
+        self._model_cache = model_cache
         self._only = only
         self._discovered: set[str] = set()
 
@@ -126,7 +126,7 @@ class Providers:
 
         settings = self._config.embedded
         return EmbeddedProvider(
-            Preferred(self._shelf(), file or settings.model),
+            Preferred(self._model_cache(), file or settings.model),
             lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self._http),
             EmbeddedSettings(
                 threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s

@@ -14,7 +14,7 @@ def _config(arguments: argparse.Namespace) -> int:
     from aish import app
     from aish.frontends.admin import config
 
-    return config.run(arguments.action, app.surroundings())
+    return config.run(arguments.action, app.process_environment())
 
 
 def _models(arguments: argparse.Namespace) -> int:

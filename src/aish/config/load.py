@@ -33,8 +33,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 DEFAULT = Origin("default")
-_MOST_NAMED = 20
-_MOST_TOLD = 3  # lines about a file of somebody else
+_MAX_NAMED = 20
+_MAX_TOLD = 3  # lines about a file of somebody else
 
 
 class ConfigFile(msgspec.Struct, frozen=True):
@@ -69,8 +69,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def some_of(names: Sequence[str]) -> str:
     """As many as a line has room for."""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def load_config(
@@ -200,7 +200,7 @@ class _Loading:
 
     def _ignore(self, problems: Sequence[Problem]) -> None:
         self.strangers_problems += problems
-        self.notices += [f"{problem}; ignored, since the file is not trusted" for problem in problems[:_MOST_TOLD]]
+        self.notices += [f"{problem}; ignored, since the file is not trusted" for problem in problems[:_MAX_TOLD]]
 
     def _checker(self, file: TomlFile) -> Checker:
         return Checker(file.locate, file.path.parent, self.home)

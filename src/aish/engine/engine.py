@@ -202,14 +202,14 @@ class Engine:
 
     @cached_property
     def _maker(self) -> TurnMaker:
-        from aish.engine.model.call import Counters, Means
+        from aish.engine.model.call import Counters, ModelCallDeps
         from aish.engine.turn.builder import TurnMaker
 
         return TurnMaker(
             tools=self.tools,
             gate=self._gate,
             clock=self.clock,
-            means=Means(self.router, self.chooser, self.ledger, self._summaries, self._rules, Counters()),
+            means=ModelCallDeps(self.router, self.chooser, self.ledger, self._summaries, self._rules, Counters()),
             aside=self.aside,
             redact=self._redactor.text,
             system=self._system,

@@ -23,7 +23,7 @@ from aish.types.messages import ImagePart, Part, TextPart, UserMessage
 # A whole file of this size is about a hundred thousand tokens; what fits the window is decided later.
 MAX_CHARS = 400_000
 MAX_IMAGE_BYTES = 8 * 1024 * 1024
-_MOST_MENTIONS = 20
+_MAX_MENTIONS = 20
 _TREE_ENTRIES = 400
 _GIT_S = 10.0
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
@@ -45,9 +45,9 @@ class Places(msgspec.Struct, frozen=True):
 async def expand(text: str, places: Places) -> UserMessage:
     """The question with what it mentions. Raises UsageError for what is not there."""
     found = _mentioned(text, places)
-    if len(found) > _MOST_MENTIONS:
+    if len(found) > _MAX_MENTIONS:
         raise UsageError(
-            f"{len(found)} mentions in one question", hint=f"at most {_MOST_MENTIONS}; write \\@ for a plain @"
+            f"{len(found)} mentions in one question", hint=f"at most {_MAX_MENTIONS}; write \\@ for a plain @"
         )
     parts: list[Part] = []
     for mention in found:

@@ -25,14 +25,14 @@ from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ProcessEnvironment(msgspec.Struct, frozen=True):
     """The process's own: where it stands and what its environment says. Values never show in its repr."""
 
     cwd: Path
     env: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"Surroundings({str(self.cwd)!r})"
+        return f"ProcessEnvironment({str(self.cwd)!r})"
 
 
 class Progress(Protocol):
@@ -59,7 +59,7 @@ class CachedModel(Protocol):
     def size(self) -> int: ...
 
 
-class ModelShelf(Protocol):
+class ModelStore(Protocol):
     """Models on this machine for the embedded provider."""
 
     def list(self) -> Sequence[CachedModel]: ...
@@ -160,7 +160,7 @@ class LiveShell(Protocol):
 
 class Runtime(Protocol):
     @property
-    def surroundings(self) -> Surroundings: ...
+    def process_environment(self) -> ProcessEnvironment: ...
 
     @property
     def loaded(self) -> Loaded: ...
@@ -175,7 +175,7 @@ class Runtime(Protocol):
     def store(self) -> Store: ...
 
     @property
-    def shelf(self) -> ModelShelf: ...
+    def model_cache(self) -> ModelStore: ...
 
     @property
     def mcp_servers(self) -> Mapping[str, McpServerView]:
@@ -232,7 +232,7 @@ class Runtime(Protocol):
         """Whether the embedded engine is installed."""
 
     async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
-        """Fetch a model into the shelf."""
+        """Fetch a model into the cache of models."""
 
     def engine(
         self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False

@@ -38,7 +38,7 @@ _MAX_TROUBLE = 500
 
 
 @dataclass(frozen=True)
-class Floor:
+class StepRunner:
     """What the turn lends its planner: its voice, its dispatch and its meter."""
 
     emit: Callable[[Body, str], Event]
@@ -68,7 +68,7 @@ class Planner:
         self._trouble = ""
         self.is_done = False
 
-    async def work(self, question: str, floor: Floor) -> AsyncGenerator[list[Event], None]:
+    async def work(self, question: str, floor: StepRunner) -> AsyncGenerator[list[Event], None]:
         """Ends with a plan done, or without: then the plain loop goes on from where it came to."""
         plan = self._planning.plan
         for left in range(self._planning.max_replans, -1, -1):
@@ -94,7 +94,7 @@ class Planner:
             after = "planning the rest anew" if left else "going on without a plan"
             yield [floor.emit(Status(f"the plan failed: {self._trouble}; {after}"), "")]
 
-    async def _write(self, question: str, floor: Floor) -> AsyncGenerator[list[Event], None]:
+    async def _write(self, question: str, floor: StepRunner) -> AsyncGenerator[list[Event], None]:
         meter = floor.meter
         writing = self._writer.write(
             question,
@@ -113,7 +113,7 @@ class Planner:
         except AishError as exc:
             yield [floor.emit(Status(f"no plan could be had: {exc.message}; working without one"), "")]
 
-    async def _follow(self, plan: Plan, floor: Floor) -> AsyncGenerator[list[Event], None]:
+    async def _follow(self, plan: Plan, floor: StepRunner) -> AsyncGenerator[list[Event], None]:
         self._trouble = ""
         waiting = list(plan.steps)
         while waiting and not self._trouble and not floor.is_over():
@@ -136,7 +136,7 @@ class Planner:
                 wave.append(step)
         return wave
 
-    async def _run(self, wave: Sequence[PlanStep], floor: Floor) -> AsyncGenerator[list[Event], None]:
+    async def _run(self, wave: Sequence[PlanStep], floor: StepRunner) -> AsyncGenerator[list[Event], None]:
         floor.next_step()
         calls: dict[str, PlanStep] = {}
         ready: list[ToolCall] = []
@@ -162,7 +162,7 @@ class Planner:
                 ended = [self._finished(event, calls, floor) for event in events if isinstance(event.body, ToolResult)]
                 yield [*events, *ended]
 
-    def _replayed(self, step: PlanStep, call: ToolCall, floor: Floor) -> list[Event] | None:
+    def _replayed(self, step: PlanStep, call: ToolCall, floor: StepRunner) -> list[Event] | None:
         """A step that was done before the run was taken over is told again, not done again."""
         kept = self._journal.done(step.id) if self._journal else None
         if kept is None or kept.tool != step.tool:
@@ -173,7 +173,7 @@ class Planner:
         finished = PlanStepFinished(step.id, ResultStatus.OK)
         return [floor.emit(result, call.id), floor.emit(finished, call.id)]
 
-    def _finished(self, event: Event, calls: Mapping[str, PlanStep], floor: Floor) -> Event:
+    def _finished(self, event: Event, calls: Mapping[str, PlanStep], floor: StepRunner) -> Event:
         assert isinstance(event.body, ToolResult)
         step, result = calls[event.call], event.body
         if result.status is ResultStatus.OK:
@@ -187,7 +187,7 @@ class Planner:
         self._trouble = self._trouble or f"step {step.id} ({step.tool}): {' '.join(why.split())[:_MAX_TROUBLE]}"
 
 
-def _announced(step: PlanStep, call: ToolCall, index: int, floor: Floor) -> list[Event]:
+def _announced(step: PlanStep, call: ToolCall, index: int, floor: StepRunner) -> list[Event]:
     return [
         floor.emit(PlanStepStarted(step.id, step.tool), call.id),
         floor.emit(ToolCallStarted(index, call.name), call.id),

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from aish.app.container import Wired
+from aish.app.container import Container
 from aish.config.load import load_config
 from aish.errors import ConfigError
 from aish.frontends.http.auth.keys import create_key
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import Surroundings
+from aish.frontends.runtime import ProcessEnvironment
 from support.eventually import eventually
 from support.hostile_mcp_http import HttpMcp, as_json, http_mcp, instead, response
 from support.http_face import Face, sse
@@ -34,7 +34,7 @@ KEYS = ("ann", "bob", "boss")
 class Here(Face):
     """A server of ours with its whole runtime, asked in this process."""
 
-    wired: Wired
+    wired: Container
 
     async def responses(self, input: Any = "go", **fields: Any) -> Any:
         return await self.ask("POST", "/v1/responses", {"model": "s:s", "input": input, **fields})
@@ -56,7 +56,7 @@ async def here(
         f"[discovery]\nenabled = false\n[serve]\nmcp_urls = {json.dumps(list(urls))}\n{more}"
     )
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    wired = Wired(Surroundings(home, env), load_config(cwd=home, env=env, flags={}, home=home))
+    wired = Container(ProcessEnvironment(home, env), load_config(cwd=home, env=env, flags={}, home=home))
     service = Service(wired)
     async with asyncio.timeout(30), service.opened():
         face = Here(service, App(service, {}))

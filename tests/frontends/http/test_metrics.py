@@ -12,7 +12,7 @@ from aish.engine.model.ledger import Prices
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.frontends.http.auth.keys import create_key
-from aish.frontends.http.metrics.counters import _ASKED_AGAIN, _MOST_MODELS, Metrics, TurnMeter
+from aish.frontends.http.metrics.counters import _ASKED_AGAIN, _MAX_MODELS, Metrics, TurnMeter
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.providers.tool_calling.strategies import _SAYINGS
 from aish.types.chunks import UsageChunk
@@ -244,7 +244,7 @@ def test_no_two_panels_of_the_dashboard_overlap():
 
 def test_models_beyond_the_most_that_are_told_apart_are_counted_by_the_same_meters(monkeypatch):
     metrics = Metrics()
-    for number in range(_MOST_MODELS):
+    for number in range(_MAX_MODELS):
         metrics.of_model(f"up:{number}")
     beyond = metrics.of_model("up:beyond")
     made = []

@@ -126,7 +126,8 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
     config = SimpleNamespace(shell=Config().shell, store=SimpleNamespace(enabled=False, path=""))
     shell = SimpleNamespace(
         live=Live(), output=output, attached=Attached(1000), status="[7]", model="m", window=0,
-        runtime=SimpleNamespace(config=config, surroundings=SimpleNamespace(env={})), look_up_model=look_up_model,
+        runtime=SimpleNamespace(config=config, process_environment=SimpleNamespace(env={})),
+        look_up_model=look_up_model,
     )  # fmt: skip
     _Repl(shell, lambda shell: None, lambda shell: None, Notices(output))
     await run_meta(shell, line)

@@ -61,7 +61,9 @@ def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):
     async def engine(**options):
         yield SimpleNamespace(router=SimpleNamespace(resolve=resolve))  # it has no `turn` to ask with
 
-    runtime = SimpleNamespace(config=Config(), find_commands=find, engine=engine, surroundings=SimpleNamespace(env={}))
+    runtime = SimpleNamespace(
+        config=Config(), find_commands=find, engine=engine, process_environment=SimpleNamespace(env={})
+    )
     asked = argparse.Namespace(command="suggest", text=["how do I find the biggest files here?"], model="")
     assert run(asked, runtime) == 0
     assert capsys.readouterr().out == f"{line}\n"

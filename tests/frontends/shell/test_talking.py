@@ -35,7 +35,7 @@ class Person:
         output = Output(self.said, self.said, color=False)
         config = SimpleNamespace(shell=SimpleNamespace(continue_after_commands="never"))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
-        runtime.surroundings = SimpleNamespace(cwd="/")
+        runtime.process_environment = SimpleNamespace(cwd="/")
         engine = SimpleNamespace(chooser=SimpleNamespace(choose=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))
         self.shell = Shell(engine, runtime, None, output, self._ask, request, Attached(0))

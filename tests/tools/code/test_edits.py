@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aish.errors import ToolError
 from aish.tools.code.edits.journaled import Journaled
 from aish.tools.code.edits.port import FileEdit
-from aish.tools.code.edits.undo_log import Shelf
+from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 from support.ide_tools import ide_with
@@ -179,12 +179,12 @@ async def test_contents_are_private_where_they_are_kept(place):
 
 async def test_who_else_changes_files_here_is_waited_for_and_named(place):
     place.write(a=b"a")
-    shelf = Shelf(place.state, place.root.resolve(), lock_wait_s=0.05)
+    undo_log = UndoLog(place.state, place.root.resolve(), lock_wait_s=0.05)
     held = threading.Event()
     done = threading.Event()
 
     def hold():
-        with Shelf(place.state, place.root.resolve()).locked():
+        with UndoLog(place.state, place.root.resolve()).locked():
             held.set()
             done.wait(10)
 
@@ -193,12 +193,12 @@ async def test_who_else_changes_files_here_is_waited_for_and_named(place):
     assert held.wait(10)
     with (
         pytest.raises(ToolError, match=rf"another aish \(.*/{os.getpid()}/.*\) has been changing files"),
-        shelf.locked(),
+        undo_log.locked(),
     ):
         pass
     done.set()
     other.join(10)
-    with shelf.locked():
+    with undo_log.locked():
         pass
 
 

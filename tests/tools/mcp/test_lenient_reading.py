@@ -11,7 +11,7 @@ from aish.tools.mcp.content import CallResult, read_parts, tool_output
 from aish.tools.mcp.errors import FaultKind
 from aish.tools.mcp.listing import read_tool
 from aish.tools.mcp.schema import MAX_SCHEMA_BYTES, normalise, subschemas
-from aish.tools.mcp.text import Discretion, clean
+from aish.tools.mcp.text import Sanitiser, clean
 from aish.tools.mcp.transport.headers import BadAnnotation, header_params, header_value, mirrored
 from aish.tools.mcp.types import ListChanged, McpTool, ServerLog
 from aish.types.messages import ImagePart, TextPart, text_of
@@ -296,7 +296,7 @@ def test_cleaned_text_has_no_control_characters_and_cleaning_it_again_changes_no
 
 
 def test_a_secret_parted_by_an_escape_code_is_still_redacted() -> None:
-    shown = Discretion(["hunter2-hunter2"]).show("password: hunter2\x1b[0m-hun\u200bter2!", 100)
+    shown = Sanitiser(["hunter2-hunter2"]).show("password: hunter2\x1b[0m-hun\u200bter2!", 100)
     assert shown == "password: [redacted]!"
 
 

@@ -34,7 +34,7 @@ from aish.errors import (
     ProviderError,
     ProviderRejected,
     ProviderTimeout,
-    forget_way,
+    drop_traceback,
 )
 from aish.ports import Words
 from aish.types.chunks import StepEnd
@@ -47,7 +47,7 @@ from aish.types.usage import Usage
 
 _UNSAID = Sampling()
 _NO_RULES = ContextRules()
-_MOST_COUNTERS = 200
+_MAX_COUNTERS = 200
 
 
 class Counters:
@@ -59,13 +59,13 @@ class Counters:
     def of(self, route: Route) -> TokenCounter:
         counter = self._counters.get(route.name)
         if counter is None:
-            if len(self._counters) >= _MOST_COUNTERS:
+            if len(self._counters) >= _MAX_COUNTERS:
                 self._counters.clear()
             counter = self._counters[route.name] = TokenCounter(route.provider, route.info.id)
         return counter
 
 
-class Means(msgspec.Struct, frozen=True):
+class ModelCallDeps(msgspec.Struct, frozen=True):
     """What all turns of an engine ask with."""
 
     router: Router
@@ -79,7 +79,7 @@ class Means(msgspec.Struct, frozen=True):
 class Asking:
     def __init__(
         self,
-        means: Means,
+        means: ModelCallDeps,
         chosen: Chosen,
         request: TurnRequest,
         conversation: Conversation,
@@ -136,7 +136,7 @@ class Asking:
                 apply_all(events)
                 yield events
         except BudgetExceeded as exc:
-            forget_way(exc)
+            drop_traceback(exc)
             self.end, self.refusal = TurnEnd.COST, f"{exc.message}; {exc.hint}"
         except ContextOverflow as exc:
             self.end = TurnEnd.FAILED
@@ -294,7 +294,7 @@ class Asking:
     async def _recover(
         self, assembler: Assembler, words: Words | None, error: ProviderError
     ) -> AsyncGenerator[list[Event], None]:
-        forget_way(error)
+        drop_traceback(error)
         if self._is_out_of_time(error):
             self.end = TurnEnd.WALL_TIME
             return
@@ -376,6 +376,6 @@ def merged(preset: Sampling, request: Sampling) -> Sampling:
 
 
 def failed(error: AishError) -> Failed:
-    forget_way(error)
+    drop_traceback(error)
     status = error.status if isinstance(error, ProviderRejected) else 400 if isinstance(error, ContextOverflow) else 0
     return Failed(type(error).__name__, error.message, error.hint, retry=error.retry, status=status)

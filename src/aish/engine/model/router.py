@@ -24,7 +24,7 @@ AUTO = "auto"  # the model for the kind of question, see `choose`; where there i
 # A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
 LOOK_AGAIN_S = 10.0
 _SHOWN_CHARS = 200  # of a name that anybody may have sent
-_MOST_KNOWN = 1000  # where a provider takes any name, clients may name any number
+_MAX_KNOWN = 1000  # where a provider takes any name, clients may name any number
 
 # Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
 FindCandidates = Callable[[], Awaitable[Sequence[Provider]]]
@@ -108,7 +108,7 @@ class Router:
 
     def forget(self, route: Route) -> None:
         """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
-        if len(self._doubted) >= _MOST_KNOWN:
+        if len(self._doubted) >= _MAX_KNOWN:
             self._doubted.clear()
         self._doubted |= {known.name: known for known in self._known.values() if known.name == route.name}
         self._known = {name: known for name, known in self._known.items() if known.name != route.name}
@@ -175,7 +175,7 @@ class Router:
             route = Route(provider, await provider.describe(model))
         except ProviderTimeout:  # too busy to say: what it said before will do, or nothing
             return self._doubted.get(key) or Route(provider, ModelInfo(provider.name, model))
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[key] = route
         return route

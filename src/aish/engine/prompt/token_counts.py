@@ -29,7 +29,7 @@ _MAX_KEPT = 50_000
 _ODDEST = 4.0
 # One report that is off may be the backend's cache or its mistake; a second is our count.
 _OFF = 1.1
-_MOST_BYTES_A_TOKEN = 128  # runs of blanks are the longest tokens there are
+_MAX_BYTES_A_TOKEN = 128  # runs of blanks are the longest tokens there are
 # After counting has taken too long, guesses have to do for a while.
 _REST_S = 60.0
 
@@ -154,7 +154,7 @@ class TokenCounter:
 
     async def _count(self, key: Key, text: str) -> bool:
         tokens = await self._provider.count_tokens(self._model, text)
-        if tokens is None or not byte_length(text) / _MOST_BYTES_A_TOKEN - 2 <= tokens <= 4 * byte_length(text) + 8:
+        if tokens is None or not byte_length(text) / _MAX_BYTES_A_TOKEN - 2 <= tokens <= 4 * byte_length(text) + 8:
             return False  # nobody counts like that
         if len(self._texts) >= _MAX_KEPT:
             self._texts.clear()

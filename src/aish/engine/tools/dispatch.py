@@ -267,7 +267,7 @@ class Dispatcher:
             item.arguments,
             call=item.call.id,
             deadline_s=self._meter.remaining_s,
-            say=lambda text: self._pump.murmur(Status(text), item.call.id),
+            say=lambda text: self._pump.emit_nowait(Status(text), item.call.id),
         )
 
     async def _journalled(self, item: Prepared) -> Outcome:
@@ -287,7 +287,7 @@ class Dispatcher:
         effect = item.spec.effect if isinstance(item, Prepared) else None
         outcome = self._outcomes[call.id].truncated(self._meter.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
-            self._pump.murmur(Status(f"{call.name}: {outcome.text}"), call.id)
+            self._pump.emit_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
         repairs = item.repairs if isinstance(item, Prepared) else ()
         await self._pump.say(result_event(call, outcome, effect, repairs), call.id)
 

@@ -66,7 +66,7 @@ class _Context:
         self.status = say
 
 
-class Lanes:
+class ConcurrencyLimits:
     """Room for each tool's calls, over all turns of the engine."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Executor:
         self,
         *,
         tools: Toolset,
-        lanes: Lanes,
+        lanes: ConcurrencyLimits,
         clock: Clock,
         session: str,
         turn: str,

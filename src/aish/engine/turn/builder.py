@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aish.engine.engine import Background, FindBackground
-from aish.engine.model.call import Asking, Means
+from aish.engine.model.call import Asking, ModelCallDeps
 from aish.engine.model.router import Route
 from aish.engine.model.selection import Chosen
 from aish.engine.model.side_call import Aside
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.system_message import SystemParts, compose_system
 from aish.engine.tools.dispatch import Dispatcher
-from aish.engine.tools.executor import Executor, Lanes
+from aish.engine.tools.executor import ConcurrencyLimits, Executor
 from aish.engine.tools.selection import Offer, offering
 from aish.engine.turn.budget import Meter, metering
 from aish.engine.turn.event_factory import Scribe
@@ -46,7 +46,7 @@ class TurnMaker:
         tools: Toolset,
         gate: Gate,
         clock: Clock,
-        means: Means,
+        means: ModelCallDeps,
         aside: Aside,
         redact: Callable[[str], str],
         system: str,
@@ -62,7 +62,7 @@ class TurnMaker:
         self._system = system
         self._tools_note = tools_note
         self.background = background
-        self._lanes = Lanes()
+        self._lanes = ConcurrencyLimits()
         self._readers: set[str] = set()  # tools of servers that only read when they were offered last
 
     def turn(

@@ -1,8 +1,8 @@
 """Lets a task speak as a stream of batches of events.
 
 `say` returns once the consumer has taken the event and come back for more: what a recorder does with an event (make it
-durable, say) has happened before the task goes on. `murmur` does not wait. The pump owns its task: leaving `events()`
-early cancels it and waits for it, for a bounded time.
+durable, say) has happened before the task goes on. `emit_nowait` does not wait. The pump owns its task: leaving
+`events()` early cancels it and waits for it, for a bounded time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pump:
         self._put(body, call, taken)
         await taken
 
-    def murmur(self, body: Body, call: str) -> None:
+    def emit_nowait(self, body: Body, call: str) -> None:
         if len(self._said) < MAX_PENDING:
             self._put(body, call, None)
 

@@ -44,7 +44,7 @@ from aish.types.requests import TurnRequest
 from aish.types.tools import Effect
 
 if TYPE_CHECKING:
-    from aish.planner.executor import Floor, Planner
+    from aish.planner.executor import Planner, StepRunner
 
 _SAYINGS = {
     TurnEnd.MAX_STEPS: "stopped after {steps}, the limit for one turn",
@@ -224,13 +224,13 @@ class Turn:
                     yield events
             self._asking.only_answers = self.planner.is_done
 
-    def _floor(self) -> Floor:
-        from aish.planner.executor import Floor
+    def _floor(self) -> StepRunner:
+        from aish.planner.executor import StepRunner
 
         def next_step() -> None:
             self._scribe.step += 1
 
-        return Floor(
+        return StepRunner(
             emit=self._emit,
             run=lambda calls: self._dispatched(self._dispatcher.run(calls)),
             next_step=next_step,

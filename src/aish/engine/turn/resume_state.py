@@ -36,7 +36,7 @@ KIND = "held"
 # Clients ask again within a minute or so.
 RETRY_MS = 15 * 60 * 1000
 RETRY = "retry"
-_MOST_ATTEMPTS = 64  # at one request, under way or dead: each is looked up
+_MAX_ATTEMPTS = 64  # at one request, under way or dead: each is looked up
 ALREADY = "[aish] this call was decided and carried out already, by an earlier request; it was not run again."
 BROKE_OFF = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 
@@ -123,7 +123,7 @@ async def find_tried(store: Store, key: str) -> tuple[Done | None, list[str]]:
     well: of two at once, neither runs it again."""
     bodies = {found.id: found.body for found in await store.find_many(RETRY, (key, _under_way(key)))}
     done, turns = bodies.get(key), bodies.get(_under_way(key), b"")
-    return None if done is None else _done_decoder.decode(done), turns.decode().split()[-_MOST_ATTEMPTS:]
+    return None if done is None else _done_decoder.decode(done), turns.decode().split()[-_MAX_ATTEMPTS:]
 
 
 def _under_way(key: str) -> str:

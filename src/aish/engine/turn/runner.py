@@ -104,9 +104,9 @@ class Turns:
         listener: Listener | None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """As `Engine.turn`."""
-        return _UnderWay(self, request, ask, journal, left, listener)
+        return TurnContext(self, request, ask, journal, left, listener)
 
-    async def gone_on_with(self, request: TurnRequest) -> TurnRequest:
+    async def resume_attempt(self, request: TurnRequest) -> TurnRequest:
         """The request, with what an attempt that broke off has done already, and with the answers it waited for."""
         key, context = request.retry_key, request.context
         if key and context is not None:
@@ -309,7 +309,7 @@ class _Attempt(msgspec.Struct, eq=False):
         return self.turn.end is not None or (self.task is not None and self.task.cancelling() > 0)
 
 
-class _UnderWay(msgspec.Struct, eq=False):
+class TurnContext(msgspec.Struct, eq=False):
     """One turn, from choosing its model to its last write. A class: a generator costs more, for every request."""
 
     _turns: Turns
@@ -327,7 +327,7 @@ class _UnderWay(msgspec.Struct, eq=False):
         turns, request = self._turns, self._request
         chosen = turns.chooser.find_chosen(request) or await turns.chooser.choose(request)
         if request.retry_key or request.answers:
-            request = await turns.gone_on_with(request)
+            request = await turns.resume_attempt(request)
         if request.kept or request.planner:
             self._turn = await self._held(request, chosen)
         else:

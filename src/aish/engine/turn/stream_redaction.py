@@ -15,7 +15,7 @@ _PIECES = (TextDelta, ReasoningDelta, ArgumentsDelta)
 _GOES_ON = (*_PIECES, Status, ToolCallStarted)  # after which a text of the same step may go on
 # Events of other texts that one may be interrupted by. After more of them it is taken to have ended: what was thought
 # may end like the beginning of a key, and is not to hold back the whole answer.
-_MOST_BETWEEN = 16
+_MAX_BETWEEN = 16
 
 
 def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Event]:
@@ -40,7 +40,7 @@ def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
     for place, event in enumerate(events):
         if type(event.body) in _PIECES and event.step == last.step:
             said.setdefault((type(event.body), event.call), []).append(place)
-    recent = [places for places in said.values() if places[-1] >= count - _MOST_BETWEEN]
+    recent = [places for places in said.values() if places[-1] >= count - _MAX_BETWEEN]
     open_at = min((_first_open(events, places, count, redactor) for places in recent), default=count)
     while open_at < count:
         count = open_at  # where any other may be open, though it is not any more at the end

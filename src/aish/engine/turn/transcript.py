@@ -128,7 +128,7 @@ class Transcript(msgspec.Struct, eq=False):
             self._reasoning = []
 
 
-def told_by(lines: Iterable[bytes], turn: TurnRecord) -> TurnRecord:
+def record_from_events(lines: Iterable[bytes], turn: TurnRecord) -> TurnRecord:
     """The record with its input and its messages, as recorded events say them. Those of a turn of no session stand
     nowhere else. Whoever shows them redacts them: what came in pieces is joined here for the first time."""
     transcript, input, messages = Transcript(), turn.input, None

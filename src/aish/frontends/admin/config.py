@@ -18,26 +18,26 @@ from aish.config.starter import init_config
 from aish.config.trust import content_hash, distrust, project_content, trust
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
-from aish.frontends.runtime import Surroundings
+from aish.frontends.runtime import ProcessEnvironment
 from aish.frontends.terminal import visible
 from aish.safety.policy.rules import Rule, example_errors
 
 _ALIAS = re.compile(r"_?[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # tools are named alias__tool
 
 
-def run(action: str, here: Surroundings) -> int:
+def run(action: str, here: ProcessEnvironment) -> int:
     actions = {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust, "distrust": _distrust}
     return actions[action](here)
 
 
-def _init(here: Surroundings) -> int:
+def _init(here: ProcessEnvironment) -> int:
     path = paths.user_file(here.env)
     init_config(path)
     print(f"wrote {path}")
     return 0
 
 
-def _show(here: Surroundings) -> int:
+def _show(here: ProcessEnvironment) -> int:
     loaded = load_config(cwd=here.cwd, env=here.env)
     rows = show_rows(loaded)
     key_width = max(len(row.key) for row in rows)
@@ -48,7 +48,7 @@ def _show(here: Surroundings) -> int:
     return 0
 
 
-def _check(here: Surroundings) -> int:
+def _check(here: ProcessEnvironment) -> int:
     problems = [str(problem) for problem in check_config(cwd=here.cwd, env=here.env)]
     doubts: list[str] = []
     if not problems:
@@ -137,7 +137,7 @@ def _names(config: Config) -> tuple[list[str], list[str]]:
     return misspelt, doubts
 
 
-def _path(here: Surroundings) -> int:
+def _path(here: ProcessEnvironment) -> int:
     home = paths.home_dir(here.env)
     user = paths.user_file(here.env)
     project = paths.find_project_file(here.cwd, home, user)
@@ -148,7 +148,7 @@ def _path(here: Surroundings) -> int:
     return 0
 
 
-def _trust(here: Surroundings) -> int:
+def _trust(here: ProcessEnvironment) -> int:
     """Shows the file that is accepted; a change after this look makes it untrusted again."""
     project = _project_file(here)
     content = project_content(project)
@@ -158,7 +158,7 @@ def _trust(here: Surroundings) -> int:
     return 0
 
 
-def _distrust(here: Surroundings) -> int:
+def _distrust(here: ProcessEnvironment) -> int:
     """Also takes back a no: the shell asks again."""
     project = _project_file(here)
     known = distrust(project, env=here.env)
@@ -166,7 +166,7 @@ def _distrust(here: Surroundings) -> int:
     return 0
 
 
-def _project_file(here: Surroundings) -> Path:
+def _project_file(here: ProcessEnvironment) -> Path:
     project = paths.find_project_file(here.cwd, paths.home_dir(here.env), paths.user_file(here.env))
     if project is None:
         raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")

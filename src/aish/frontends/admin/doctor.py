@@ -69,7 +69,7 @@ async def _store(runtime: Runtime) -> Finding:
 def _embedded(runtime: Runtime) -> Finding:
     if not runtime.can_embed:
         return "!", "embedded", "not installed; pip install 'aish-runtime[local]'"
-    models = [model.name for model in runtime.shelf.list()]
+    models = [model.name for model in runtime.model_cache.list()]
     if not models:
         return "!", "embedded", "no model yet; aish models pull smollm2"
     return "✓", "embedded", f"models: {', '.join(models)}"

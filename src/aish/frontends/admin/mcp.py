@@ -25,7 +25,7 @@ _REFUSED = 3
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     if arguments.action == "import":
-        return import_servers(Path(arguments.file), runtime.surroundings)
+        return import_servers(Path(arguments.file), runtime.process_environment)
     return run_until_done(_run(arguments, runtime))
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from aish.config import paths
 from aish.config.load import check_config
 from aish.errors import ConfigError
-from aish.frontends.runtime import Surroundings
+from aish.frontends.runtime import ProcessEnvironment
 from aish.frontends.terminal import visible
 
 _MAX_BYTES = 1024 * 1024
 
 
-def import_servers(file: Path, here: Surroundings) -> int:
+def import_servers(file: Path, here: ProcessEnvironment) -> int:
     """Appends tables to the user's config. A server that is there already is left as it is."""
     servers = _read(file)
     target = paths.user_file(here.env)
@@ -44,7 +44,7 @@ def import_servers(file: Path, here: Surroundings) -> int:
     return 0
 
 
-def _check(text: str, here: Surroundings) -> None:
+def _check(text: str, here: ProcessEnvironment) -> None:
     """The file as it will be, before it is: an import must not break what works."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "aish" / "config.toml"

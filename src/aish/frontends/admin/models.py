@@ -46,7 +46,7 @@ async def _pull(name: str, runtime: Runtime) -> int:
 
 
 def _remove(name: str, runtime: Runtime) -> int:
-    runtime.shelf.remove(name)
+    runtime.model_cache.remove(name)
     print(f"removed {name}")
     return 0
 

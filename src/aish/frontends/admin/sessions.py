@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from aish.engine.turn.transcript import told_by
+from aish.engine.turn.transcript import record_from_events
 from aish.errors import SessionNotFound, UsageError
 from aish.frontends.runtime import Runtime
 from aish.frontends.signals import run_until_done
@@ -52,7 +52,7 @@ async def _list(store: Store, *, limit: int, search: str) -> int:
 async def _show(store: Store, name: str, redacted: Callable[[str], str]) -> int:
     for turn in await _turns(store, name):
         if not turn.messages:  # it has not finished, left nothing, or belongs to no session
-            turn = told_by((await store.read_events(turn.id)).splitlines(), turn)
+            turn = record_from_events((await store.read_events(turn.id)).splitlines(), turn)
         for message in turn.messages or turn.input:
             print(visible(redacted(_message_text(message))))
         if turn.end is None or turn.end != "answered":

@@ -72,7 +72,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: Plan, befo
             settings = parse_settings(models, arguments.mode, repair=not arguments.no_repair)
             plan = msgspec.structs.replace(plan, settings=settings)
             with Watch(output, plan) as watch:
-                plain = runtime.engine_in(runtime.surroundings.cwd, engine, {})
+                plain = runtime.engine_in(runtime.process_environment.cwd, engine, {})
                 await run_plan(plan, plain, runtime.engine_in, watch.heard(results))
         complete = True
     except asyncio.CancelledError:

@@ -19,7 +19,7 @@ async def ensure_model(engine: Engine, runtime: Runtime, model: str, output: Out
     model = model or runtime.config.model
     if lines is None or not runtime.can_embed or (model and model not in EMBEDDED_NAMES):
         return
-    if runtime.shelf.find(SMALL_MODEL) is not None:
+    if runtime.model_cache.find(SMALL_MODEL) is not None:
         return
     try:
         await engine.router.resolve(model)

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 
 async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Question) -> int:
-    env = runtime.surroundings.env
+    env = runtime.process_environment.env
     around = look_for(sys.stderr, env)
     output = Output(color=around.styled, live=around.live)
     lines = LineSource()
@@ -104,7 +104,7 @@ async def _answer(
         return 0
     await await_tools(runtime, output)
     request = msgspec.structs.replace(request, input=(await _message(runtime, question, hints),))
-    look = look_for(output.out, runtime.surroundings.env)
+    look = look_for(output.out, runtime.process_environment.env)
     narrator = JsonNarrator(output) if arguments.json else narrator_for(output, look)
     await answer(engine, request, narrator, consent_for(output, lines, yes=arguments.yes))
     return narrator.exit_code
@@ -116,7 +116,7 @@ async def _message(runtime: Runtime, question: _Question, hints: Sequence[Comman
     from aish.frontends.mentions import Places, expand
     from aish.frontends.shell.command_hints import told_to_model
 
-    mentioned = await expand(question.words, Places(runtime.surroundings.cwd, runtime.mcp_servers))
+    mentioned = await expand(question.words, Places(runtime.process_environment.cwd, runtime.mcp_servers))
     asked = _Question(text_of(mentioned.parts[:1]), question.piped).whole
     return UserMessage((TextPart(asked + told_to_model(hints)), *mentioned.parts[1:]))
 
@@ -145,7 +145,7 @@ async def _interact(
         return await chat(engine, request, output, lines, ask=consent_for(output, lines, yes=arguments.yes))
     from aish.frontends.shell.repl import run_shell
 
-    env = runtime.surroundings.env
+    env = runtime.process_environment.env
 
     def ask(shell: Shell) -> Ask:
         from aish.frontends.shell.approvals.consent import TerminalConsent, always_yes

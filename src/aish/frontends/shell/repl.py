@@ -282,7 +282,7 @@ class _Repl:
 
 
 def _is_plain(runtime: Runtime) -> bool:
-    env = runtime.surroundings.env
+    env = runtime.process_environment.env
     return bool(env.get("NO_COLOR")) or env.get("TERM") in ("dumb", "")
 
 

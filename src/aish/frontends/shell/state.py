@@ -77,7 +77,7 @@ class Shell(msgspec.Struct, eq=False):
 
     @property
     def cwd(self) -> str:
-        return self.live.cwd if self.live else str(self.runtime.surroundings.cwd)
+        return self.live.cwd if self.live else str(self.runtime.process_environment.cwd)
 
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """A short answer of the person's."""

@@ -14,7 +14,7 @@ import msgspec
 from aish.providers.openai.chunks import WireChunk, decode_chunk
 
 _TRIED = "other words"
-_MOST_IN_VAIN = 8  # a backend that changes it with each chunk is read chunk by chunk; llama.cpp does each second
+_MAX_IN_VAIN = 8  # a backend that changes it with each chunk is read chunk by chunk; llama.cpp does each second
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -42,7 +42,7 @@ class Frame:
         """From a chunk that holds this piece of the answer and nothing else. Whether it is the frame from now on."""
         place = self._place
         start = data.find(place) + len(place)
-        if start < len(place) or self._in_vain[0] >= _MOST_IN_VAIN or text == _TRIED:  # which would prove nothing
+        if start < len(place) or self._in_vain[0] >= _MAX_IN_VAIN or text == _TRIED:  # which would prove nothing
             return False
         self._in_vain[0] += 1
         begin = data.find(b'"', start)

@@ -16,14 +16,14 @@ from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.usage import Usage
 
 # Beyond these a report is a mistake.
-_MOST_DOLLARS = 10_000
-_MOST_TOKENS = 1_000_000_000
-_MOST_INDEX = 1_000_000_000
+_MAX_DOLLARS = 10_000
+_MAX_TOKENS = 1_000_000_000
+_MAX_INDEX = 1_000_000_000
 
 # Of tokens that are told of: a character has four bytes, and some come before their text.
-_MOST_TOKEN_CHARS = 200
-_MOST_PER_CHAR = 4
-_MOST_AHEAD = 16
+_MAX_TOKEN_CHARS = 200
+_MAX_PER_CHAR = 4
+_MAX_AHEAD = 16
 
 Logprobs = list[dict[str, Any]]
 
@@ -99,7 +99,7 @@ class WireChunk(msgspec.Struct):
         index, function = calls[0].index, calls[0].function
         if type(index) is not int or calls[0].id or function is None or function.name:
             return None
-        whole = 0 <= index < _MOST_INDEX and type(function.arguments) is str
+        whole = 0 <= index < _MAX_INDEX and type(function.arguments) is str
         return CallFragment(index, arguments=function.arguments) if whole else None
 
     def plain_arguments(self) -> str:
@@ -153,7 +153,7 @@ def read_usage(usage: Any) -> Usage:
 
 def _dollars(cost: Any) -> float | None:
     """What nobody can have paid for one call is no price."""
-    return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MOST_DOLLARS else None
+    return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MAX_DOLLARS else None
 
 
 def _given(raw: msgspec.Raw) -> Any:
@@ -176,7 +176,7 @@ def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
 
 
 def _odds(token: Any) -> dict[str, Any]:
-    if type(token) is not dict or type(token.get("token")) is not str or len(token["token"]) > _MOST_TOKEN_CHARS:
+    if type(token) is not dict or type(token.get("token")) is not str or len(token["token"]) > _MAX_TOKEN_CHARS:
         return {}
     logprob, given = token.get("logprob"), token.get("bytes")
     if type(logprob) not in (int, float):
@@ -193,7 +193,7 @@ def _read_delta(delta: _Delta, chunks: list[Chunk], logprobs: Logprobs | UnsetTy
         chunks.append(ReasoningDelta(reasoning))
     text = _text(delta.content) or _text(delta.refusal)
     if text or logprobs is not UNSET:  # a token may be half a character, which comes with the other half
-        odds = logprobs if logprobs is UNSET else logprobs[: _MOST_PER_CHAR * len(text) + _MOST_AHEAD]
+        odds = logprobs if logprobs is UNSET else logprobs[: _MAX_PER_CHAR * len(text) + _MAX_AHEAD]
         chunks.append(TextDelta(text, odds))
     for call in delta.tool_calls or ():
         function = call.function or _Function()
@@ -225,7 +225,7 @@ def _text(content: Any) -> str:
 def _index(value: Any) -> int | None:
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         return int(value)
-    return int(value) if isinstance(value, int | float) and 0 <= value < _MOST_INDEX else None
+    return int(value) if isinstance(value, int | float) and 0 <= value < _MAX_INDEX else None
 
 
 def _word(value: Any) -> str:
@@ -240,4 +240,4 @@ def _argument_text(arguments: Any) -> str:
 
 def tokens_used(value: Any) -> int:
     """As reported; 0 for what no call can have taken."""
-    return value if type(value) is int and 0 < value <= _MOST_TOKENS else 0
+    return value if type(value) is int and 0 < value <= _MAX_TOKENS else 0

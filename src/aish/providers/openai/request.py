@@ -29,9 +29,9 @@ Json = dict[str, Any]
 
 # A conversation so short is encoded in less time than it is looked up.
 _WORTH_KEEPING = 12
-_MOST_KEPT_BYTES = 4 * 1024 * 1024
+_MAX_KEPT_BYTES = 4 * 1024 * 1024
 _ENTRY_BYTES = 400  # what keeping a message takes besides its text
-_MOST_LEARNED = 256  # models of one backend that something is known of
+_MAX_LEARNED = 256  # models of one backend that something is known of
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Dialect(msgspec.Struct, frozen=True):
         known = self.untaken.get(model, frozenset())
         if fields <= known:
             return None
-        others = dict(list(self.untaken.items())[1 - _MOST_LEARNED :])
+        others = dict(list(self.untaken.items())[1 - _MAX_LEARNED :])
         return msgspec.structs.replace(self, untaken={**others, model: fields | known})
 
 
@@ -120,7 +120,7 @@ class Encoded:
         if len(known) == len(tools) and all(map(operator.is_, known, tools)):
             return raw
         raw = msgspec.Raw(encode_json(encode_tools(tools)))
-        if len(memoryview(raw)) <= _MOST_KEPT_BYTES:
+        if len(memoryview(raw)) <= _MAX_KEPT_BYTES:
             self._tools = tuple(tools), raw
         return raw
 
@@ -130,7 +130,7 @@ class Encoded:
             return known[1]
         encoded = encode_json(encode_message(message))
         size = len(encoded) + _ENTRY_BYTES
-        if self._bytes + size > _MOST_KEPT_BYTES:
+        if self._bytes + size > _MAX_KEPT_BYTES:
             self._kept.clear()
             self._bytes = 0
         raw = msgspec.Raw(encoded)

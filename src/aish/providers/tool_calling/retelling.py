@@ -15,7 +15,7 @@ from aish.types.live_shell import RAN_MARK
 from aish.types.messages import Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 
 # A result longer than this is no answer: what the model made of it stays.
-_MOST_CHARS = 400
+_MAX_CHARS = 400
 _DIGITS = re.compile(r"[0-9]+")
 _BROKEN_OFF = re.compile(r"[+\-:(,=/]\s*$")
 _NO_TOOL = "none of the tools fits"
@@ -45,7 +45,7 @@ def retold(held: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
     said = "".join(chunk.text for chunk in held if isinstance(chunk, TextDelta))
     result = next((message.text for message in reversed(messages) if isinstance(message, ToolMessage)), "").strip()
     why = _objection(said, messages)
-    if not why or not result or len(result) > _MOST_CHARS:
+    if not why or not result or len(result) > _MAX_CHARS:
         return list(held)
     others = [chunk for chunk in held if not isinstance(chunk, TextDelta)]
     return [Status(f"told as it is: {why}"), TextDelta(result), *others]

@@ -14,7 +14,7 @@ from aish.types.messages import AssistantMessage, ToolMessage
 from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
 
-_MOST_KEPT = 1000  # models; a server's clients may name any
+_MAX_KEPT = 1000  # models; a server's clients may name any
 
 _ABOUT_TOOLS = re.compile(r"\btools?\b|tool_choice|tool_call|function", re.I)
 _ABOUT_SCHEMAS = re.compile(r"grammar|schema|pattern|regex|gbnf|\$ref", re.I)
@@ -45,7 +45,7 @@ class Ways:
         self._native: set[str] = set()
 
     def know(self, model: str, info: ModelInfo) -> None:
-        if len(self._infos) >= _MOST_KEPT:
+        if len(self._infos) >= _MAX_KEPT:
             self._infos.clear()
         self._infos[model] = info
 
@@ -72,7 +72,7 @@ class Ways:
         return other
 
     def note_native_call(self, model: str) -> None:
-        if len(self._native) >= _MOST_KEPT:
+        if len(self._native) >= _MAX_KEPT:
             self._native.clear()
         self._native.add(model)
 
@@ -81,7 +81,7 @@ class Ways:
         return model in self._native
 
     def learn(self, model: str, way: Way) -> None:
-        if len(self._learned) >= _MOST_KEPT:
+        if len(self._learned) >= _MAX_KEPT:
             self._learned.clear()
         self._learned[model] = way
 

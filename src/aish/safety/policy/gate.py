@@ -58,7 +58,7 @@ _PATH_ARGUMENTS = frozenset({
     "path", "paths", "file", "files", "file_path", "filename", "uri", "directory", "source", "destination", "target",
 })  # fmt: skip
 _MAX_REASONS = 5
-_MOST_OFFERED = 10_000
+_MAX_OFFERED = 10_000
 NO_SANDBOX = (
     "a server with several keys runs commands only inside the sandbox: install bubblewrap and set safety.sandbox to "
     "auto or bwrap"
@@ -124,7 +124,7 @@ class PolicyGate:
         key = tool.name, tool.effect, interactive, owner, digest
         offered = self._offered.get(key)
         if offered is None:
-            if len(self._offered) >= _MOST_OFFERED:
+            if len(self._offered) >= _MAX_OFFERED:
                 self._offered.clear()
             offered = self._offered[key] = self._may_run(tool, owner, interactive=interactive)
         return offered

@@ -73,7 +73,7 @@ PLAIN = Profile(
 )  # fmt: skip
 
 _kept: dict[tuple[int, str], tuple[JsonSchema, JsonSchema]] = {}
-_MOST_KEPT = 4096
+_MAX_KEPT = 4096
 
 
 def simplified(schema: JsonSchema, profile: Profile) -> JsonSchema:
@@ -81,7 +81,7 @@ def simplified(schema: JsonSchema, profile: Profile) -> JsonSchema:
     key = (id(schema), profile.name)
     if (kept := _kept.get(key)) is not None and kept[0] is schema:
         return kept[1]
-    if len(_kept) >= _MOST_KEPT:
+    if len(_kept) >= _MAX_KEPT:
         _kept.clear()
     result = _any_object_if_bad(schema, profile)
     result = schema if result == schema else result

@@ -25,7 +25,7 @@ _PROBE_TIMEOUT_S = 5.0
 _TMP = "/tmp"
 # Whoever can write to a socket or a pipe in there is outside.
 _DOORS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
-_MOST_DOORS = 1000
+_MAX_DOORS = 1000
 # What holds keys, tokens and sessions, below the home.
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", ".password-store", ".vault-token", ".netrc",
@@ -114,7 +114,7 @@ class Bubblewrap:
         around, others = self._hidden()
         return (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
-            *chain.from_iterable(islice(_closed_doors(), _MOST_DOORS)),
+            *chain.from_iterable(islice(_closed_doors(), _MAX_DOORS)),
             *_masks(around),
             *("--bind", workspace, workspace),
             *_masks(others),

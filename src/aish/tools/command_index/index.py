@@ -26,7 +26,7 @@ _MAX_WORDS = 24
 _LINE_COLUMNS = "program, task, line UNINDEXED, sample UNINDEXED"
 _COLUMNS = "program, about, words, here UNINDEXED"
 _SHORT = 3
-_MOST_MISSING = 2
+_MAX_MISSING = 2
 # A word of our own table counts most, then the program's name, then what manuals say.
 _RANK = "bm25(commands, 3.0, 2.0, 6.0, 0.0)"
 
@@ -61,10 +61,10 @@ class CommandIndex:
             query = " OR ".join(f'"{word}"' for word in words)
             rows = db.execute(
                 f"SELECT program, about, here FROM commands WHERE commands MATCH ? ORDER BY {_RANK} LIMIT ?",
-                (query, limit + _MOST_MISSING),
+                (query, limit + _MAX_MISSING),
             ).fetchall()
             hints = [_hint(program, about, here=bool(here)) for program, about, here in rows]
-            missing = [hint for hint in hints[:limit] if not hint.here][:_MOST_MISSING]
+            missing = [hint for hint in hints[:limit] if not hint.here][:_MAX_MISSING]
             here = [_with_line(db, hint, query) for hint in hints if hint.here][:limit]
             return [*self._remembered(words, here, limit), *missing]
         return ()

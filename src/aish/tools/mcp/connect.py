@@ -15,7 +15,7 @@ from aish.errors import UsageError
 from aish.tools.mcp.errors import FaultKind, Faults, McpError
 from aish.tools.mcp.link import STATELESS, Link
 from aish.tools.mcp.session import Session
-from aish.tools.mcp.text import Discretion
+from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.base import Inbox, Transport
 from aish.tools.mcp.types import OnEvent, ServerSpec
 
@@ -67,7 +67,7 @@ class _Opening:
     def __init__(self, spec: ServerSpec, http: HttpClient | None, on_event: OnEvent | None) -> None:
         self._spec = spec
         self._http = http
-        self._discretion = Discretion(spec.secrets())
+        self._discretion = Sanitiser(spec.secrets())
         self._inbox = Inbox(spec.name, self._discretion, on_event)
 
     @asynccontextmanager

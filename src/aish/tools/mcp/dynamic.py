@@ -33,7 +33,7 @@ from aish.types.tools import Arguments, ToolOutput, ToolSpec
 CONNECT_S = 10.0  # somebody waits for an answer meanwhile
 IDLE_S = 300.0  # a conversation pauses for as long; the session at the other end costs its server something
 MOST = 64
-MOST_PER_OWNER = 8
+MAX_PER_OWNER = 8
 _MAX_TOOLS = 512
 _IN_FLIGHT = 16
 
@@ -63,7 +63,7 @@ class GuestServers:
         *,
         idle_s: float = IDLE_S,
         connect_s: float = CONNECT_S,
-        most_per_owner: int = MOST_PER_OWNER,
+        most_per_owner: int = MAX_PER_OWNER,
     ) -> None:
         self._patterns = tuple(patterns)
         self._idle_s = idle_s

@@ -13,7 +13,7 @@ from typing import Any
 
 from aish.errors import AishError, BadResponse, ProcessExited, TooLarge, ToolError, UsageError, WireError, WireTimeout
 from aish.net.jsonrpc_message import RpcError
-from aish.tools.mcp.text import Discretion
+from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.types import Phase
 from aish.types.tools import ResultStatus
 
@@ -90,7 +90,7 @@ class SessionGone(HttpFailure):
 class Faults:
     """Makes the McpErrors of one server."""
 
-    def __init__(self, server: str, discretion: Discretion, stderr_tail: Callable[[], str]) -> None:
+    def __init__(self, server: str, discretion: Sanitiser, stderr_tail: Callable[[], str]) -> None:
         self._server = server
         self._discretion = discretion
         self._stderr_tail = stderr_tail

@@ -33,7 +33,7 @@ def _cut(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-class Discretion:
+class Sanitiser:
     """Takes out of text what must not be shown: the configured values, and whatever has the form of a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:

@@ -94,7 +94,7 @@ class ConsoleSessions:
                 "signed_in": True,
                 "admin": known.admin,
                 "csrf": csrf_of(token) if token else "",
-                "workspace": str(runtime.surroundings.cwd),
+                "workspace": str(runtime.process_environment.cwd),
                 "models_default": runtime.config.model,
             }
         await exchange.reply(200, msgspec.json.encode(shown), [(b"cache-control", b"no-store")])

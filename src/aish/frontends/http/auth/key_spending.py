@@ -19,7 +19,7 @@ KIND = "spent"
 _REMEMBERED_S = 5.0
 _DAY_S = 86_400
 # Processes that answered for one key on one day, restarts included.
-_MOST_SHARES = 10_000
+_MAX_SHARES = 10_000
 
 
 class Spent(msgspec.Struct):
@@ -67,7 +67,7 @@ class KeySpending:
         return shares
 
     async def _others(self, whose: str) -> Spent:
-        found = await self._store.list_documents(KIND, owner=whose, limit=_MOST_SHARES)
+        found = await self._store.list_documents(KIND, owner=whose, limit=_MAX_SHARES)
         spent = [_decoder.decode(document.body) for document in found if not document.id.endswith(self._me)]
         return Spent(sum(each.tokens for each in spent), sum(each.dollars for each in spent))
 

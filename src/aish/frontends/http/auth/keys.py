@@ -28,7 +28,7 @@ GIVEN = "given"  # the id of keys of this run
 _REMEMBERED_S = 5.0
 _MAX_REMEMBERED = 10_000
 _ANYBODY = Caller(admin=True)  # where no key is needed
-_MOST_KEYS = 1_000_000  # all of them: one that is not listed cannot be revoked
+_MAX_KEYS = 1_000_000  # all of them: one that is not listed cannot be revoked
 
 
 class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,7 +73,7 @@ async def create_key(store: Store, name: str, **scope: object) -> tuple[str, Key
 
 
 async def list_keys(store: Store) -> Sequence[KeyRecord]:
-    return [_decoder.decode(document.body) for document in await store.list_documents(KIND, limit=_MOST_KEYS)]
+    return [_decoder.decode(document.body) for document in await store.list_documents(KIND, limit=_MAX_KEYS)]
 
 
 async def revoke_key(store: Store, id: str) -> bool:

@@ -18,7 +18,7 @@ from aish.frontends.spending_table import By, grouped, total
 from aish.types.usage import Spent
 
 _DAY_MS = 86_400_000
-_MOST_DAYS = 3660
+_MAX_DAYS = 3660
 _BY: dict[str, By] = {"day": "day", "model": "model", "category": "category"}
 
 
@@ -40,7 +40,7 @@ class ConsoleFigures:
 
     async def spending(self, exchange: Exchange, caller: Caller) -> None:
         by = _by(exchange.query.get("by", "day"))
-        days = read_number("days", exchange.query.get("days", "30"), most=_MOST_DAYS)
+        days = read_number("days", exchange.query.get("days", "30"), most=_MAX_DAYS)
         shown = await self._all(by, days) if caller.admin else await self._of_key(caller)
         await exchange.reply(200, msgspec.json.encode({"by": by, "days": days, **shown}))
 

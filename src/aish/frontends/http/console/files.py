@@ -47,7 +47,7 @@ _HEADERS = (
 )
 # One part of a path. It cannot begin with a dot, so no path leads out of the folder or to a hidden file.
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-_MOST_PARTS = 4
+_MAX_PARTS = 4
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class ConsoleFiles:
     async def file(self, exchange: Exchange, caller: Caller, path: str) -> None:
         parts = path.split("/")
         kind = _TYPES.get(Path(parts[-1]).suffix)
-        if kind is None or len(parts) > _MOST_PARTS or not all(_PART.fullmatch(part) for part in parts):
+        if kind is None or len(parts) > _MAX_PARTS or not all(_PART.fullmatch(part) for part in parts):
             raise _missing(path)
         await _reply(exchange, await asyncio.to_thread(self._get, path, kind))
 

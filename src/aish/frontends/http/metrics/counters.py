@@ -35,8 +35,8 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _RATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
-_MOST_MODELS = 100  # more names than this are counted as "other"
-_MOST_TOOLS = 300  # the same of tools: MCP servers bring any number
+_MAX_MODELS = 100  # more names than this are counted as "other"
+_MAX_TOOLS = 300  # the same of tools: MCP servers bring any number
 # What the engine and the providers tell the user when they ask again: the events have no other sign of it.
 _ASKED_AGAIN = (
     ("; asking ", "fallback"),
@@ -154,7 +154,7 @@ class Metrics:
             return tool
         if not self.is_ours(tool):
             return "brought"
-        if len(self._tools) >= _MOST_TOOLS:
+        if len(self._tools) >= _MAX_TOOLS:
             return "other"
         self._tools.add(tool)
         return tool
@@ -162,7 +162,7 @@ class Metrics:
     def of_model(self, model: str) -> ModelMeters:
         known = self._of_models.get(model)
         if known is None:
-            if len(self._of_models) >= _MOST_MODELS:
+            if len(self._of_models) >= _MAX_MODELS:
                 model = "other"
             if model not in self._of_models:
                 self._of_models[model] = ModelMeters(self, model)

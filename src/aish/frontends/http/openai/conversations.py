@@ -19,7 +19,7 @@ from aish.frontends.http.auth.caller import Caller
 from aish.frontends.http.openai.responses.input_items import as_items, as_listed, read_items
 from aish.frontends.http.openai.responses.plan import Plan
 from aish.frontends.http.openai.responses.request import check_metadata
-from aish.frontends.http.openai.responses.store import ITEMS, Kept, Shelf, list_page
+from aish.frontends.http.openai.responses.store import ITEMS, Kept, ResponseStore, list_page
 from aish.frontends.http.server.bodies import decode_body
 from aish.frontends.http.server.http_errors import Problem, bad_field
 from aish.frontends.http.server.routes import Route
@@ -50,9 +50,9 @@ _body_decoder = msgspec.json.Decoder(_Body)
 
 
 class Conversations:
-    def __init__(self, service: Service, shelf: Shelf) -> None:
+    def __init__(self, service: Service, response_store: ResponseStore) -> None:
         self._service = service
-        self._shelf = shelf
+        self._response_store = response_store
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def routes(self) -> list[Route]:
@@ -93,7 +93,7 @@ class Conversations:
             conversation, old = await self._get(id, caller)
             if conversation.head != expected:
                 expected = conversation.head
-                await self._shelf.move(plan.id, caller.key, previous=expected)
+                await self._response_store.move(plan.id, caller.key, previous=expected)
             changed = msgspec.structs.replace(conversation, head=plan.id)
             if await self._swap(id, caller, changed, old):
                 return
@@ -122,7 +122,7 @@ class Conversations:
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
         """Items added by hand go with it; responses stay until they are deleted themselves."""
         conversation = await self.get(id, caller)
-        await self._delete_added(await self._shelf.chain(conversation.head, caller.key), caller)
+        await self._delete_added(await self._response_store.chain(conversation.head, caller.key), caller)
         await self._service.store.delete(KIND, id)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "conversation.deleted", "deleted": True}))
 
@@ -141,11 +141,11 @@ class Conversations:
         chain: list[tuple[str, Kept]] = []
 
         async def join(conversation: Conversation) -> str:
-            chain[:] = await self._shelf.chain(conversation.head, caller.key)
+            chain[:] = await self._response_store.chain(conversation.head, caller.key)
             if not any(each.get("id") == item for _, kept in chain for each in kept.items()):
                 raise _no_item(item)
             name = new_id("resp")
-            await self._shelf.put(name, caller.key, _joined(chain, without=item))
+            await self._response_store.put(name, caller.key, _joined(chain, without=item))
             return name
 
         changed = await self._go_on(id, caller, join)
@@ -167,7 +167,7 @@ class Conversations:
 
     async def _items(self, id: str, caller: Caller) -> list[Any]:
         conversation = await self.get(id, caller)
-        chain = await self._shelf.chain(conversation.head, caller.key)
+        chain = await self._response_store.chain(conversation.head, caller.key)
         return [item for _, kept in chain for item in kept.items()]
 
     async def _keep_items(
@@ -183,7 +183,7 @@ class Conversations:
         raw = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in items)
         read = read_items(items)
         kept = Kept(ITEMS, input=raw, messages=tuple(read.messages), previous=previous, conversation=id)
-        await self._shelf.put(name, caller.key, kept)
+        await self._response_store.put(name, caller.key, kept)
         return name, items
 
     async def _get(self, id: str, caller: Caller) -> tuple[Conversation, bytes]:
@@ -202,7 +202,7 @@ class Conversations:
                 changed = msgspec.structs.replace(conversation, head=name)
                 if await self._swap(id, caller, changed, old):
                     return changed
-                await self._shelf.delete(name, caller.key)
+                await self._response_store.delete(name, caller.key)
         raise _too_many()
 
     async def _swap(self, id: str, caller: Caller, changed: Conversation, old: bytes) -> bool:
@@ -211,7 +211,7 @@ class Conversations:
     async def _delete_added(self, chain: Sequence[tuple[str, Kept]], caller: Caller) -> None:
         for name, kept in chain:
             if kept.status == ITEMS:
-                await self._shelf.delete(name, caller.key)
+                await self._response_store.delete(name, caller.key)
 
     async def _body(self, exchange: Exchange) -> _Body:
         data = await exchange.body(self._service.config.max_body_bytes)

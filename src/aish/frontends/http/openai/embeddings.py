@@ -21,12 +21,12 @@ from aish.frontends.http.server.service import Service
 from aish.types.embeddings import Inputs
 from aish.types.usage import NOTHING_USED
 
-_MOST_INPUTS = 2048  # OpenAI's bound
-_MOST_IDS = 128 * 1024  # in one input: more than any model that embeds can read
+_MAX_INPUTS = 2048  # OpenAI's bound
+_MAX_IDS = 128 * 1024  # in one input: more than any model that embeds can read
 
 # Backends in C keep an id in 32 bits.
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-_Ids = Annotated[list[_Id], msgspec.Meta(min_length=1, max_length=_MOST_IDS)]
+_Ids = Annotated[list[_Id], msgspec.Meta(min_length=1, max_length=_MAX_IDS)]
 
 
 class EmbeddingsBody(msgspec.Struct, frozen=True):
@@ -97,11 +97,11 @@ def _inputs(given: str | list[str | int | list[int]]) -> Inputs:
     if len(kinds) > 1:
         raise bad_field("input", "must be texts, token ids or lists of token ids, and not some of each")
     if kinds == {int}:
-        if len(given) > _MOST_IDS:
-            raise bad_field("input", f"{len(given)} token ids are too many, {_MOST_IDS} at most")
+        if len(given) > _MAX_IDS:
+            raise bad_field("input", f"{len(given)} token ids are too many, {_MAX_IDS} at most")
         return [[id for id in given if isinstance(id, int)]]
-    if len(given) > _MOST_INPUTS:
-        raise bad_field("input", f"{len(given)} inputs are too many, {_MOST_INPUTS} at most")
+    if len(given) > _MAX_INPUTS:
+        raise bad_field("input", f"{len(given)} inputs are too many, {_MAX_INPUTS} at most")
     if "" in given:
         raise bad_field(f"input[{given.index('')}]", "must not be empty")
     return cast("Inputs", given)

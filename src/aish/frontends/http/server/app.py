@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from aish.errors import AishError, ConnectionLost, forget_way
+from aish.errors import AishError, ConnectionLost, drop_traceback
 from aish.frontends.asgi import OWNER, TOOLS, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.frontends.asgi import App as Asgi
 from aish.frontends.http.anthropic.handler import Messages
@@ -191,7 +191,7 @@ async def _tell(exchange: Exchange, shape: Shape, error: Exception) -> None:
     proper end."""
     is_there = not isinstance(error, ClientGone | ConnectionLost)
     problem = _problem_in(error) if is_there else None
-    forget_way(error)
+    drop_traceback(error)
     if problem is not None and not exchange.started:
         await exchange.reply(problem.status, msgspec.json.encode(shape(problem)), problem.headers)
 

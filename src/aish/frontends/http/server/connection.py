@@ -35,9 +35,9 @@ HEAD_S = 20.0
 # For a client that is still sending to notice that it has been answered, and will not be read.
 _LINGER_S = 2.0
 # Requests that wait for the one before them, and are still read: who does not read learns late that a client has gone.
-_MOST_WAITING = 16
+_MAX_WAITING = 16
 # They may all have come in one read. Whoever sends more at once is answered so many.
-_MOST_HELD = 1000
+_MAX_HELD = 1000
 # For a client to read what it was sent, where the application does not say.
 _SEND_S = 30.0
 # So much has to be read within that time, or a client that takes a byte now and then would stay for ever.
@@ -46,7 +46,7 @@ _LEAST_READ_BYTES = 16 * 1024
 _HIGH_WATER_BYTES = 64 * 1024
 # Read without anything coming of it: of a head, of what follows a body, of what is said about a chunk. The parser keeps
 # it. Four times what browsers send at most.
-_MOST_UNHEARD_BYTES = 64 * 1024
+_MAX_UNHEARD_BYTES = 64 * 1024
 _KEPT_URL_BYTES = 200  # a longer one is nobody's habit, and 256 of them would be much to keep
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -55,7 +55,7 @@ _BAD = b"this is not a request of HTTP"
 _BAD_REPLY = _REFUSAL % (b"400 Bad Request", len(_BAD), _BAD)
 _HOSTS = b"a request has one Host header, no less and no more"
 _HOSTS_REPLY = _REFUSAL % (b"400 Bad Request", len(_HOSTS), _HOSTS)
-_LONG = b"the headers may have %d bytes" % _MOST_UNHEARD_BYTES
+_LONG = b"the headers may have %d bytes" % _MAX_UNHEARD_BYTES
 _LONG_REPLY = _REFUSAL % (b"431 Request Header Fields Too Large", len(_LONG), _LONG)
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as exc:
             self._refuse(_reply_to(exc))
         else:
-            if self._unheard_bytes > _MOST_UNHEARD_BYTES:
+            if self._unheard_bytes > _MAX_UNHEARD_BYTES:
                 self._refuse(_LONG_REPLY)
 
     def _new_parser(self) -> httptools.HttpRequestParser:
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if parser.should_upgrade():  # and stops here
             return
-        if self._is_deaf or len(self.pipeline) >= _MOST_HELD:
+        if self._is_deaf or len(self.pipeline) >= _MAX_HELD:
             self._stop_hearing()
             return
         version = parser.get_http_version()
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
             self._begin(served)
             return
         self.pipeline.append(served)
-        if len(self.pipeline) > _MOST_WAITING:
+        if len(self.pipeline) > _MAX_WAITING:
             self._stop_reading()
 
     def on_body(self, body: bytes) -> None:
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def read_on(self) -> None:
-        if not self._is_reading and not self.transport.is_closing() and len(self.pipeline) <= _MOST_WAITING:
+        if not self._is_reading and not self.transport.is_closing() and len(self.pipeline) <= _MAX_WAITING:
             self._is_reading = True
             self.transport.resume_reading()
 

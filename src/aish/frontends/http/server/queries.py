@@ -5,11 +5,11 @@ from __future__ import annotations
 from aish.frontends.http.server.http_errors import bad_field
 
 # More than any bound has. Python refuses to read thousands of them.
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 def read_number(field: str, given: str, *, least: int = 1, most: int) -> int:
-    is_number = given.isascii() and given.isdecimal() and len(given) <= _MOST_DIGITS
+    is_number = given.isascii() and given.isdecimal() and len(given) <= _MAX_DIGITS
     if not is_number or not least <= int(given) <= most:
         raise bad_field(field, f"must be a number from {least} to {most}")
     return int(given)

@@ -41,7 +41,7 @@ from aish.safety.redaction.secret_formats import looks_secret
 
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
 
-_MOST_WORKERS = 64
+_MAX_WORKERS = 64
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, worker: Callable[[], App]) -> int:
@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
     log_to(runtime.config.log, runtime.redacted)
     for notice in runtime.notices:
         print(f"· {notice}", file=sys.stderr)
-    if not 1 <= arguments.workers <= _MOST_WORKERS:
-        raise UsageError(f"--workers must be between 1 and {_MOST_WORKERS}")
-    keys_of(arguments, runtime.surroundings.env)  # what is wrong with them is said once, and not by each worker
+    if not 1 <= arguments.workers <= _MAX_WORKERS:
+        raise UsageError(f"--workers must be between 1 and {_MAX_WORKERS}")
+    keys_of(arguments, runtime.process_environment.env)  # what is wrong with them is said once, and not by each worker
     if arguments.workers > 1:
         return _run_many(arguments, runtime, worker)
     service, app = make_app(arguments, runtime, mount_mcp)
@@ -66,7 +66,9 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
     log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
-    service = Service(runtime, keys_of(arguments, runtime.surroundings.env), must_have_keys=not is_loopback(host))
+    service = Service(
+        runtime, keys_of(arguments, runtime.process_environment.env), must_have_keys=not is_loopback(host)
+    )
     app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
     # What is loaded now stays: the collector need not look at it again and again.
     gc.collect()

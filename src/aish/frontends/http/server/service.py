@@ -50,7 +50,7 @@ class Generation:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._shared = MANY_WORKERS in runtime.surroundings.env
+        self._shared = MANY_WORKERS in runtime.process_environment.env
         self.users = 0
         self.left: asyncio.Event | None = None  # for the one who closes it
         self._stack = AsyncExitStack()
@@ -89,7 +89,7 @@ class Service:
         self._settling: asyncio.Task[None] | None = None
         self.draining = False
         self.under_way = 0
-        self.metrics = Metrics(together=MANY_WORKERS in runtime.surroundings.env, is_ours=self._has_tool)
+        self.metrics = Metrics(together=MANY_WORKERS in runtime.process_environment.env, is_ours=self._has_tool)
         self.approvals = Approvals(self)
         self.console = ConsoleSessions(self)
         self.live = LiveTurns()
@@ -196,7 +196,7 @@ class Service:
             self.metrics.close()
 
     def _life(self) -> AbstractContextManager[None]:
-        if MANY_WORKERS not in self.runtime.surroundings.env:
+        if MANY_WORKERS not in self.runtime.process_environment.env:
             return nullcontext()
         from aish.process.parent_death import ends_with_parent  # a server of one process does without
 

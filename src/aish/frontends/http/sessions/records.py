@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.turn.transcript import told_by
+from aish.engine.turn.transcript import record_from_events
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.caller import Caller
 from aish.frontends.http.server.disconnect_monitor import Watch
@@ -22,7 +22,7 @@ from aish.types.records import SessionRecord, TurnRecord
 _LAG_S = 0.5
 _LOOK_S = 0.05
 _MOST = 1000
-_MOST_EVENTS = 99_999_999
+_MAX_EVENTS = 99_999_999
 _CLOCK_DIGITS = 16
 _ODD = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -76,10 +76,10 @@ class Records:
         record = await self._find_turn(turn)
         if record is None or (record.session and not _is_visible(caller, record.session)):
             raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
-        after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MOST_EVENTS)
+        after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MAX_EVENTS)
         lines = (await self._service.store.read_events(turn)).splitlines()
         if not record.session:
-            record = told_by(lines, record)
+            record = record_from_events(lines, record)
         if after:
             lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
         body = self._service.redacted(msgspec.json.encode({"object": "trace", **_turn(record)}))

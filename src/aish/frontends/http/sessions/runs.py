@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 SERVER = "server"
 _MAX_BODY_BYTES = 1024 * 1024
 _LOOK_S = 10.0
-_MOST_AT_ONCE = 16
-_MOST_LISTED = 1000
+_MAX_AT_ONCE = 16
+_MAX_LISTED = 1000
 
 
 class GoalBody(msgspec.Struct, frozen=True):
@@ -80,8 +80,8 @@ class Runs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
-        limit = read_number("limit", exchange.query.get("limit", "50"), most=_MOST_LISTED)
-        found = await self._service.engine.runs.list(limit if caller.admin else _MOST_LISTED)
+        limit = read_number("limit", exchange.query.get("limit", "50"), most=_MAX_LISTED)
+        found = await self._service.engine.runs.list(limit if caller.admin else _MAX_LISTED)
         data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)][:limit]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
@@ -162,8 +162,8 @@ class Runs:
         return run
 
     def _check_room(self) -> None:
-        if len(self._working) >= _MOST_AT_ONCE:
-            raise Problem(503, f"{_MOST_AT_ONCE} runs are under way already", code="overloaded")
+        if len(self._working) >= _MAX_AT_ONCE:
+            raise Problem(503, f"{_MAX_AT_ONCE} runs are under way already", code="overloaded")
 
     async def _begin(self, owning: AbstractAsyncContextManager[OwnedRun], answer: HaltAnswer | None) -> RunRecord:
         """Its record, once it is ours; the work goes on in the background."""
@@ -228,7 +228,7 @@ class Runs:
         while True:
             try:
                 for run in await self._service.engine.runs.left_behind():
-                    if len(self._working) < _MOST_AT_ONCE and _is_servers(run) and run.id not in self._working:
+                    if len(self._working) < _MAX_AT_ONCE and _is_servers(run) and run.id not in self._working:
                         await self._begin(self._service.engine.runs.taken(run.id), None)
             except (RunBusy, RunNotFound, StoreError) as exc:
                 log.info("a run was not taken over: %s", exc.message)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from aish.errors import AishError, forget_way
+from aish.errors import AishError, drop_traceback
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.caller import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
@@ -136,6 +136,6 @@ def name_turn(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
 def _settled(meter: TurnMeter, error: AishError | Problem) -> Problem:
     """A call that was broken off may have had its effect, too."""
     problem = error if isinstance(error, Problem) else problem_of(error)
-    forget_way(error)
+    drop_traceback(error)
     broken_off = isinstance(error, ShutDown) and meter.has_open_call
     return settled(problem, effects=meter.had_effect or broken_off)

@@ -34,7 +34,7 @@ _SESSION_HEADERS = (b"x-session-id", b"session-id", b"session_id")
 _MAX_SESSION_CHARS = 128
 # Version, trace, span and flags, as W3C Trace Context has them; all zeros are nobody's.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_MOST_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
+_MAX_GLOBS = 2000  # that a client may write in one request: what has a wild card is compiled
 _MAX_GLOB_CHARS = 2 * MAX_NAME_CHARS + 2  # the label of a server and a tool of its
 _AUTO = ToolChoice()
 RETRY_HEADERS = (*_SESSION_HEADERS, b"x-client-request-id", b"thread-id")
@@ -147,7 +147,7 @@ def choose_tools(
     known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
     ours = {name for name in known if name in injected}
     if mcp:
-        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), _MOST_GLOBS)
+        check_count("tools", sum(len(e.allowed) + len(e.ask) + len(e.agreed) for e in mcp), _MAX_GLOBS)
         by_server = ToolsByServer(known)
         for entry in mcp:
             ours.update(by_server.tools(entry.label, entry.allowed))
@@ -183,7 +183,7 @@ def _runnable(service: Service, caller: Caller, tools: Tools) -> tuple[str, ...]
 
 
 def check_globs(field: str, globs: Sequence[str]) -> None:
-    check_count(field, len(globs), _MOST_GLOBS)
+    check_count(field, len(globs), _MAX_GLOBS)
     if any(len(glob) > _MAX_GLOB_CHARS for glob in globs):
         raise bad_field(field, f"a name has {_MAX_GLOB_CHARS} characters at most")
 

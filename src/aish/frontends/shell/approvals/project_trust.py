@@ -13,8 +13,8 @@ from aish.frontends.shell.prompt.line_reader import Lines, drop_typed_ahead
 from aish.frontends.terminal import Output
 
 # What a person reads before they answer; of a longer file the end would be accepted unseen.
-_MOST_LINES = 100
-_MOST_CHARS = 8000
+_MAX_LINES = 100
+_MAX_CHARS = 8000
 
 
 async def ask_about_project(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
@@ -28,7 +28,7 @@ async def ask_about_project(runtime: Runtime, output: Output, lines: Lines) -> R
 
 async def _ask(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
     file = next(file for file in runtime.loaded.files if file.ignored)
-    env = runtime.surroundings.env
+    env = runtime.process_environment.env
     content = project_content(file.path)
     if was_refused(file.path, content, env=env):
         return runtime
@@ -50,7 +50,7 @@ async def _ask(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
 
 def _show(text: str, output: Output) -> bool:
     """Whether that is all of it."""
-    lines = text[:_MOST_CHARS].rstrip("\n").split("\n")
-    for line in lines[:_MOST_LINES]:
+    lines = text[:_MAX_CHARS].rstrip("\n").split("\n")
+    for line in lines[:_MAX_LINES]:
         output.note(f"  │ {line}")
-    return len(text) <= _MOST_CHARS and len(lines) <= _MOST_LINES
+    return len(text) <= _MAX_CHARS and len(lines) <= _MAX_LINES

@@ -13,7 +13,7 @@ from aish.frontends.shell.commands.arguments import is_folder, path_of, unknown
 from aish.frontends.shell.state import Shell
 from aish.types.live_shell import RunResult
 
-_MOST_FILES = 400
+_MAX_FILES = 400
 
 
 async def ask(shell: Shell, rest: str) -> None:
@@ -93,7 +93,7 @@ async def tree(shell: Shell, rest: str) -> None:
     root = path_of(shell.cwd, rest or ".")
     if not is_folder(root):
         raise UsageError(f"{root} is no folder")
-    lines = await asyncio.to_thread(tree_lines, root, _MOST_FILES)
+    lines = await asyncio.to_thread(tree_lines, root, _MAX_FILES)
     shell.attached.add(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, "\n".join(lines)))
     shell.attached.insist()
     entries = "1 entry goes" if len(lines) == 1 else f"{len(lines)} entries go"

@@ -112,7 +112,7 @@ async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _ready(engine: Engine, runtime: Runtime, model: str) -> TerminalWatcher:
     """Once there is a model, and the tools are there."""
-    env = runtime.surroundings.env
+    env = runtime.process_environment.env
     around = look_for(sys.stderr, env)
     output = Output(color=around.styled, live=around.live)
     lines = LineSource() if sys.stdin is not None and sys.stdin.isatty() else None

@@ -132,7 +132,7 @@ async def answer_planned(
     runtime: Runtime, engine: Engine, request: TurnRequest, *, as_json: bool = False, yes: bool = False
 ) -> int:
     """One turn, shown as it comes; its exit code."""
-    env = runtime.surroundings.env
+    env = runtime.process_environment.env
     around = look_for(sys.stderr, env)
     output, lines = Output(color=around.styled, live=around.live), LineSource()
     config = runtime.config

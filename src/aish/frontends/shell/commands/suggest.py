@@ -108,7 +108,7 @@ async def _explain(command: str, model: str, runtime: Runtime) -> int:
     output = _output(runtime)
     for told in verdict_lines(runtime.explain("shell__run", {"command": command})):
         output.note(told)
-    narrator = narrator_for(output, look_for(output.out, runtime.surroundings.env))
+    narrator = narrator_for(output, look_for(output.out, runtime.process_environment.env))
     question = user(_EXPLAIN.format(command))
     async with runtime.engine(mcp=()) as engine:
         request = TurnRequest(input=(question,), model=model, kept=False, limits=runtime.config.limits.limits())
@@ -117,7 +117,7 @@ async def _explain(command: str, model: str, runtime: Runtime) -> int:
 
 
 def _output(runtime: Runtime) -> Output:
-    around = look_for(sys.stderr, runtime.surroundings.env)
+    around = look_for(sys.stderr, runtime.process_environment.env)
     return Output(color=around.styled, live=around.live)
 
 

@@ -19,7 +19,7 @@ from aish.tools.code.edits.placement import Placing
 from aish.tools.code.edits.port import Conflict, FileEdit, Kept, Outcome, Undone
 from aish.tools.code.edits.preparation import Plan
 from aish.tools.code.edits.records import Record
-from aish.tools.code.edits.undo_log import Shelf
+from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.workspace import Workspace
 
 _SHOWN = 5
@@ -31,11 +31,11 @@ class Journaled:
     def __init__(self, space: Workspace, state: Path, *, step: Step = lambda what: None) -> None:
         self._space = space
         self._placing = Placing(space)
-        self._shelf = Shelf(state, space.root)
+        self._undo_log = UndoLog(state, space.root)
         self._step = step
 
     async def recover(self) -> str:
-        return await asyncio.to_thread(self._recover) if not self._shelf.is_clear() else ""
+        return await asyncio.to_thread(self._recover) if not self._undo_log.is_clear() else ""
 
     async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
         return await asyncio.to_thread(self._apply, edits, title)
@@ -50,11 +50,11 @@ class Journaled:
         """Nothing is held between changes."""
 
     def _recover(self) -> str:
-        with self._shelf.locked():
+        with self._undo_log.locked():
             return self._mend()
 
     def _apply(self, edits: Sequence[FileEdit], title: str) -> Outcome:
-        with self._shelf.locked():
+        with self._undo_log.locked():
             said = self._mend()
             plan = Plan(self._space, self._placing, edits)
             if plan.conflicts:
@@ -68,10 +68,10 @@ class Journaled:
         return Outcome(applied=plan.paths, undo=record.id, note=said)
 
     def _undo(self, id: str) -> Undone:
-        with self._shelf.locked():
+        with self._undo_log.locked():
             said = self._mend()
-            kept = self._shelf.kept()
-            record = self._shelf.find_kept(id or kept[0]) if kept else None
+            kept = self._undo_log.kept()
+            record = self._undo_log.find_kept(id or kept[0]) if kept else None
             if record is None:
                 raise ToolError(
                     f"there is no edit {id} to undo; `:undo list` shows them"
@@ -97,21 +97,21 @@ class Journaled:
         return Undone(record.title, edits, Outcome(applied, conflicts, note=said))
 
     def _kept(self) -> Sequence[Kept]:
-        with self._shelf.locked():
-            records = [record for id in self._shelf.kept() if (record := self._shelf.find_kept(id)) is not None]
+        with self._undo_log.locked():
+            records = [record for id in self._undo_log.kept() if (record := self._undo_log.find_kept(id)) is not None]
         return [Kept(one.id, one.title, one.made_ms, tuple(change.path for change in one.changes)) for one in records]
 
     def _carry_out(self, record: Record, contents: Sequence[bytes | None]) -> tuple[Conflict, ...]:
         """Why nothing has changed; empty if everything has. Raises ToolError where staging fails."""
         self._step("write the intent")
-        self._shelf.intend(record)
+        self._undo_log.intend(record)
         try:
             self._stage(record, contents)
         except ToolError:
             self._unstage(record)
             raise
         self._step("begin")
-        self._shelf.begin()
+        self._undo_log.begin()
         try:
             finish(self._placing, record, self._step)
         except ToolError as exc:
@@ -119,7 +119,7 @@ class Journaled:
             reasons = [Conflict(path, "somebody else changed it, and it stays as it is") for path in left]
             return (Conflict(record.title, exc.message), *reasons)
         self._step("keep")
-        self._shelf.keep(record)
+        self._undo_log.keep(record)
         return ()
 
     def _stage(self, record: Record, contents: Sequence[bytes | None]) -> None:
@@ -138,10 +138,10 @@ class Journaled:
             self._placing.discard(change)
         for folder in reversed(record.folders):
             self._placing.leave_folder(folder)
-        self._shelf.forget()
+        self._undo_log.forget()
 
     def _turn_back(self, record: Record) -> list[str]:
-        self._shelf.turn_back()
+        self._undo_log.turn_back()
         return self._go_on_back(record)
 
     def _go_on_back(self, record: Record) -> list[str]:
@@ -151,21 +151,21 @@ class Journaled:
             half = f"a change is half done and could not be taken back yet: {record.title}"
             raise ToolError(f"{half} ({exc.message}). Mend that; the next edit tries again.") from exc
         self._step("forget")
-        self._shelf.forget()
+        self._undo_log.forget()
         return left
 
     def _mend(self) -> str:
         """What a process that died has left behind. Says what was done; raises ToolError if it cannot be."""
-        if self._shelf.is_clear():
+        if self._undo_log.is_clear():
             return ""
-        if (record := self._shelf.find_journal()) is not None:
+        if (record := self._undo_log.find_journal()) is not None:
             return self._complete(record)
-        if (record := self._shelf.find_rollback()) is not None:
+        if (record := self._undo_log.find_rollback()) is not None:
             return _taken_back(record, self._go_on_back(record))
-        if (record := self._shelf.find_staging()) is not None:
+        if (record := self._undo_log.find_staging()) is not None:
             self._unstage(record)
             return f"an interrupted change had not begun, and nothing of it is left: {record.title}"
-        self._shelf.forget()
+        self._undo_log.forget()
         return ""
 
     def _complete(self, record: Record) -> str:
@@ -175,7 +175,7 @@ class Journaled:
             except ToolError:
                 return _taken_back(record, self._turn_back(record))
             self._step("keep")
-            self._shelf.keep(record)
+            self._undo_log.keep(record)
             return f"an interrupted change was finished: {record.title} ({len(record.changes)} files)"
         return _taken_back(record, self._turn_back(record))
 

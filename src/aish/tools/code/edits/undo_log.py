@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 _KEY_CHARS = 32
 
 
-class Shelf:
+class UndoLog:
     """Every method but `is_clear` wants the lock. All raise ToolError."""
 
     def __init__(self, state: Path, root: Path, *, lock_wait_s: float = _LOCK_WAIT_S) -> None:

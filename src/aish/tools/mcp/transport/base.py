@@ -13,7 +13,7 @@ import msgspec
 
 from aish.errors import AishError
 from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
-from aish.tools.mcp.text import Discretion, clean
+from aish.tools.mcp.text import Sanitiser, clean
 from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerLog, Warned
 
 SUBSCRIBE = "subscriptions/listen"
@@ -59,7 +59,7 @@ class Transport(Protocol):
 class Inbox:
     """What the server says without being asked."""
 
-    def __init__(self, server: str, discretion: Discretion, on_event: OnEvent | None) -> None:
+    def __init__(self, server: str, discretion: Sanitiser, on_event: OnEvent | None) -> None:
         self._server = server
         self._discretion = discretion
         self._on_event = on_event

@@ -18,7 +18,7 @@ from aish.net.framing import NewlineFraming
 from aish.net.jsonrpc import Peer
 from aish.process.child import ChildProcess, ProcessSpec
 from aish.process.child_peer import EXIT_WAIT_S, ChildReading
-from aish.tools.mcp.text import Discretion
+from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.base import SUBSCRIBE, Inbox
 from aish.tools.mcp.types import ServerSpec
 
@@ -42,7 +42,7 @@ class StdioTransport:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, spec: ServerSpec, inbox: Inbox, discretion: Discretion) -> AsyncIterator[StdioTransport]:
+    async def open(cls, spec: ServerSpec, inbox: Inbox, discretion: Sanitiser) -> AsyncIterator[StdioTransport]:
         """Raises SpawnFailed and WireTimeout."""
         async with _started(spec, discretion) as child:
             transport = cls(spec, child, inbox)
@@ -89,7 +89,7 @@ class StdioTransport:
 
 
 @asynccontextmanager
-async def _started(spec: ServerSpec, discretion: Discretion) -> AsyncIterator[ChildProcess]:
+async def _started(spec: ServerSpec, discretion: Sanitiser) -> AsyncIterator[ChildProcess]:
     process = ProcessSpec(
         argv=spec.command,
         name=spec.name,

@@ -32,7 +32,7 @@ from aish.types.messages import (
 )
 from aish.types.requests import Sampling
 
-MOST_TOP_LOGPROBS = 20
+MAX_TOP_LOGPROBS = 20
 
 
 class _CallFunction(msgspec.Struct, frozen=True):
@@ -291,8 +291,8 @@ def _logprobs(chat: ChatBody) -> int | None:
 
 
 def check_top_logprobs(count: int | None) -> int:
-    if not 0 <= (count or 0) <= MOST_TOP_LOGPROBS:
-        raise bad_field("top_logprobs", f"must be from 0 to {MOST_TOP_LOGPROBS}")
+    if not 0 <= (count or 0) <= MAX_TOP_LOGPROBS:
+        raise bad_field("top_logprobs", f"must be from 0 to {MAX_TOP_LOGPROBS}")
     return count or 0
 
 

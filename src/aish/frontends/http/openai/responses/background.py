@@ -17,7 +17,7 @@ from aish.frontends.http.openai.responses.plan import Plan
 from aish.frontends.http.openai.responses.remote import Elsewhere
 from aish.frontends.http.openai.responses.replay import Again, cut
 from aish.frontends.http.openai.responses.run import Link, Making
-from aish.frontends.http.openai.responses.store import Shelf
+from aish.frontends.http.openai.responses.store import ResponseStore
 from aish.frontends.http.server.disconnect_monitor import Watch
 from aish.frontends.http.server.http_errors import Problem, ShutDown, bad_field
 from aish.frontends.http.server.service import Service
@@ -36,12 +36,12 @@ class _Follower:
 
 
 class Background:
-    def __init__(self, service: Service, shelf: Shelf, link: Link) -> None:
+    def __init__(self, service: Service, response_store: ResponseStore, link: Link) -> None:
         self._service = service
-        self._shelf = shelf
+        self._response_store = response_store
         self._turns = service.live
         self._link = link
-        self._elsewhere = Elsewhere(service, shelf)
+        self._elsewhere = Elsewhere(service, response_store)
         self._makings: dict[str, Making] = {}
 
     async def begin(self, exchange: Exchange, caller: Caller, plan: Plan, stack: AsyncExitStack) -> None:
@@ -52,13 +52,13 @@ class Background:
             self._turns.check_room()
             stack.enter_context(service.request())  # it keeps the engine it begins with
             await service.engine.router.resolve(plan.asked.model)
-            making = Making(service, self._shelf, caller, plan, self._link, has_begun=lambda: True)
+            making = Making(service, self._response_store, caller, plan, self._link, has_begun=lambda: True)
             live = LiveTurn(id, refill=lambda first, upto: self._refill(making, first, upto))
             live.push(making.stream.opening(), 2)
             self._makings[id] = making
-            self._shelf.running.add(id)
+            self._response_store.running.add(id)
             until_begun.callback(self._forget, id)
-            await self._shelf.put(id, caller.key, making.document())
+            await self._response_store.put(id, caller.key, making.document())
             self._turns.start(live, self._run(making, live, stack))
             until_begun.pop_all()
         if plan.asked.stream:
@@ -68,7 +68,7 @@ class Background:
 
     async def current(self, id: str, caller: Caller) -> bytes:
         """The response object as it stands."""
-        kept = await self._shelf.get(id, caller.key)
+        kept = await self._response_store.get(id, caller.key)
         making = self._makings.get(id)
         return making.stream.snapshot() if making is not None else bytes(kept.response)
 
@@ -81,7 +81,7 @@ class Background:
             await live.cancel()
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str, number: int) -> None:
-        kept = await self._shelf.get(id, caller.key)
+        kept = await self._response_store.get(id, caller.key)
         if kept.setup is None:
             raise bad_field("stream", "only a response in the background can be streamed again")
         live, making = self._turns.find(id), self._makings.get(id)
@@ -126,7 +126,7 @@ class Background:
 
     def _forget(self, id: str) -> None:
         self._makings.pop(id, None)
-        self._shelf.running.discard(id)
+        self._response_store.running.discard(id)
 
     async def _refill(self, making: Making, first: int, upto: int) -> bytes:
         self._service.engine.catch_up(making.turns)  # what was sent is sent again

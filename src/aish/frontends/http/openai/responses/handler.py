@@ -15,7 +15,7 @@ from aish.frontends.http.openai.responses.background import Background
 from aish.frontends.http.openai.responses.plan import Plan, make_plan
 from aish.frontends.http.openai.responses.request import ResponseBody, decode_response_body
 from aish.frontends.http.openai.responses.run import Making
-from aish.frontends.http.openai.responses.store import Shelf, list_page
+from aish.frontends.http.openai.responses.store import ResponseStore, list_page
 from aish.frontends.http.openai.responses.token_count import count_input
 from aish.frontends.http.server.disconnect_monitor import Watch, while_there
 from aish.frontends.http.server.http_errors import bad_field
@@ -39,20 +39,20 @@ class EngineOwners:
         return self._service.engine.owners.is_alive(owner)
 
 
-_MOST_EVENTS = 1_000_000_000
+_MAX_EVENTS = 1_000_000_000
 
 
 class Responses:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.shelf = Shelf(
+        self.response_store = ResponseStore(
             lambda: service.store,
             EngineOwners(service),
             lambda: service.config.keep_days,
             service.redacted,
         )
-        self.conversations = Conversations(service, self.shelf)
-        self._background = Background(service, self.shelf, self.conversations.link)
+        self.conversations = Conversations(service, self.response_store)
+        self._background = Background(service, self.response_store, self.conversations.link)
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
@@ -70,26 +70,26 @@ class Responses:
         query = exchange.query
         if query.get("stream") == "true":
             after = query.get("starting_after", "")
-            begin = read_number("starting_after", after, least=0, most=_MOST_EVENTS) + 1 if after else 0
+            begin = read_number("starting_after", after, least=0, most=_MAX_EVENTS) + 1 if after else 0
             await self._background.resume(exchange, caller, id, begin)
             return
         await exchange.reply(200, await self._background.current(id, caller))
 
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        await self.shelf.get(id, caller.key)
+        await self.response_store.get(id, caller.key)
         await self._background.end(id, caller)
-        await self.shelf.delete(id, caller.key)
+        await self.response_store.delete(id, caller.key)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
 
     async def cancel(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        kept = await self.shelf.get(id, caller.key)
+        kept = await self.response_store.get(id, caller.key)
         if kept.setup is None:
             raise bad_field("response_id", "only a response in the background can be cancelled")
         await self._background.end(id, caller)
         await exchange.reply(200, await self._background.current(id, caller))
 
     async def input_items(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        kept = await self.shelf.get(id, caller.key)
+        kept = await self.response_store.get(id, caller.key)
         items = [msgspec.json.decode(item) for item in kept.input]
         await exchange.reply(200, list_page(items, exchange.query))
 
@@ -109,7 +109,7 @@ class Responses:
                 raise bad_field("conversation", "needs store")
             await stack.enter_async_context(self.conversations.alone_in(conversation))
             head = (await self.conversations.get(conversation, caller)).head
-        return await make_plan(self._service, self.shelf, exchange, caller, asked, head)
+        return await make_plan(self._service, self.response_store, exchange, caller, asked, head)
 
     async def _streamed(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
         making = self._making(exchange, caller, plan, has_begun=lambda: exchange.started)
@@ -140,7 +140,7 @@ class Responses:
     def _making(self, exchange: Exchange, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
         trace = bool(plan.asked.stream and plan.asked.trace)
         begun, link = partial(name_turn, exchange, trace=trace), self.conversations.link
-        return Making(self._service, self.shelf, caller, plan, link, has_begun=has_begun, begun=begun)
+        return Making(self._service, self.response_store, caller, plan, link, has_begun=has_begun, begun=begun)
 
 
 def responses_routes(service: Service) -> list[Route]:

@@ -15,7 +15,7 @@ from aish.frontends.http.openai.responses.input_items import Approval, ReadItems
 from aish.frontends.http.openai.responses.output_items import Setup
 from aish.frontends.http.openai.responses.request import ResponseBody, read_choice, read_sampling
 from aish.frontends.http.openai.responses.response_object import make_head
-from aish.frontends.http.openai.responses.store import ITEMS, RUNNING, Kept, Shelf
+from aish.frontends.http.openai.responses.store import ITEMS, RUNNING, Kept, ResponseStore
 from aish.frontends.http.openai.responses.tools import Chosen, choose
 from aish.frontends.http.server.http_errors import Problem, bad_field
 from aish.frontends.http.server.service import Service
@@ -56,18 +56,18 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 async def make_plan(
-    service: Service, shelf: Shelf, exchange: Exchange, caller: Caller, asked: ResponseBody, head: str
+    service: Service, response_store: ResponseStore, exchange: Exchange, caller: Caller, asked: ResponseBody, head: str
 ) -> Plan:
     """`head` is the last document of the conversation, "" where there is none."""
     service.check_model(caller, asked.model)
     previous = asked.previous_response_id or head
-    before = await _before(shelf, caller, asked, previous)
-    items = await _items(service, shelf, caller, asked, previous)
+    before = await _before(response_store, caller, asked, previous)
+    items = await _items(service, response_store, caller, asked, previous)
     read = read_items(items)
     check_count("input", len(read.messages), service.config.max_messages)
     listed = {*(before.listed if before else ()), *read.listed}
     chosen = await choose(service, caller, asked, listed)
-    history = await shelf.history(previous, caller.key) if previous else ()
+    history = await response_store.history(previous, caller.key) if previous else ()
     _check_approvals(asked, read, history)
     if not (history or asked.instructions or asked.use_server_history):
         check_said("input", read.messages)
@@ -158,8 +158,8 @@ def _setup(id: str, asked: ResponseBody, chosen: Chosen, conversation: _Conversa
     )
 
 
-async def _before(shelf: Shelf, caller: Caller, asked: ResponseBody, previous: str) -> Kept | None:
-    kept = await shelf.find(previous, caller.key) if previous else None
+async def _before(response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str) -> Kept | None:
+    kept = await response_store.find(previous, caller.key) if previous else None
     field = "previous_response_id"
     if asked.previous_response_id and (kept is None or kept.status == ITEMS):
         raise Problem(404, f"{field}: there is no such response", param=field, code="previous_response_not_found")
@@ -180,19 +180,19 @@ def _check_approvals(asked: ResponseBody, read: ReadItems, history: Iterable[Mes
 
 
 async def _items(
-    service: Service, shelf: Shelf, caller: Caller, asked: ResponseBody, previous: str
+    service: Service, response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str
 ) -> list[dict[str, Any]]:
     """With what references refer to in their place."""
     items = as_items(asked.input)
     check_count("input", len(items), service.config.max_messages)
     if not any(item["type"] == "item_reference" for item in items):
         return items
-    before = await shelf.chain(previous, caller.key) if previous else []
+    before = await response_store.chain(previous, caller.key) if previous else []
     found: list[dict[str, Any]] = []
     for place, item in enumerate(items):
         if item["type"] == "item_reference":
             id = item.get("id")
-            there = await shelf.find_item(id, caller.key, before) if isinstance(id, str) else None
+            there = await response_store.find_item(id, caller.key, before) if isinstance(id, str) else None
             if there is None:
                 raise bad_field(f"input[{place}].id", "there is no such item")
             item = there

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from aish.errors import AishError
 from aish.frontends.http.openai.responses.encoder import ResponseStream
 from aish.frontends.http.openai.responses.replay import Again, cut
-from aish.frontends.http.openai.responses.store import RUNNING, Shelf
+from aish.frontends.http.openai.responses.store import RUNNING, ResponseStore
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.background_turns import LiveTurn
 from aish.types.records import Document
@@ -27,16 +27,16 @@ _CANCEL_S = 15.0  # for the other process to notice and to end it
 
 
 class Elsewhere:
-    def __init__(self, service: Service, shelf: Shelf) -> None:
+    def __init__(self, service: Service, response_store: ResponseStore) -> None:
         self._service = service
-        self._shelf = shelf
+        self._response_store = response_store
 
     async def follow(self, id: str, owner: str, stream: ResponseStream, number: int) -> AsyncGenerator[bytes, None]:
         """From the event `number` on, to the end; as soon as it is in the store."""
         again = Again(self._service.store, stream)
         data, begins = stream.opening(), 0
         while True:
-            kept = await self._shelf.get(id, owner)
+            kept = await self._response_store.get(id, owner)
             data += await again.read(kept.turns)
             if kept.status not in RUNNING:
                 data += stream.end_with(kept.status, bytes(kept.response))
@@ -49,7 +49,7 @@ class Elsewhere:
 
     async def cancel(self, id: str, owner: str) -> None:
         """Returns when it has ended, or has not within reason."""
-        if (await self._shelf.get(id, owner)).status not in RUNNING:
+        if (await self._response_store.get(id, owner)).status not in RUNNING:
             return
         now_ms = time.time_ns() // 1_000_000
         await self._service.store.put(Document(KIND, id, b"{}", owner, created_ms=now_ms, expires_ms=now_ms + _NOTE_MS))
@@ -57,7 +57,7 @@ class Elsewhere:
             async with asyncio.timeout(_CANCEL_S):
                 while True:
                     await asyncio.sleep(LOOK_S)
-                    if (await self._shelf.get(id, owner)).status not in RUNNING:
+                    if (await self._response_store.get(id, owner)).status not in RUNNING:
                         return
 
     @asynccontextmanager

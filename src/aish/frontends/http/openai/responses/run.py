@@ -9,13 +9,13 @@ from contextlib import aclosing
 import msgspec
 
 from aish.engine.turn.transcript import Transcript
-from aish.errors import AishError, forget_way
+from aish.errors import AishError, drop_traceback
 from aish.frontends.http.auth.caller import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
 from aish.frontends.http.openai.responses.encoder import ResponseStream
 from aish.frontends.http.openai.responses.plan import Plan
 from aish.frontends.http.openai.responses.replay import without_end
-from aish.frontends.http.openai.responses.store import Kept, Shelf
+from aish.frontends.http.openai.responses.store import Kept, ResponseStore
 from aish.frontends.http.openai.responses.tools import asking
 from aish.frontends.http.server.disconnect_monitor import Watch
 from aish.frontends.http.server.http_errors import Problem, problem_of
@@ -37,7 +37,7 @@ class Making:
     def __init__(
         self,
         service: Service,
-        shelf: Shelf,
+        response_store: ResponseStore,
         caller: Caller,
         plan: Plan,
         link: Link,
@@ -53,7 +53,7 @@ class Making:
         self._engine = service.engine
         self._keys = service.keys
         self._meter = TurnMeter(service.metrics)
-        self._shelf = shelf
+        self._response_store = response_store
         self._caller = caller
         self._link = link
         self._ask = asking(service, caller, plan.setup.late, plan.agreed)
@@ -81,7 +81,7 @@ class Making:
                 raise
             self.last = self.stream.finish()
         except (AishError, Problem) as exc:
-            forget_way(exc)
+            drop_traceback(exc)
             self.last = self.stream.fail(exc if isinstance(exc, Problem) else problem_of(exc))
         finally:
             await self._keys.spend(self._caller, self._meter.usage)
@@ -90,7 +90,7 @@ class Making:
         try:
             await self.keep()
         except AishError as exc:  # what could not be kept has no end that it could go on from
-            forget_way(exc)
+            drop_traceback(exc)
             self.last = self.stream.fail_instead(problem_of(exc))
             if self.stream.failed is not None and not self._has_begun():
                 raise self.stream.failed from None
@@ -106,14 +106,14 @@ class Making:
     async def _keep(self) -> None:
         plan = self.plan
         kept = self.document(messages=(*plan.given, *self._transcript.produced()))
-        size = await self._shelf.put(plan.id, self._caller.key, kept)
-        self._shelf.remember(plan.id, (*plan.history, *kept.messages), size)
+        size = await self._response_store.put(plan.id, self._caller.key, kept)
+        self._response_store.remember(plan.id, (*plan.history, *kept.messages), size)
         if self.stream.status in _LINKED:
             await self._link(self._caller, plan)
 
     async def tell_others(self) -> None:
         """Which turns it takes, for processes that stream it, too."""
-        await self._shelf.put(self.plan.id, self._caller.key, self.document(), wait=False)
+        await self._response_store.put(self.plan.id, self._caller.key, self.document(), wait=False)
 
     def document(self, messages: tuple[Message, ...] | None = None) -> Kept:
         """`messages` None: it is not done, only the input is known."""
@@ -126,7 +126,7 @@ class Making:
             previous=plan.previous,
             conversation=plan.asked.conversation_id,
             listed=plan.listed,
-            runner=self._shelf.me if background else "",
+            runner=self._response_store.me if background else "",
             setup=plan.setup if background else None,
             turns=tuple(self.turns) if background else (),
         )

@@ -34,7 +34,7 @@ RUNNING = ("queued", "in_progress")
 MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
 _DAY_MS = 24 * 3600 * 1000
 _MAX_CHAIN = 10_000  # documents; a guard against names that go round in circles
-_MOST_LISTED = 100  # as OpenAI's
+_MAX_LISTED = 100  # as OpenAI's
 _INTERRUPTED = "aish ended before this response did"
 _OWN_ID = re.compile(r"(?:msg|rs|fco?|mcp[lr]?|item)_([0-9a-z]+)_.+")
 
@@ -65,7 +65,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(Kept)
 
 
-class Shelf:
+class ResponseStore:
     """`store` and `keep_days` are asked for each time: a reload may change them."""
 
     def __init__(
@@ -209,7 +209,7 @@ def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -
     order = query.get("order", order)
     if order not in ("asc", "desc"):
         raise bad_field("order", "must be asc or desc")
-    limit = read_number("limit", query.get("limit", "20"), most=_MOST_LISTED)
+    limit = read_number("limit", query.get("limit", "20"), most=_MAX_LISTED)
     listed = items if order == "asc" else items[::-1]
     ids = [item.get("id") for item in listed]
     if after := query.get("after"):
