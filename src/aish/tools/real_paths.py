@@ -8,7 +8,8 @@ from __future__ import annotations
 import glob
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from aish.safety.commands.verdict import Read
@@ -36,11 +37,14 @@ class RealPaths:
             elif read.glob:
                 yield path
             if read.deep:
-                yield from self._below(path)
+                yield from self._below(path, read.filters)
 
-    def _below(self, folder: str) -> Iterator[str]:
+    def _below(self, folder: str, filters: Sequence[str]) -> Iterator[str]:
         """Secrets, and what links lead to elsewhere."""
         for entry in _files_below(folder):
+            name = entry.name.lower()
+            if filters and not any(fnmatchcase(name, pattern.lower()) for pattern in filters):
+                continue
             if entry.is_symlink():
                 real = self._as_named(os.path.realpath(entry.path))
                 if not real.startswith(self._root + "/"):

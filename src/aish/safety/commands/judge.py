@@ -60,7 +60,7 @@ def classify(line: str, context: ShellContext) -> Verdict:
         agreement = compare(text, parsed)
         ambiguous = [doubt_reading(text, agreement, findings, context)] if agreement.doubt else []
         if findings.level is Level.SAFE and not doubts:
-            proof = prove(parsed.script, context)
+            proof = prove(parsed, context)
             doubts = [*ambiguous, *proof.doubts]
         if (doubts or findings.level is not Level.SAFE) and not any(doubt.kind == "secret" for doubt in doubts):
             doubts = [*doubts, *_secrets(findings)]

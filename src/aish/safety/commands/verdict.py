@@ -70,6 +70,7 @@ class Read(msgspec.Struct, frozen=True):
     deep: bool = False  # with everything below it
     names_only: bool = False  # lists names and sizes, shows no content
     glob: bool = False  # `path` is a pattern
+    filters: tuple[str, ...] = ()  # with `deep`: patterns of names, one of which a file matches
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -357,10 +357,9 @@ class PolicyGate:
 
         scope = Scope(self._shell)
         outside = [read for read in finding.reads if not read.inside]
-        folders = dict.fromkeys(
-            folder_to_grant(read.path, scope, is_folder=read.deep or read.names_only, glob=read.glob)
-            for read in outside
-        )
+        folders = dict.fromkeys(folder_to_grant(read, scope) for read in outside)
+        if not all(folders):
+            return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
         rule = Rule(Verdict.ALLOW, name=f"always read {' '.join(folders)}", tools=(SHELL_TOOL,), reads=tuple(folders))
         return Judgement(Verdict.ASK, "reads outside", _first_reason(finding), always=rule, like=rule.title)
 

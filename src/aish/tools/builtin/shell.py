@@ -28,6 +28,15 @@ MAX_TIMEOUT_S = 1800.0
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 64 * 1024
 
+
+def _git_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings that git takes from the environment, above those of any file."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
 # Programs must neither ask anything nor open a pager: there is nobody to answer.
 QUIET_ENVIRONMENT = {
     "TERM": "dumb",
@@ -36,10 +45,12 @@ QUIET_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
     "NO_COLOR": "1",
-    # A repository may name a program for git to run at every status; reading one must not run it.
-    "GIT_CONFIG_COUNT": "1",
-    "GIT_CONFIG_KEY_0": "core.fsmonitor",
-    "GIT_CONFIG_VALUE_0": "false",
+    # A repository may name programs for git to run; reading one must not run them, also where it lies in another.
+    **_git_settings(
+        {"core.fsmonitor": "false", "safe.bareRepository": "explicit", "log.showSignature": "false"},
+    ),
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
 }
 
 _SPEC = ToolSpec(

@@ -31,14 +31,17 @@ class Proof:
         self.hosts[host] = None
         self.doubt(f"{name} talks to {host}", span, "network", "network")
 
-    def read(self, field: Field, scope: Scope, *, deep: bool = False, names_only: bool = False) -> None:
+    def read(
+        self, field: Field, scope: Scope, *, deep: bool = False, names_only: bool = False, filters: tuple[str, ...] = ()
+    ) -> None:
         """Records a file or folder that a program reads, and doubts it where it is not known or may do harm."""
         text = field.text.replace(DYNAMIC + INSIDE, "x")
         if names_only:
             text = text.replace(DYNAMIC + NAMES, "x")
         is_known = text == field.text
         path = resolve(text, scope)
-        if path is None:
+        # What is known only as "some name" may be `.`, from which `..` leads on.
+        if path is None or (not is_known and ".." in text):
             if text:
                 self.doubt(f"reads {field.shown}, which is only known when it runs", field.span, "dynamic-read")
             return

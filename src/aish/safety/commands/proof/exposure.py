@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase, translate
 from aish.safety.commands import tables
 from aish.safety.commands.places import home_relative, is_inside, is_precious, resolve, under
 from aish.safety.commands.scope import Scope
+from aish.safety.commands.verdict import Read
 
 _WILDCARD = re.compile(r"[*?\[]")
 _LITERAL = re.compile(r"[^*?\[]*")
@@ -117,7 +118,9 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
     relative = home_relative(path, scope)
     if relative is not None and any(may_match_both(relative, secret) for secret in table.home):
         return True
-    if any(may_match_both(path, secret) for secret in table.paths):
+    if any(may_match_both(path, secret) for secret in table.paths if secret[0] != "*"):
+        return True
+    if is_secret(f"{fixed_part(path)}/x", scope):
         return True
     if not _WILDCARD.search(name):
         return _name_is_secret(name)
@@ -127,6 +130,7 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
 @functools.lru_cache(maxsize=512)
 def name_pattern_is_secret(name: str) -> bool:
     """Of the pattern of a file's name, as in `--include=*.pem` or `find -name '.e*'`."""
+    name = name.lower()
     if not _WILDCARD.search(name):
         return _name_is_secret(name)
     letters = re.sub(r"[^A-Za-z0-9]", "", _COMMON_ENDING.sub("", _BRACKET.sub("", name)))
@@ -158,7 +162,7 @@ def _is_listed(path: str) -> bool:
 
 
 def _behind_links(path: str, scope: Scope) -> str:
-    while match := _PROCESS_LINK.match(path):
+    while (match := _PROCESS_LINK.match(path)) and (match[1] == "root" or path.startswith("/proc/self/")):
         base = "" if match[1] == "root" else scope.cwd or ""
         path = posixpath.normpath(f"{base}{path[match.end() :]}" or "/")
     return path
@@ -176,10 +180,15 @@ def _may_climb(path: str) -> bool:
     return any(_WILDCARD.search(part) and fnmatchcase("..", part) for part in parts if part.startswith("."))
 
 
-def folder_to_grant(path: str, scope: Scope, *, is_folder: bool, glob: bool) -> str:
-    """What a yes for the future covers: the folder, or only the file where the folder is too much."""
-    folder = fixed_part(path) if glob else path if is_folder else path.rpartition("/")[0] or "/"
-    return path if is_precious(folder, scope) else folder
+def folder_to_grant(read: Read, scope: Scope) -> str:
+    """What a yes for the future covers: the folder, or only the file where the folder is too much; "" for none. To list
+    a home is not to read all that is in it."""
+    path = posixpath.normpath(read.path)
+    above = fixed_part(path) if read.glob else path.rpartition("/")[0] or "/"
+    folder = path if (read.deep or read.names_only) and not read.glob else above
+    if not is_precious(folder, scope):
+        return folder
+    return "" if folder == path or read.glob else path
 
 
 def may_match_both(left: str, right: str) -> bool:

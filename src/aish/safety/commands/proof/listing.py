@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aish.safety.commands.options import grammar, scan
+from collections.abc import Sequence
+
 from aish.safety.commands.places import resolve
 from aish.safety.commands.proof.exposure import is_plain_name
 from aish.safety.commands.scope import Scope
@@ -11,9 +12,24 @@ from aish.safety.commands.syntax.model import Block, Kind, Node
 
 EXACT = "exact"  # each name ended by NUL
 LINES = "lines"
-_FILTERS = frozenset({"sort", "uniq", "head", "tail", "grep", "egrep", "fgrep", "shuf"})
-_MATCHING = frozenset({"grep", "egrep", "fgrep", "rg", "ag"})
-_LISTING_VERBS = frozenset({"ls-files", "ls-tree", "diff", "grep"})
+# Options with which these still print whole names, one for each they are given: letters, and long ones.
+_FILTERS = {
+    "sort": ("urnzVf", ()),
+    "uniq": ("z", ()),
+    "head": ("z0123456789", ()),
+    "tail": ("z0123456789", ()),
+    "grep": ("viEFwz", ()),
+    "shuf": ("z", ()),
+}
+_FINDERS = {
+    "grep": ("lriEFwZIs", ("--null", "--files-with-matches")),
+    "rg": ("liFw0", ("--files", "--null", "--files-with-matches")),
+}
+_VERBS = {
+    "ls-files": ("zcmodi", ("--cached", "--modified", "--others", "--exclude-standard", "--deleted")),
+    "diff": ("z", ("--name-only", "--cached", "--staged")),
+    "grep": ("lziwFE", ("--name-only", "--files-with-matches", "--null")),
+}
 
 
 def listing_of(node: Node, scope: Scope) -> str:
@@ -25,17 +41,31 @@ def listing_of(node: Node, scope: Scope) -> str:
         return ""
     name, arguments = fields[0].text, fields[1:]
     if name in _FILTERS and scope.fed_names:
-        return _filtered(arguments, scope)
-    texts = {field.text for field in arguments}
+        return _filtered(name, arguments, scope)
     if name == "which":
         return LINES if len(arguments) == 1 and not arguments[0].text.startswith("-") else ""
     if name == "find":
         return _found(arguments, scope)
-    if name == "git" and arguments and arguments[0].text in _LISTING_VERBS:
-        return _of_git(arguments[0].text, texts)
-    if name in _MATCHING and _lists_matches(name, arguments):
-        return (EXACT if texts & {"-Z", "--null", "-0"} else LINES) if _stays(arguments[1:], scope) else ""
-    return ""
+    if name == "git" and arguments and arguments[0].text in _VERBS:
+        return _of_git(arguments[0].text, arguments[1:])
+    return _matching(name, arguments, scope) if name in _FINDERS else ""
+
+
+def _operands(arguments: Sequence[Field], letters: str, longs: Sequence[str]) -> list[Field] | None:
+    """The words that are no options; None where there is an option that is not listed."""
+    operands: list[Field] = []
+    for field in arguments:
+        text = field.text
+        if text[:1] != "-" or text == "-":
+            operands.append(field)
+        elif text not in longs and (text[:2] == "--" or not set(text[1:]) <= set(letters)):
+            return None
+    return operands
+
+
+def _has(arguments: Sequence[Field], letter: str, *longs: str) -> bool:
+    texts = [field.text for field in arguments if field.text[:1] == "-"]
+    return any(text in longs or (text[:2] != "--" and letter in text) for text in texts)
 
 
 def lists_names(script: Block, scope: Scope) -> bool:
@@ -52,17 +82,13 @@ def lists_names(script: Block, scope: Scope) -> bool:
     return bool(inner.fed_names)
 
 
-def _filtered(arguments: list[Field], scope: Scope) -> str:
-    """What takes lines apart, or makes others of them (`-o`, `-n`), lists no names."""
-    flags = {flag.name for flag in scan(arguments, grammar("-n: -e: -A: -B: -C: -m:")).flags}
-    if flags & {"-o", "--only-matching", "-A", "-B", "-C", "-H", "-k", "-c", "-r"} or not _takes_input(arguments):
+def _filtered(name: str, arguments: Sequence[Field], scope: Scope) -> str:
+    """What takes lines apart, or reads a file of its own, lists no names."""
+    operands = _operands(arguments, *_FILTERS[name])
+    most = 1 if name == "grep" else 0
+    if operands is None or len(operands) > most or not all(field.exact for field in operands):
         return ""
-    ended = bool(flags & {"-z", "--null-data", "--zero-terminated"})
-    return scope.fed_names if ended or scope.fed_names == LINES else ""
-
-
-def _takes_input(arguments: list[Field]) -> bool:
-    return sum(not field.text.startswith("-") for field in arguments) <= 1
+    return scope.fed_names if _has(arguments, "z") or scope.fed_names == LINES else ""
 
 
 def _found(arguments: list[Field], scope: Scope) -> str:
@@ -79,19 +105,24 @@ def _found(arguments: list[Field], scope: Scope) -> str:
     return EXACT if "-print0" in texts and "-print" not in texts else "" if "-print0" in texts else LINES
 
 
-def _of_git(verb: str, texts: set[str]) -> str:
-    if verb in ("diff", "grep") and not texts & {"--name-only", "-l", "--files-with-matches"}:
+def _of_git(verb: str, arguments: Sequence[Field]) -> str:
+    operands = _operands(arguments, *_VERBS[verb])
+    lists = verb == "ls-files" or _has(arguments, "l", "--name-only", "--files-with-matches")
+    if operands is None or not lists:
         return ""
-    if texts & {"-s", "--stage", "--format", "-C", "--no-index"} or (verb == "ls-tree" and "--name-only" not in texts):
-        return ""
-    return EXACT if texts & {"-z", "--null"} else LINES
+    return EXACT if _has(arguments, "z", "--null") else LINES
 
 
-def _lists_matches(name: str, arguments: list[Field]) -> bool:
-    flags = {flag.name for flag in scan(arguments, grammar("-e: -g: -t: -m: -A: -B: -C: --include= --glob=")).flags}
-    return bool(flags & {"-l", "--files-with-matches", "-L", "--files-without-match"}) or (
-        name == "rg" and "--files" in flags
-    )
+def _matching(name: str, arguments: Sequence[Field], scope: Scope) -> str:
+    operands = _operands(arguments, *_FINDERS[name])
+    if operands is None:
+        return ""
+    is_plain = name == "rg" and _has(arguments, "\0", "--files")
+    if not is_plain and not _has(arguments, "l", "--files-with-matches"):
+        return ""
+    if not _stays(operands if is_plain else operands[1:], scope):
+        return ""
+    return EXACT if _has(arguments, "0" if name == "rg" else "Z", "--null") else LINES
 
 
 def _stays(fields: list[Field], scope: Scope) -> bool:

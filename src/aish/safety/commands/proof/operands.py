@@ -14,6 +14,7 @@ from aish.safety.commands.tables import Permit
 
 _WILDCARD = re.compile(r"[*?\[]")
 _MIN_ABBREVIATION = 3  # `--f`
+_MAY_BE_LIST = frozenset("@*?[" + DYNAMIC)
 _ROOTED = re.compile(r"[/~]")
 
 
@@ -35,14 +36,23 @@ def check_operands(
         _check_text(found, scope, proof)
         return
     deep = permit.deep == "*" or found.has(*permit.deep.split())
-    is_narrowed = any(not text.startswith("!") and text.strip("*") for text in filters)
+    chosen = tuple(text for text in filters if not text.startswith("!"))
     files = _files(permit, found)
     for field in files:
         if field.text != "-":
-            proof.read(field, scope, deep=deep and not is_narrowed, names_only=names_only)
+            for named in _committed(name, field):
+                proof.read(named, scope, deep=deep, names_only=names_only, filters=chosen)
     if not files and (permit.here or deep):
         here = (found.positionals or arguments or (Field(".", (0, 1), "."),))[0]
-        proof.read(Field(".", here.span, "."), scope, deep=deep and not is_narrowed, names_only=names_only)
+        proof.read(Field(".", here.span, "."), scope, deep=deep, names_only=names_only, filters=chosen)
+
+
+def _committed(name: str, field: Field) -> Iterator[Field]:
+    """The operand, and for git the file that stands after a revision: `HEAD:.env`."""
+    yield field
+    if name.startswith("git ") and ":" in field.text:
+        path = field.text.rpartition(":")[2]
+        yield Field(path, field.span, field.raw, field.glob, field.split)
 
 
 def _files(permit: Permit, found: Scan) -> tuple[Field, ...]:
@@ -56,7 +66,7 @@ def _files(permit: Permit, found: Scan) -> tuple[Field, ...]:
 def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequence[Field]) -> Field | None:
     """An option that names files elsewhere, also cut short (`--fil`), or an operand that does (`@list`)."""
     refused = permit.refuse.split()
-    if "@" in refused and (field := next((f for f in arguments if f.text[:1] in ("@", DYNAMIC)), None)):
+    if "@" in refused and (field := next((f for f in arguments if f.text[:1] in _MAY_BE_LIST), None)):
         return field
     if not permit.any:
         return None

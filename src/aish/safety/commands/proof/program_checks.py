@@ -32,6 +32,8 @@ def _check_sed(name: str, arguments: Sequence[Field]) -> Doubt | None:
 def _check_awk(name: str, arguments: Sequence[Field]) -> Doubt | None:
     found = scan(arguments, grammar("-F: -v:"))
     program = found.positionals[0].text if found.positionals else ""
+    if "ENVIRON" in program and (name_in := _secret_word(program)):
+        return Doubt(f"shows {name_in}, which holds a secret", "secret")
     if program and DYNAMIC not in program and awk_is_pure(program):
         return None
     return Doubt("the awk program is not proved to only print")
@@ -60,7 +62,11 @@ def _check_names(name: str, arguments: Sequence[Field]) -> Doubt | None:
 
 def _check_printf(name: str, arguments: Sequence[Field]) -> Doubt | None:
     """`%n` sets a variable."""
-    if arguments and arguments[0].exact and not re.search(r"%[^%a-zA-Z]*n", arguments[0].text.replace("%%", "")):
+    if (
+        arguments
+        and arguments[0].exact
+        and not re.search(r"%[^%a-zA-Z]*[hlLqjzt]*n", arguments[0].text.replace("%%", ""))
+    ):
         return None
     return Doubt("printf with this format may set a variable")
 
@@ -71,12 +77,27 @@ _JQ_READS = re.compile(r"\b(import|include|modulemeta|input_filename|get_search_
 def _check_jq(name: str, arguments: Sequence[Field]) -> Doubt | None:
     """A filter may import files that no argument names."""
     filters = [field for field in arguments if not field.exact or _JQ_READS.search(field.text)]
-    return Doubt("the jq filter is not proved to read only what is named") if filters else None
+    if filters:
+        return Doubt("the jq filter is not proved to read only what is named")
+    programs = (field.text for field in arguments if re.search(r"\benv\b|\$ENV\b", field.text))
+    shown = next((word for text in programs if (word := _secret_word(text))), "")
+    return Doubt(f"shows {shown}, which holds a secret", "secret") if shown else None
+
+
+def _secret_word(program: str) -> str:
+    """The first name in it that is one of a variable with a secret."""
+    return next((word for word in re.findall(r"[A-Za-z_]\w+", program) if looks_secret(word)), "")
+
+
+def _check_lsof(name: str, arguments: Sequence[Field]) -> Doubt | None:
+    """A host in `-i@host` is looked up."""
+    asked = [field for field in arguments if "@" in field.text or not field.exact]
+    return Doubt("lsof may look up the name of a host") if asked else None
 
 
 # Cautious: what ps cannot read in one way it reads in another, in which an `e` shows the variables of every process.
 _PS_PLAIN = re.compile(
-    r"-?[aux]+|-?(a?uxw+|auxf|axj?f?|l)|-[aAdfFjlLHMTwyN]+|\d[\d,]*|--(forest|no-headers?|sort=[\w%,+-]+)|-[pqC]"
+    r"-?[aux]+|a?xo|ao|-?(a?uxw+|auxf|axj?f?|l)|-[aAdfFjlLHMTwyN]+|\d[\d,]*|--(forest|no-headers?|sort=[\w%,+-]+)|-[pqC]"
 )
 _PS_EVERY = re.compile(r"-e[fFlLjHywTM]*o?|-A[fFlLjHywTM]*o?|--(forest|no-headers?|sort=[\w%,+-]+)|-o|--format")
 _PS_FORMAT = re.compile(
@@ -91,7 +112,9 @@ def _check_ps(name: str, arguments: Sequence[Field]) -> Doubt | None:
         return Doubt("ps may show the variables of processes", "secret")
     plain = all(_PS_PLAIN.fullmatch(text) or text == "-o" or _PS_FORMAT.fullmatch(text) for text in texts)
     formats = [
-        text for place, text in enumerate(texts) if place and re.fullmatch(r"-[eA]?o|--format", texts[place - 1])
+        text
+        for place, text in enumerate(texts)
+        if place and re.fullmatch(r"-[eA]?o|a?xo|ao|--format", texts[place - 1])
     ]
     known = all(_PS_FORMAT.fullmatch(text) for text in formats)
     every = all(_PS_EVERY.fullmatch(text) or text in formats for text in texts)
@@ -115,6 +138,7 @@ def _check_getent(name: str, arguments: Sequence[Field]) -> Doubt | None:
 
 CHECKS: dict[str, Callable[[str, Sequence[Field]], Doubt | None]] = {
     "getent": _check_getent,
+    "lsof": _check_lsof,
     "jq": _check_jq,
     "ps": _check_ps,
     "variables": _check_variables,

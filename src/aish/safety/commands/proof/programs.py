@@ -24,7 +24,7 @@ _XARGS = (
     "--replace="
 )
 _MAX_WRAPPERS = 6
-_SIGNATURE = re.compile(r"%G|%\(signature")
+_SIGNATURE = re.compile(r"%[-+ ]?G|%\(signature")
 # Of these the table names the kind of host, and the words name the host.
 _NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
 
@@ -46,6 +46,8 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
     name = _name(fields[0])
     if name is None:
         raise _Unproved(f"{fields[0].shown} is not known to be read-only")
+    if depth and name in ("cd", "pushd", "popd"):
+        raise _Unproved(f"{name} behind another word changes the directory")
     arguments = fields[1:]
     wrapped = _wrapped(name, arguments, scope)
     if wrapped is not None:
@@ -82,6 +84,8 @@ def _wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Fi
     if name == "xargs":
         found = scan(arguments, grammar(_XARGS), stop=True)
         if found.strange or not found.positionals or not all(field.exact for field in arguments):
+            return None
+        if found.has("-0", "--null") and found.has("-d", "--delimiter"):
             return None
         ended = found.has("-0", "--null")
         listing = scope.fed_names if scope.fed_names == "lines" or ended else ""
@@ -211,6 +215,8 @@ def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: 
     allowed = permit.max
     if permit.listing and not found.has(*permit.listing.split()):
         allowed = 0
+    if (allowed is not None or permit.positional) and any(field.glob or field.split for field in found.positionals):
+        raise _Unproved(f"{name} may get more words than stand here")
     if allowed is not None and len(found.positionals) > allowed:
         raise _Unproved(f"{name} {found.positionals[allowed].shown} is not known to be read-only")
     if permit.positional:
@@ -250,7 +256,9 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
             if text in ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename") and index < len(arguments):
                 names.append(arguments[index].text.rpartition("/")[2])
             index += 1
-        elif text in ("-exec", "-execdir"):
+        elif text == "-execdir":
+            raise _Unproved("find runs a command in folders of its own")
+        elif text == "-exec":
             index = _check_exec(arguments, index, scope, proof, depth)
             runs = True
         elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
@@ -267,9 +275,9 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
         raise _Unproved("find follows links, which may lead anywhere")
     if runs and any(name_pattern_is_secret(name) for name in names):
         proof.doubt("find looks for files that hold secrets", arguments[0].span, "secret", "secret")
-    is_narrowed = bool(names) and not is_alternative and any(name.strip("*") for name in names)
+    filters = () if is_alternative else tuple(names)
     for start in starts or [Field(".", (0, 1), ".")]:
-        proof.read(start, scope, deep=not (runs and is_narrowed), names_only=not runs)
+        proof.read(start, scope, deep=True, names_only=not runs, filters=filters)
 
 
 def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Proof, depth: int) -> int:

@@ -7,6 +7,9 @@ stands; a program only when a table permits it; an option only when it is listed
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
 
 from aish.safety.commands import tables
 from aish.safety.commands.bounds import TooBig
@@ -31,7 +34,7 @@ from aish.safety.commands.syntax.model import (
     Text,
     Word,
 )
-from aish.safety.commands.syntax.parser import parse
+from aish.safety.commands.syntax.parser import Operators, Parsed, parse
 from aish.safety.commands.verdict import Reason, ShellContext
 from aish.safety.redaction.secret_formats import looks_secret
 
@@ -46,14 +49,17 @@ _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "
 _NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
 # A number, or an operator of a test.
 _NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
+_MOVERS = frozenset({"cd", "pushd", "popd", "command", "builtin", "time", "eval"})
+_SETTERS = frozenset({"read", "mapfile", "readarray", "unset", "getopts", "printf", "let"})
 _SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 # An interactive shell replaces these by earlier commands before it parses anything.
 _HISTORY = re.compile(r"!(?![\s=(\"']|$)")
 
 
-def prove(script: Block, context: ShellContext) -> Proof:
+def prove(parsed: Parsed, context: ShellContext) -> Proof:
     """What stands against the line being harmless, and what it reads; no doubts means proved."""
-    prover = _Prover(context, _assigned(script))
+    script = parsed.script
+    prover = _Prover(context, _assigned(script), parsed.operators)
     if not tables.read_only().keywords.isdisjoint(context.aliases):
         prover.doubt("a word of the shell itself is an alias here", script.span, "alias")
     prover.node(script)
@@ -61,8 +67,10 @@ def prove(script: Block, context: ShellContext) -> Proof:
 
 
 class _Prover:
-    def __init__(self, context: ShellContext, assigned: set[str]) -> None:
+    def __init__(self, context: ShellContext, assigned: Sequence[str], operators: Operators) -> None:
         self.proof = Proof()
+        self._operators = operators
+        self._assigned_once = {name for name, count in Counter(assigned).items() if count == 1}
         self._scope = Scope(context)
         self._scope.lists_names = lists_names
         for name in assigned:
@@ -84,6 +92,10 @@ class _Prover:
         if node.kind is Kind.PIPELINE:
             self._pipeline(node)
             return
+        if node.kind is Kind.SUBSHELL:
+            self._apart(node.body)
+            self._redirects(node.redirects)
+            return
         if node.kind is Kind.FUNCTION:
             self.doubt("defines a function", node.span, "function")
         elif node.kind in (Kind.BROKEN, Kind.ARITHMETIC):
@@ -96,15 +108,40 @@ class _Prover:
             self._word(word)
         if node.kind is Kind.FOR:
             self._loop(node)
-        for child in node.body:
-            self.node(child)
+        self._sequence(node)
+        if node.kind is Kind.FOR:
+            self._scope.assign(node.name, None)
         self._redirects(node.redirects)
+
+    def _sequence(self, node: Block) -> None:
+        """Only after `cd folder &&` the folder is known: a `cd` may fail, and in a branch or a loop it may not run, or
+        run often."""
+        if node.kind not in (Kind.SEQUENCE, Kind.GROUP) and _moves(node, self._scope):
+            self._scope.cwd = None
+        for child, following in zip_longest(node.body, node.body[1:]):
+            before = self._scope.cwd
+            self.node(child)
+            if self._scope.cwd != before and following and not self._is_joined(child, following):
+                self._scope.cwd = None
+
+    def _is_joined(self, first: Node, second: Node) -> bool:
+        """By `&&` and nothing else."""
+        start, end = first.span[1], second.span[0]
+        between = [kind for position, kind in self._operators if start <= position < end]
+        return between == ["&&"]
+
+    def _apart(self, nodes: Sequence[Node]) -> None:
+        """In a shell of their own, whose directory and variables end with it."""
+        scope = self._scope
+        self._scope = scope.copy()
+        self._sequence(Block(Kind.SEQUENCE, tuple(nodes), (0, 0)))
+        self._scope = scope
 
     def _pipeline(self, node: Block) -> None:
         """Each stage knows how the names come that the one before lists."""
         outer = self._scope.fed_names
         for stage in node.body:
-            self.node(stage)
+            self._apart((stage,))
             self._scope.fed_names = listing_of(stage, self._scope)
         self._scope.fed_names = outer
         self._redirects(node.redirects)
@@ -112,13 +149,21 @@ class _Prover:
     def _loop(self, node: Block) -> None:
         """A variable that goes through names below the workspace is known to hold one."""
         fields = [field for word in node.words[1:] for field in expand(word, self._scope)]
+        if node.name not in self._assigned_once or not fields:
+            return
         if len(fields) == 1 and fields[0].text == DYNAMIC + NAMES:
             self._scope.assign(node.name, fields[0].text)
-        if not fields or any(DYNAMIC in field.text or field.text[:1] == "-" for field in fields):
-            return
-        paths = [(resolve(field.text, self._scope), field) for field in fields]
-        if all(path is not None and is_plain_name(path, self._scope, glob=field.glob) for path, field in paths):
+        elif all(self._stays(field) for field in fields):
+            for field in fields:
+                self.proof.read(field, self._scope)
             self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_splits_well(f) for f in fields) else 1))
+
+    def _stays(self, field: Field) -> bool:
+        """A name in the workspace, also behind another folder's name."""
+        if DYNAMIC in field.text or field.text[:1] in ("-", "/") or ".." in field.text:
+            return False
+        path = resolve(field.text, self._scope)
+        return path is not None and is_plain_name(path, self._scope, glob=field.glob)
 
     def _simple(self, node: Simple) -> None:
         reading = bool(node.words) and node.words[0].literal == "read"
@@ -166,8 +211,10 @@ class _Prover:
         scope = self._scope
         self._scope = scope.without(name)
         before = len(self.doubts)
+        operators, self._operators = self._operators, parsed.operators
         self.node(parsed.script)
-        self._scope = scope
+        self._operators = operators
+        scope.cwd, self._scope = self._scope.cwd, scope
         if len(self.doubts) > before or not certain:
             del self.doubts[before:]
             self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
@@ -273,28 +320,26 @@ def _is_own_name(name: str) -> bool:
     return _OWN_NAME.fullmatch(name) is not None and _STEERING_NAMES.fullmatch(name) is None
 
 
-def _assigned(node: Node) -> set[str]:
-    """Every name the line itself may set, so that what the context says of them no longer counts."""
+def _moves(node: Node, scope: Scope) -> bool:
+    """Whether a command in it may change the directory."""
     if isinstance(node, Simple):
-        names = {assignment.name for assignment in node.assignments}
-        if node.words and node.words[0].literal in (
-            "read",
-            "mapfile",
-            "readarray",
-            "unset",
-            "getopts",
-            "printf",
-            "let",
-        ):
-            names |= {word.raw for word in node.words[1:]}
-        return names.union(*(_assigned_in(word) for word in node.words)) if names or node.words else names
-    own = {node.name} if node.kind is Kind.FOR else set()
-    return own.union(*(_assigned(child) for child in node.body))
+        name = node.words[0].literal if node.words else ""
+        return name is None or name in _MOVERS or name in scope.aliases
+    return any(_moves(child, scope) for child in node.body)
 
 
-def _assigned_in(word: Word) -> set[str]:
-    return (
-        set()
-        if word.literal is not None
-        else set().union(*(_assigned(part.script) for part in word.parts if isinstance(part, Sub)))
-    )
+def _assigned(node: Node) -> list[str]:
+    """Every name the line itself may set, as often as it may: what the context says of them no longer counts."""
+    if isinstance(node, Simple):
+        names = [assignment.name for assignment in node.assignments]
+        if node.words and node.words[0].literal in _SETTERS:
+            names += [word.raw for word in node.words[1:]]
+        return names + [name for word in node.words for name in _assigned_in(word)]
+    own = [node.name] if node.kind is Kind.FOR else []
+    return own + [name for child in node.body for name in _assigned(child)]
+
+
+def _assigned_in(word: Word) -> list[str]:
+    if word.literal is not None:
+        return []
+    return [name for part in word.parts if isinstance(part, Sub) for name in _assigned(part.script)]

@@ -32,6 +32,7 @@ _MASK = {ord(char): 0xF0000 + ord(char) for char in _SPECIAL}
 _UNMASK = {masked: char for char, masked in _MASK.items()}
 # A value that stays one argument wherever it stands unquoted.
 _UNSPLIT = re.compile(r"[\w./:@%+=,-]+")
+_USER = re.compile(r"[\w.-]+")
 _OPEN = re.compile(r"(?<!\$)\{")
 _MAX_BRACES = 16
 _MAX_BRACED_CHARS = 1024
@@ -79,9 +80,9 @@ def _expand_tilde(marked: str, scope: Scope) -> str:
     user, slash, rest = marked[1:].partition("/")
     if user == "":
         return scope.home + slash + rest
-    if user == "+" and scope.cwd is not None:
-        return scope.cwd + slash + rest
-    return f"/home/{user}{slash}{rest}" if user.isalnum() else marked
+    if user in ("+", "-"):
+        return (scope.cwd if user == "+" and scope.cwd is not None else DYNAMIC) + slash + rest
+    return f"/home/{user}{slash}{rest}" if _USER.fullmatch(user) else marked
 
 
 def _mark(part: Part, scope: Scope, evaluate: Evaluate | None) -> str:

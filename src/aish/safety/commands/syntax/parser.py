@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     import tree_sitter
 
 
+Operators = tuple[tuple[int, str], ...]
+
+
 class Parsed(msgspec.Struct, frozen=True):
     """`operators` are what stands between the commands, keywords too, with their positions."""
 
     script: Block
     sound: bool
-    operators: tuple[tuple[int, str], ...] = ()
+    operators: Operators = ()
 
 
 # To the shell every byte past ASCII is part of a word, so a letter stands in for it. The grammar's own scanner takes
