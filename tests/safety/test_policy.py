@@ -507,6 +507,15 @@ def test_a_link_or_a_wildcard_is_judged_by_what_it_leads_to() -> None:
     assert gate.judge(SHELL, {"command": "cat README"}).verdict is ALLOW
 
 
+def test_a_folder_is_not_granted_where_it_is_a_home_or_more() -> None:
+    gate = reading_gate()
+    for line in ("ls ~", "ls /home", "du -sh /", "find / -name x", "cat ~/*.txt"):
+        judged = gate.judge(SHELL, {"command": line})
+        assert (judged.verdict, judged.rule, judged.always) == (ASK, "reads outside", None), line
+    judged = gate.judge(SHELL, {"command": "cat ../other/../other/a.txt"})
+    assert judged.always is not None and judged.always.reads == ("/home/u/other",)
+
+
 def test_a_tool_that_reads_asks_for_a_secret_in_the_workspace() -> None:
     reader = ToolSpec("ide__read_file", "", {}, Effect.READ, "ide", paths=("path",))
     assert reading_gate().judge(reader, {"path": "src/a.py"}).verdict is ALLOW

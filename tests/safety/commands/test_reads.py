@@ -314,6 +314,68 @@ uv pip list
 history
 systemctl show nginx
 find -L . -name x -exec cat {} +
+command cd ..; cat .config/gh/hosts.yml
+builtin cd .. && cat x
+time cd .. && cat x
+cd nosuch; cat ../x
+(cd src); cat ../x
+cd src | true; cat ../x
+cd src & cat ../x
+true || cd src; cat ../x
+if false; then cd src; fi; cat ../x
+cd src/a/b; for i in 1 2 3; do cd ..; done; cat ../x
+for f in src/*; do f=../x; cat "$f"; done
+for f in src/*; do read f < list; cat "$f"; done
+for f in src/*; do read -r 'f' < list; cat "$f"; done
+for f in src/*; do :; done; f=../x; cat "$f"
+for d in .; do cat "$d/../x"; done
+find . -maxdepth 0 -exec cat {}/../x \;
+find . -print0 | xargs -0 -I{} cat {}/../x
+find "$PWD" -maxdepth 0 -execdir cat x \;
+find . -print0 | sort -z list | xargs -0 cat
+find . -print0 | head -z list | xargs -0 cat
+find . -print0 | grep -z -e. list | xargs -0 cat
+find . -print0 | grep -z --only-match x | xargs -0 cat
+find . -print0 | tail -z --bytes=+2 | xargs -0 cat
+find . -print0 | xargs -0 -d. cat
+git diff --name-only -z -p | xargs -0 cat
+xzcat -f --files=list
+zcat --files0=list
+strings [@]args
+strings *
+size ?args
+hexdump -f.env README.md
+uniq data*.txt
+xxd data*.bin
+git config core.*
+git help log
+rustc --version
+cargo --version
+mvn --version
+yarn --version
+go version
+arp -a x.evil.example
+ss -t dst x.evil.example
+lsof -i@x.evil.example
+cat /proc/1/cwd/x
+cat ~gitlab-runner/x
+cat ~www-data/x
+git show HEAD:.npmrc
+git show :secrets.json
+git cat-file -p HEAD:credentials.json
+jq -n '$ENV.SECRET_TOKEN'
+awk 'BEGIN{print ENVIRON["OPENAI_API_KEY"]}' x
+docker top web eww
+helm env
+cat .env-production
+cat rclone.conf
+cat .docker/config.json
+cat .git/config
+printf 'aaa%ln' HOME
+fd -H . /
+grep -r --include='*.PEM' x .
+npm help config
+npm fund x
 cat $(find . -name '*.py')
 cat "$(printf '%s' /home/ann/.ssh/id_rsa)"
 cat ${PWD%/project}/.ssh/id_rsa

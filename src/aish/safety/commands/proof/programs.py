@@ -24,7 +24,7 @@ _XARGS = (
     "--replace="
 )
 _MAX_WRAPPERS = 6
-_SIGNATURE = re.compile(r"%[-+ ]?G|%\(signature")
+_SIGNATURE = re.compile(r"%[-+ ]?G|%\(\*?signature")
 # Of these the table names the kind of host, and the words name the host.
 _NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
 

@@ -333,7 +333,7 @@ def _assigned(node: Node) -> list[str]:
     if isinstance(node, Simple):
         names = [assignment.name for assignment in node.assignments]
         if node.words and node.words[0].literal in _SETTERS:
-            names += [word.raw for word in node.words[1:]]
+            names += [word.raw if word.literal is None else word.literal for word in node.words[1:]]
         return names + [name for word in node.words for name in _assigned_in(word)]
     own = [node.name] if node.kind is Kind.FOR else []
     return own + [name for child in node.body for name in _assigned(child)]
