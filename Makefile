@@ -39,7 +39,7 @@ docs: $(VENV)/.installed-dev
 fresh-install: $(VENV)/.installed-dev
 	bash tests/fresh_install.sh $(PYTHON)
 
-# Client and server face in the official MCP suite, scenario by scenario; writes docs/conformance.md. Needs npm.
+# Our MCP client and MCP server in the official MCP suite, scenario by scenario; writes docs/conformance.md. Needs npm.
 conformance: $(VENV)/.installed-dev
 	$(BIN)/python tests/conformance/run.py
 

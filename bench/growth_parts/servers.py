@@ -122,5 +122,5 @@ SUBJECTS = (
         rounds_taken,
         "every round sends all before it again: providers/openai/request.py Encoded, engine/prompt/result_pairing.py",
     ),
-    Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "faces/http, wire/http"),
+    Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "frontends/http, net/http"),
 )

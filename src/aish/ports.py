@@ -1,6 +1,6 @@
 """The engine's whole view of the outside world, on one page.
 
-Adapters implement these Protocols, `wiring` chooses them, and the suites in tests/contracts hold each adapter to them.
+Adapters implement these Protocols, `app` chooses them, and the suites in tests/contracts hold each adapter to them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ The score of aish in the official MCP conformance suite, `{SUITE}`. Made by `mak
 scenario the suite lists for a revision, except those named below, and fails when anything else than the named fails.
 
 The client under test is `tests/conformance_client.py` (the client of `aish mcp`), the server is
-`tests/conformance/server.py` (the face behind `aish mcp serve` and `/mcp`, with the tools the suite asks for). The
+`tests/conformance/server.py` (the frontend behind `aish mcp serve` and `/mcp`, with the tools the suite asks for). The
 suite speaks HTTP only; stdio is covered by our own tests and by real servers. "passed" counts checks; those the suite
 skips or only notes are left out.
 """

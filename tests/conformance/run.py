@@ -1,4 +1,4 @@
-"""`make conformance`: our client and our server face against the official suite, scenario by scenario.
+"""`make conformance`: our client and our server frontend against the official suite, scenario by scenario.
 
 Writes docs/conformance.md. Exit code 1 when something fails that expectations.toml does not name, or something it names
 passes.

@@ -1,6 +1,6 @@
 """The server under test for the official MCP conformance suite: `python server.py PORT`.
 
-Our own face over HTTP around an engine whose tools are the ones the suite asks for by name. Prints a line when it
+Our own frontend over HTTP around an engine whose tools are the ones the suite asks for by name. Prints a line when it
 listens. Everything else about it is what `/mcp` of aish does.
 """
 

@@ -1,4 +1,4 @@
-"""The server face in this process: an engine under test behind the ASGI application, asked without a socket."""
+"""The server frontend in this process: an engine under test behind the ASGI application, asked without a socket."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Everything a face may use, each part made when first asked for. Where a part has choices of its own to make (engines,
-stores, providers, MCP servers, where commands run), a module beside this one makes it."""
+"""Everything a frontend may use, each part made when first needed.
+
+Where a part has choices of its own to make (engines, stores, providers, MCP servers, where commands run), a module
+beside this one makes it.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def _cwd() -> Path:
 
 
 class Container:
-    """Everything a face may use, each part made when first asked for."""
+    """Everything a frontend may use, each part made when first asked for."""
 
     def __init__(self, here: ProcessEnvironment, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
         self.process_environment = here
@@ -170,7 +173,7 @@ class Container:
             await links.aclose()
             if "store" in self.__dict__:
                 await self._forget_old_sessions()
-                _ = engine.store  # a face may have used it past the engine, which closes what it knows of
+                _ = engine.store  # a frontend may have used it past the engine, which closes what it knows of
             await engine.aclose()
             if "http" in self.__dict__:
                 await self.http.aclose()

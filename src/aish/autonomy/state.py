@@ -1,4 +1,4 @@
-"""What work towards a goal keeps between its steps, and the face that watches it."""
+"""What work towards a goal keeps between its steps, and the frontend that watches it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
     max_cost: float | None = None
     max_s: float = 3600.0
     turn: Limits = Limits()
-    where: str = ""  # the face that keeps it going: a server takes up its own
+    where: str = ""  # the frontend that keeps it going: a server takes up its own
     step: int = 0
     spent_s: float = 0.0
     tasks: str = ""
@@ -45,7 +45,7 @@ Show = Callable[[Sequence[Event]], None]
 
 
 class Watcher(Protocol):
-    """The face. `halt` is where a person decides."""
+    """The frontend. `halt` is where a person decides."""
 
     def note(self, text: str) -> None: ...
 

@@ -1,9 +1,9 @@
 """Works towards a goal by itself: step after step, until it is reached, a limit is, or a person has to decide.
 
 A step is one turn in the run's session and the commands that its text proposes, all through the one gate. Commands that
-are proved harmless run, and so do those that a sandbox holds (`hazards`); whatever else the gate would ask about halts
-the work. The run is durable: what is needed to go on is saved before and after each step, and another process can take
-it over.
+are proved harmless run, and so do those that a sandbox holds (`destructive_check`); whatever else the gate would ask
+about halts the work. The run is durable: what is needed to go on is saved before and after each step, and another
+process can take it over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line. Parses words and hands them to a face; a face is imported only when its subcommand runs.
+"""The command line. Parses words and hands them to a frontend; a frontend is imported only when its subcommand runs.
 
 Exit codes: 0 answered, 1 anything else went wrong, 2 usage or config, 3 something was refused, 4 the provider failed,
 5 a limit was reached, 6 work halted and waits for a person, 130 interrupted.

@@ -1,4 +1,4 @@
-"""What each command does with its words: a face is imported only when its command runs."""
+"""What each command does with its words: a frontend is imported only when its command runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""One HTTP request and its reply over ASGI, for every face that is mounted in a server: a bounded body in, a reply or a
-stream out."""
+"""One HTTP request and its reply over ASGI: a bounded body in, a reply or a stream out.
+
+For every frontend that is mounted in a server.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +145,7 @@ class Exchange:
         self._waiting: asyncio.Future[None] | None = None
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive
-        self.id = ""  # of the request, where the face gives it one
+        self.id = ""  # of the request, where the frontend gives it one
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
         self.started = False
         self.status = 0  # of the reply, once it has begun

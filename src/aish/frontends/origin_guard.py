@@ -1,4 +1,4 @@
-"""Who may speak to the HTTP face at all, by the Host and Origin of the request.
+"""Who may speak to the HTTP frontend at all, by the Host and Origin of the request.
 
 Against DNS rebinding: a page of some other site whose name suddenly means this machine. Its requests carry that name as
 Host, so only names known to be ours pass. An address is no name and cannot be rebound. A browser also says where the

@@ -1,4 +1,4 @@
-"""What a face is given to work with. `wiring` fills it; nothing in it is opened before it is used."""
+"""What a frontend is given to work with. `app` fills it; nothing in it is opened before it is used."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class BroughtTools(Protocol):
 
 
 class McpServerView(Protocol):
-    """An MCP server as a face sees it: `state` is connecting, ready, failed or closed."""
+    """An MCP server as a frontend sees it: `state` is connecting, ready, failed or closed."""
 
     @property
     def state(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Runs a face's coroutine to its end; Ctrl-C and SIGTERM cancel it, so that everything it owns is closed in order."""
+"""Runs a frontend's coroutine to its end. Ctrl-C and SIGTERM cancel it, so all that it owns is closed in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _interrupt: Callable[[], object] | None = None
 
 
 def interrupt_handler() -> Callable[[], object] | None:
-    """What Ctrl-C does while a face runs; for a face that changes it for a while and puts it back."""
+    """What Ctrl-C does while a frontend runs; for a frontend that changes it for a while and puts it back."""
     return _interrupt
 
 

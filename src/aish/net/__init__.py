@@ -1,1 +1,1 @@
-"""The transports: HTTP, lines and events, child processes, clocks. They know no model and no tool."""
+"""The transports: HTTP, lines, server-sent events, JSON-RPC. They know no model and no tool."""

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 class Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = ref(loop)  # as in `sweep`
+        self._loop = ref(loop)  # as in `deadlines`
         self._waiting: list[tuple[asyncio.WriteTransport, bytes]] = []
         self.flushed = 0  # how often: what was put since the last time is not written yet
         self.at_work = 0  # requests of a server's clients that are being answered; counted by whoever does

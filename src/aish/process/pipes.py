@@ -1,6 +1,6 @@
 """The three pipes of a child: stdout with back-pressure, stderr into a ring, stdin with a sign when it is full.
 
-Knows nothing of groups, signals or who owns the child; `wire.process` does.
+Knows nothing of groups, signals or who owns the child; `process` does.
 """
 
 from __future__ import annotations

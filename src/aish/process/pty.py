@@ -3,7 +3,7 @@
     async with Pty.start(ProcessSpec(argv=("bash", "-i"), inherit=("*",)), size=(24, 80), take=show) as pty:
         pty.write(b"...")
 
-`wire.process` owns the child and ends its whole session. Here are the bytes: what it writes is handed to `take` as it
+`process` owns the child and ends its whole session. Here are the bytes: what it writes is handed to `take` as it
 arrives, in pieces; whoever cannot keep up calls `pause`, and the child waits. What is written to it is queued up to a
 bound. We keep the child's side of the terminal open as well, by a descriptor of our own that never waits: its modes can
 be mended, and what nobody read of its input can be taken back.

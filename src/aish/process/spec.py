@@ -36,7 +36,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     redact: Callable[[str], str] | None = None
     close_wait_s: float = 2.0
     term_wait_s: float = 2.0
-    # A terminal to be its stdin, stdout and stderr, and the controlling one of its session (see `wire.pty`).
+    # A terminal to be its stdin, stdout and stderr, and the controlling one of its session (see `process.pty`).
     terminal: int | None = None
     spares_hangup: bool = True  # on a terminal: processes that ignore SIGHUP (`nohup`) outlive its session
     pass_fds: tuple[int, ...] = ()  # descriptors the child inherits, under the same numbers; POSIX

@@ -1,1 +1,1 @@
-"""What survives: the adapters of the Store port. `sqlite` keeps a file, `memory` forgets at the end."""
+"""The adapters of the Store port: `sqlite` is a file, `postgres` serves several machines, `memory` forgets at exit."""

@@ -1,8 +1,8 @@
 """Hears what the store is given to record, and hands it to a thread that makes spans of it.
 
-What is recorded holds no known secret, is the same for every face, and is only this process's own. Hearing it costs an
-append to a bounded queue: a turn never waits for telemetry, and nothing that goes wrong with it reaches a turn. What
-does not fit the queue is left out.
+What is recorded holds no known secret, is the same for every frontend, and is only this process's own. Hearing it costs
+an append to a bounded queue: a turn never waits for telemetry, and nothing that goes wrong with it reaches a turn.
+What does not fit the queue is left out.
 
 Life: the thread begins with the first line and ends with the store, which waits for it a bounded time. It does not know
 what becomes of the lines (`export` does).

@@ -1,4 +1,4 @@
-"""The one closed set of events that every face encodes and every store records.
+"""The one closed set of events that every frontend encodes and every store records.
 
 An `Event` is an envelope (session, turn, step, call, sequence number, time) around a `Body`. A turn's events are
 numbered from 1 without gaps; the first is TurnStarted, the last TurnFinished. Match bodies exhaustively and end in

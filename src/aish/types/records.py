@@ -51,7 +51,7 @@ class FeedRow(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """Something a face or the engine keeps under a name of its own: `kind` says what it is, `body` is JSON.
+    """Something a frontend or the engine keeps under a name of its own: `kind` says what it is, `body` is JSON.
 
     `owner` is whom it belongs to, "" everybody; past `expires_ms` it is no longer there, 0 means never.
     """

@@ -1,4 +1,4 @@
-"""The canonical request: what a face hands to the engine, and what the engine hands to a provider."""
+"""The canonical request: what a frontend hands to the engine, and what the engine hands to a provider."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def gate(*, confined: bool = True) -> PolicyGate:
 
 @asynccontextmanager
 async def tenants(bench: Bench, **serve):
-    """The face, and what each of the three sends as its key; boss is an administrator."""
+    """The frontend, and what each of the three sends as its key; boss is an administrator."""
     made = [await create_key(bench.store, name, admin=name == "boss") for name in NAMES]
     async with face(bench, **serve) as http:
         http.app = App(http.service, {"/mcp": mcp_mount(lambda: http.service.engine)})

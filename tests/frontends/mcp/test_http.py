@@ -1,4 +1,4 @@
-"""The server face over HTTP: statuses, headers, streams, and clients that leave or lie."""
+"""The server frontend over HTTP: statuses, headers, streams, and clients that leave or lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server face over stdio: on two pipes within the process, and as the real command in one of its own."""
+"""The server frontend over stdio: on two pipes within the process, and as the real command in one of its own."""
 
 from __future__ import annotations
 

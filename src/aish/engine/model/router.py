@@ -20,7 +20,7 @@ from aish.types.requests import Sampling, ToolMode
 
 # Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
 LIST_TIMEOUT_S = 3.0
-AUTO = "auto"  # the model for the kind of question, see `choose`; where there is no question, the default
+AUTO = "auto"  # the model for the kind of question, see `selection`; where there is no question, the default
 # A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
 LOOK_AGAIN_S = 10.0
 _SHOWN_CHARS = 200  # of a name that anybody may have sent

@@ -1,7 +1,7 @@
 """Lets a task speak as a stream of batches of events.
 
 `say` returns once the consumer has taken the event and come back for more: what a recorder does with an event (make it
-durable, say) has happened before the task goes on. `emit_nowait` does not wait. The pump owns its task: leaving
+durable, say) has happened before the task goes on. `emit_nowait` does not wait. The channel owns its task: leaving
 `events()` early cancels it and waits for it, for a bounded time.
 """
 

@@ -78,7 +78,7 @@ class Turn:
     ended: asyncio.Future[None] | None = None  # where somebody may wait for it
     unrecorded: TurnRecord | None = None  # the recorder's, where nothing of it is written yet
     is_finished = False  # and its end recorded: nothing is owed any more
-    is_noted = False  # for whoever asks the same again, see `held`
+    is_noted = False  # for whoever asks the same again, see `resume_state`
 
     def __init__(
         self,

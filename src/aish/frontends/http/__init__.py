@@ -1,1 +1,1 @@
-"""The server face: OpenAI's and Anthropic's APIs over the engine's events."""
+"""The server frontend: OpenAI's and Anthropic's APIs over the engine's events."""

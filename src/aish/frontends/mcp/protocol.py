@@ -36,7 +36,7 @@ Report = Callable[[bytes], None]
 
 
 class ToolHost(Protocol):
-    """What the face needs of an engine."""
+    """What the frontend needs of an engine."""
 
     def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, owner: str = "") -> Sequence[ToolSpec]: ...
 
@@ -100,7 +100,7 @@ class ToolServer:
             return Answer(encode_result(request.id, complete(result) if request.stateless else result))
         except RpcError as exc:
             return failure(request.id, exc)
-        except Exception:  # top of the face: what went wrong is ours and not for the client's eyes
+        except Exception:  # top of the frontend: what went wrong is ours and not for the client's eyes
             return failure(request.id, RpcError(INTERNAL_ERROR, "Internal error"))
 
     async def _result(self, request: Request, report: Report) -> Result:

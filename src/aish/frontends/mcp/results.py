@@ -1,4 +1,4 @@
-"""What the face answers, as the wire wants it: a tool as it is listed, a call's result, a page of the list."""
+"""What the frontend answers, as the wire wants it: a tool as it is listed, a call's result, a page of the list."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The shell face: one question from the command line, or a prompt."""
+"""The shell frontend: one question from the command line, or a prompt."""

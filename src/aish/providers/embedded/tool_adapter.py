@@ -1,7 +1,8 @@
 """The adapter that comes with aish: which model it was made for, and how llama.cpp is told to use it.
 
-It picks a tool, or says that none fits, in the words of `toolmode.prompt`; `train/` makes it. It acts only where a
-request asks for that, in a slot of its own: what was computed with it must not be taken for what was computed without.
+It picks a tool, or says that none fits, in the words of `tool_calling.prompted`; `train/` makes it. It acts only where
+a request asks for that, in a slot of its own: what was computed with it must not be taken for what was computed
+without.
 """
 
 from __future__ import annotations

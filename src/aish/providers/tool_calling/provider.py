@@ -1,6 +1,6 @@
 """A provider whose models all call tools, in one of three ways: natively, constrained by a schema, or by a prompt.
 
-Wraps any other. Which way a model goes is in `ways`; what it is told is in `prompt`; what comes back is in `reading`.
+Wraps any other. `strategies` picks the way for a model, `prompted` writes the instructions, `reader` reads the answers.
 Calls that a model writes as text are found in every way. A request without tools goes straight through.
 
 A model with an adapter for tool calls is first asked, with it, which tool to call. Where it says that none fits, what

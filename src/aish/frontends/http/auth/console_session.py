@@ -5,7 +5,7 @@ is asked anew each time, and a revoked key takes its sessions with it. A request
 anything must also say, in a header, what only a page of ours can have read: the CSRF word, made from the token.
 
 Where no keys are set there is no cookie and no such word: a page of another site is refused by its Origin already
-(`faces.guard`), for every request, and whoever can reach the server may use it.
+(`frontends.origin_guard`), for every request, and whoever can reach the server may use it.
 """
 
 from __future__ import annotations

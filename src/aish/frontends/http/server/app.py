@@ -60,7 +60,7 @@ _EXPOSED = b"x-request-id, x-turn-id, x-runtime-trace, retry-after, x-should-ret
 
 
 class App:
-    """`mounts` are other faces, by path. `reloads`: on SIGHUP, while it lives."""
+    """`mounts` are other frontends, by path. `reloads`: on SIGHUP, while it lives."""
 
     def __init__(self, service: Service, mounts: Mapping[str, Asgi], *, reloads: bool = False) -> None:
         self._service = service
@@ -120,7 +120,7 @@ class App:
         return self._service.config.send_timeout_s
 
     async def _pass_on(self, exchange: Exchange, mount: Asgi, scope: Scope, receive: Receive, send: Send) -> None:
-        """To another face. By which name we were called, and from which page, has been asked here: it knows none of
+        """To another frontend. By which name we were called, and from which page, has been asked here: it knows none of
         those in the configuration."""
         caller = await self._service.keys.admit(exchange)
         headers = [pair for pair in scope["headers"] if pair[0] not in (b"host", b"origin")]

@@ -1,4 +1,4 @@
-"""`GET /v1/events`: everything that every turn says, of any face and any process on the store, as it is written.
+"""`GET /v1/events`: everything that every turn says, of any frontend and any process on the store, as it is written.
 
 Each event has an id. Whoever comes back with the last one they saw (`Last-Event-ID`, or `?after=`) goes on after it,
 without loss or repetition: events are read from the store, and a listener holds nothing but its place there. One that

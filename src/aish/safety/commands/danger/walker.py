@@ -1,7 +1,7 @@
 """The loose pass: every command anywhere in the line, looked at for danger. May only raise it, never prove safety.
 
 This half walks the structure and keeps the scope: pipes, redirects, assignments, functions, aliases. What one command
-does is told by `calls`.
+does is told by `commands`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A running language server that has shaken hands: requests to it, and the end of it.
 
 Life: started, `initialize`, `initialized`; at the end `shutdown` and `exit`, each with a deadline, and then the ladder
-of `wire.process`, which ends the whole group: a server is often a wrapper around the one that does the work.
+of `process`, which ends the whole group: a server is often a wrapper around the one that does the work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A server as a child process: newline JSON on its stdin and stdout, diagnostics on its stderr.
 
-`wire.process` owns the child: its environment is small, its stderr always drained, and on leaving it and everything it
+`process` owns the child: its environment is small, its stderr always drained, and on leaving it and everything it
 started are ended, politely first. When it goes by itself, every request fails at once with its exit code.
 """
 
