@@ -116,7 +116,7 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
     """Whether a file it may match is a secret. A bare `*` or `*.json` is taken for what it mostly is: files of work."""
     table = tables.secrets()
     relative = home_relative(path, scope)
-    if relative is not None and any(may_match_both(relative, secret) for secret in table.home):
+    if relative is not None and any(_may_name(relative, secret) for secret in table.home):
         return True
     if any(may_match_both(path, secret) for secret in table.paths if secret[0] != "*"):
         return True
@@ -125,6 +125,13 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
     if not _WILDCARD.search(name):
         return _name_is_secret(name)
     return name_pattern_is_secret(name)
+
+
+def _may_name(glob: str, secret: str) -> bool:
+    """A wildcard of the shell matches no slash, and no dot at the beginning of a name."""
+    if glob.count("/") < secret.count("/") or (secret[0] == "." and glob[0] != "."):
+        return False
+    return may_match_both(glob, secret)
 
 
 @functools.lru_cache(maxsize=512)
