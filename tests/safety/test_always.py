@@ -134,6 +134,12 @@ async def test_a_longer_line_asks_though_the_shorter_is_always_allowed(approved,
     assert judged(made, longer) is ASK
 
 
+async def test_pytest_gets_no_hole_since_it_runs_the_file():
+    made = gate()
+    assert await always(made, SHELL, command="pytest tests/a.py") == "always pytest tests/a.py"
+    assert judged(made, "pytest tests/b.py") is ASK
+
+
 async def test_the_rule_that_is_shown_is_the_line_itself():
     for line in ("npm run build", "npm run build --fast", "cargo build --release", "tar xf a.tar", "touch a"):
         made = gate()

@@ -12,6 +12,7 @@ tenant alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -57,6 +58,10 @@ _PHRASES = {
 _PATH_ARGUMENTS = frozenset({
     "path", "paths", "file", "files", "file_path", "filename", "uri", "directory", "source", "destination", "target",
 })  # fmt: skip
+# As the shell drops them: quotes, backslashes, and the ends of lines that go on.
+_QUOTING = re.compile(r"\\\n|[\"'\\]")
+# Files or libraries that a program runs before anything else.
+_SETS_START = re.compile(r"(?<!\w)(BASH_ENV|ENV|ZDOTDIR|LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES)\+?=")
 _MAX_REASONS = 5
 _MAX_OFFERED = 10_000
 NO_SANDBOX = (
@@ -231,7 +236,7 @@ class PolicyGate:
 
         shell = msgspec.structs.replace(self._shell, readable=self._readable(tool, owner))
         line, finding = read_line(command, shell), self._look(classify(command, shell), shell)
-        judged = self._by_rules(tool, line, finding, owner) or self._by_finding(tool, line, finding)
+        judged = self._by_rules(tool, command, line, finding, owner) or self._by_finding(tool, line, finding)
         if keeping := [rule for rule in self._about(tool, owner) if rule.paths and rule.verdict is not Verdict.ALLOW]:
             judged = self._by_paths(keeping, command, line, finding, judged)
         reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
@@ -261,7 +266,9 @@ class PolicyGate:
                 return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
         return finding
 
-    def _by_rules(self, tool: ToolSpec, line: CommandLine, finding: Finding, owner: str) -> Judgement | None:
+    def _by_rules(
+        self, tool: ToolSpec, command: str, line: CommandLine, finding: Finding, owner: str
+    ) -> Judgement | None:
         """None where the rules leave it open. No command is allowed by a rule about paths: it may touch others, too."""
         about = [rule for rule in self._about(tool, owner) if not (rule.paths or rule.reads)]
         for verdict in (Verdict.DENY, Verdict.ASK):
@@ -274,7 +281,9 @@ class PolicyGate:
         if (named := self._find_allowing(allowing, line, finding)) is not None:
             return Judgement(Verdict.ALLOW, named.title, "")
         blanket = next((rule for rule in about if rule.verdict is Verdict.ALLOW and not rule.commands), None)
-        hidden = not line.is_readable and any(rule.commands and rule.verdict is not Verdict.ALLOW for rule in about)
+        forbidding = [rule for rule in about if rule.commands and rule.verdict is not Verdict.ALLOW]
+        hidden = bool(forbidding) and (not line.is_readable or _SETS_START.search(command) is not None)
+        hidden = hidden or any(_may_name(rule, command, line) for rule in forbidding)
         guarded = finding.level is Level.DESTRUCTIVE or _reads_secret(finding)
         if blanket is not None and not guarded and not hidden:
             return Judgement(Verdict.ALLOW, blanket.title, "")
@@ -423,6 +432,19 @@ def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
         if program in finding.programs and all(word in words or word == ANY_WORD for word in rest):
             return True
     return False
+
+
+def _may_name(rule: Rule, command: str, line: CommandLine) -> bool:
+    """Whether the words of a forbidden command stand anywhere in the line, also in a text: what bash or another program
+    may run out of a text is too much to list."""
+    read = " ".join(word for part in line.parts for word in part if word)
+    texts = (command, _QUOTING.sub("", command), read)
+    return any(_stand_in(prefix.split(), text) for prefix in rule.commands for text in texts)
+
+
+def _stand_in(words: Sequence[str], text: str) -> bool:
+    names = [word.rpartition("/")[2] or word for word in words if word != ANY_WORD]
+    return all(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
 
 def _by_basename(words: Words) -> Words:

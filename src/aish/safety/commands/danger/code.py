@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.sql import find_loss, find_mongo_loss
+from aish.safety.commands.places import is_precious, resolve, swept
+from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.model import Span
 from aish.safety.commands.tables import Client, Language
 
@@ -17,15 +19,21 @@ _ROW = re.compile(r"""(?:(?:'[^'\n]*'|"[^"\n]*")\s*,\s*)+(?:'[^'\n]*'|"[^"\n]*")
 _QUERY = re.compile(r"(?i)\b(drop|truncate|delete\s+from|update\s+\w+\s+set)\b")
 # Longer programs are files by another name; reading all of one would cost more than it tells.
 _MAX_LITERALS = 64
+_TREE = re.compile(
+    r"\b(rmtree|rm_rf|rm_r|remove_tree|remove_dir|remove_entry\w*|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|unlink"
+    r"|fs(\.promises)?\s*\.\s*rm(dir)?|fs\s*\.\s*remove|Deno\s*\.\s*remove|rm)\b"
+)
+_HOME = re.compile(r"""\(\s*(expanduser\(|os\.environ\[?.?["']HOME["']\]\s*\)|ENV\[["']HOME["']\]\s*\))""")
 _DOT_SHELL = re.compile(r"(?m)(?:^|;)\s*(?:\.(?:shell|system)|\\!)\s+(.+)$")
 
 
-def check_code(language: Language, text: str, span: Span, findings: Findings) -> Iterator[str]:
+def check_code(language: Language, text: str, span: Span, scope: Scope, findings: Findings) -> Iterator[str]:
     """Notes what the text destroys, and yields the shell lines it would run."""
     match = _compiled(language.destroys).search(text)
     if match:
         what = match[0].strip(" .(\n")[:40]
         findings.danger(f"{language.name} code that calls {what}", span, "code.destroys", "interpreter")
+        _note_precious(text, span, scope, findings)
     if _compiled(language.hides).search(text):
         findings.danger(f"{language.name} code that runs hidden code", span, "code.hides", "interpreter")
     if _compiled(language.writes).search(text):
@@ -37,6 +45,21 @@ def check_code(language: Language, text: str, span: Span, findings: Findings) ->
             _note_loss(find_loss(literal), span, findings)
     if _compiled(language.spawns).search(text):
         yield from _commands(text)
+
+
+def _note_precious(text: str, span: Span, scope: Scope, findings: Findings) -> None:
+    """`shutil.rmtree("/")`: a whole tree is removed, and the statement names one that matters."""
+    for statement in re.split(r"[;\n]", text)[:_MAX_LITERALS]:
+        match = _TREE.search(statement)
+        if match is None:
+            continue
+        rest = statement[match.start() :]
+        for literal in _literals(rest):
+            path = resolve(scope.home + literal[1:] if literal[:1] == "~" else literal, scope)
+            if _HOME.search(rest) or (literal[:1] in ("/", "~") and path and is_precious(swept(path), scope)):
+                says = f"code that removes {literal} and everything in it"
+                findings.danger(says, span, "code.precious", "removal", catastrophe=True)
+                return
 
 
 def _literals(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from aish.safety.commands import tables
 from aish.safety.commands.bounds import MAX_CALLS
 from aish.safety.commands.danger.code import check_code, check_query
 from aish.safety.commands.danger.effects import note_effects
-from aish.safety.commands.danger.files import argument_writes
+from aish.safety.commands.danger.files import argument_writes, note_script
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.removal import HANDLERS
 from aish.safety.commands.danger.rules import Call, apply_rules, call_of
@@ -271,7 +271,9 @@ class Caller:
             for field in call.arguments:
                 self._fetched(field)
         if module and language.name == "Python":
-            self.call([Field(module, call.span, module), *positionals], scope)
+            given = [index for index, field in enumerate(call.arguments) if field.text == "-m"]
+            rest = call.arguments[given[0] + 2 :] if given else positionals
+            self.call([Field(module, call.span, module), *rest], scope)
         elif not texts and positionals and positionals[0].text != "-":
             self._fetched(positionals[0])
             texts = [scope.files.get(resolve(positionals[0].text, scope) or "", "")]
@@ -283,12 +285,15 @@ class Caller:
                     f"pipes something that is not known into {call.name}", call.span, "interpreter.pipe", "interpreter"
                 )
         for text in texts:
-            for command in check_code(language, text, call.span, self.findings):
+            for command in check_code(language, text, call.span, scope, self.findings):
                 self.text(command, scope.copy(), call.span)
 
     def _client(self, client: Client, call: Call, scope: Scope) -> None:
         found = scan(call.arguments, grammar(client.options, single=client.single))
         texts = _given_code(client.code, found)
+        for field in call.arguments:
+            for word in re.split(r"[\s=]+", field.text.removeprefix("-f"))[:8]:
+                note_script(word.strip("'\";"), field.span, self.findings)
         if scope.stdin:
             texts.append(scope.stdin)
         for text in texts:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aish.safety.commands.danger.files import note_write
 from aish.safety.commands.danger.findings import Findings
+from aish.safety.commands.danger.removal import is_precious_target
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import grammar, scan
+from aish.safety.commands.places import is_precious, swept, under
 from aish.safety.commands.proof.filters import sed_writes
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import Field
@@ -23,6 +25,9 @@ _TAR_READS_ONLY = frozenset({"-t", "--list", "-d", "--diff", "--compare"})
 _TAR_CREATES = frozenset({"-c", "--create", "-r", "--append", "-u", "--update", "-A", "--concatenate"})
 _TAR_EXTRACTS = frozenset({"-x", "--extract", "--get"})
 _SED = grammar("-e: -f: --expression= --file= -i? -I? --in-place? -l: -E -n -r -s -u -z")
+_SED_EMPTIES = re.compile(r"\s*(?:[01],\$)?\s*\{?\s*[dD]\s*;?\s*\}?\s*")
+_DOCKER = grammar("-v: --volume= --mount= -H: --host= -c: --context=")
+_REMOVERS = frozenset({"rm", "shred", "rmdir", "unlink", "find", "rsync", "dd", "mkfs", "truncate"})
 _CURL = grammar(
     "-o: --output= -c: --cookie-jar= -D: --dump-header= --trace= --output-dir= -X: --request= -H: --header= -d: --data="
     " -u: --user= -A: -e: -b: -F: -T: -x: -w: -m: --retry= --max-time= --connect-timeout= --url="
@@ -56,6 +61,9 @@ def _openssl(call: Call, scope: Scope, findings: Findings) -> None:
 def _sed(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, _SED)
     scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
+    in_place = found.has("-i", "-I", "--in-place")
+    if in_place and any(_SED_EMPTIES.fullmatch(script) for script in scripts):
+        findings.danger("deletes every line", call.span, "sed.empty", "truncation")
     for path in sed_writes("\n".join(scripts)):
         # No shell expands it there, but the home is what is meant.
         target = scope.home + path[1:] if path.startswith("~/") else path
@@ -68,6 +76,8 @@ def _tar(call: Call, scope: Scope, findings: Findings) -> None:
         arguments[0] = Field(f"-{arguments[0].text}", arguments[0].span, arguments[0].raw)
     found = scan(arguments, _TAR)
     names = {flag.name for flag in found.flags}
+    if "--remove-files" in names and any(is_precious_target(field, scope) for field in found.positionals):
+        findings.danger("removes what it has packed", call.span, "remove.tar-precious", "removal", catastrophe=True)
     if names & _TAR_READS_ONLY:
         return
     if names & _TAR_CREATES:
@@ -76,6 +86,39 @@ def _tar(call: Call, scope: Scope, findings: Findings) -> None:
                 note_write(Field(path, call.span, path), Change.OVERWRITE, scope, findings)
     elif names & _TAR_EXTRACTS and not names & {"-O", "--to-stdout"}:
         findings.doubt(f"{call.name} replaces files that are in the archive", call.span, "write.extract", "write")
+
+
+def _docker(call: Call, scope: Scope, findings: Findings) -> None:
+    """`docker run -v /:/h … rm -rf /h`: what the container removes there is this machine's."""
+    words = re.split(r"[\s;&|'\"()]+", " ".join(field.text for field in call.arguments))
+    if not any(word.rpartition("/")[2] in _REMOVERS for word in words):
+        return
+    for source, target in _mounts(call):
+        inside = (swept(word) for word in words if target != "/" and under(word, target))
+        hosts = (f"{source.rstrip('/')}{path[len(target) :]}" or "/" for path in inside)
+        if any(is_precious(path, scope) for path in hosts):
+            says = f"removes what is in {source} through a container"
+            findings.danger(says, call.span, "docker.mount", "removal", catastrophe=True)
+
+
+def _mounts(call: Call) -> Iterator[tuple[str, str]]:
+    """The folders of this machine that the container sees, and where it sees them."""
+    found = scan(call.arguments, _DOCKER)
+    for value in found.values("-v", "--volume"):
+        source, _, rest = value.partition(":")
+        yield swept(source), swept(rest.partition(":")[0])
+    for value in found.values("--mount"):
+        parts = dict(item.partition("=")[::2] for item in value.split(","))
+        source = parts.get("source") or parts.get("src") or ""
+        target = parts.get("target") or parts.get("dst") or parts.get("destination") or ""
+        yield swept(source), swept(target)
+
+
+def _sort(call: Call, scope: Scope, findings: Findings) -> None:
+    found = scan(call.arguments, grammar("-o: --output= -t: -k: -S: -T: --key= --field-separator="))
+    target = found.value("-o", "--output")
+    if target is not None and target in (field.text for field in found.positionals):
+        findings.danger(f"replaces {target} by itself, sorted", call.span, "sort.self", "truncation")
 
 
 def _curl(call: Call, scope: Scope, findings: Findings) -> None:
@@ -92,6 +135,11 @@ def _curl(call: Call, scope: Scope, findings: Findings) -> None:
 def _git(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, _GIT)
     verb, *words = [field.text for field in found.positionals] or [""]
+    if verb == "clean" and not found.has("-n", "--dry-run"):
+        places = [*found.positionals[1:], *(Field(value, call.span, value) for value in found.values("-C"))]
+        if any(is_precious_target(field, scope) for field in places):
+            says = "deletes files that git does not track in a place that matters"
+            findings.danger(says, call.span, "git.clean-precious", "git", catastrophe=True)
     if verb != "config" or found.has(*_GIT_CONFIG_READS):
         return
     is_reading = words[:1] == ["get"] or len(words) < 2
@@ -103,7 +151,9 @@ _HANDLERS: dict[str, Callable[[Call, Scope, Findings], None]] = {
     **dict.fromkeys(("find", "gfind", "bfs"), _find),
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     "curl": _curl,
+    "sort": _sort,
     "openssl": _openssl,
     "git": _git,
 }

@@ -27,9 +27,16 @@ _WHERE = {
     Place.STARTUP: ("startup.write", "startup", "which runs at start-up or later"),
     Place.SYSTEM: ("system.write", "system", "which belongs to the system"),
 }
+_SYSRQ = "/proc/sysrq-trigger"
 # Their whole output is nothing, so redirecting it only empties the file.
 _SILENT = frozenset({":", "true", "false"})
 _PRINT_NOTHING = (["cat", "/dev/null"], ["echo"], ["echo", ""], ["echo", "-n"], ["echo", "-n", ""], ["printf", ""])
+
+
+_LOSING_SCRIPT = re.compile(
+    r"(?i)(?:.*[^a-z])?(?:drop|delete|truncate|reset|wipe|purge|destroy|erase|nuke)(?:[^a-z/][^/]*|s|_?all)?"
+    r"\.(?:sql|psql|ddl|cql|js|hql|redis)"
+)
 
 
 def is_write(redirect: Redirect, target: Field | None) -> bool:
@@ -84,7 +91,9 @@ def note_write(target: Field, change: Change, scope: Scope, findings: Findings, 
 
 def _judge_place(path: str, place: Place, change: Change, span: Span, findings: Findings, *, firm: bool) -> None:
     says = f"{_SAYS[change]} {path}"
-    if place is Place.DISK:
+    if path == _SYSRQ:
+        findings.danger(f"{says}, which can stop the machine at once", span, "power.sysrq", "power", catastrophe=True)
+    elif place is Place.DISK:
         findings.danger(f"{says}, a whole disk", span, "disk.write", "disk", catastrophe=True)
     elif place in _WHERE and change is not Change.CREATE:
         rule, kind, where = _WHERE[place]
@@ -97,6 +106,24 @@ def _judge_place(path: str, place: Place, change: Change, span: Span, findings: 
         findings.doubt(f"{says}, outside the workspace", span, "outside.write", "write")
     else:
         findings.doubt(says, span, "write", "write")
+
+
+def note_fed_file(words: list[Field], source: Field, scope: Scope, findings: Findings) -> None:
+    """`tee f < /dev/null` empties f; `psql < drop.sql` does what the name of the file says."""
+    name = words[0].text.rpartition("/")[2]
+    if source.text == "/dev/null" and name in ("tee", "sponge"):
+        targets = [word for word in words[1:] if not word.text.startswith("-")]
+        appends = any(word.text in ("-a", "--append") for word in words[1:])
+        for target in () if appends else targets:
+            findings.danger(f"empties {target.shown}", target.span, "redirect.empty", "truncation")
+    if tables.clients().find(name):
+        note_script(source.text, source.span, findings)
+
+
+def note_script(path: str, span: Span, findings: Findings) -> None:
+    """A file of statements whose name says that it loses data."""
+    if _LOSING_SCRIPT.fullmatch(path):
+        findings.danger(f"runs {path}, which by its name loses data", span, "database.script", "database")
 
 
 def argument_writes(call: Call, scope: Scope, findings: Findings) -> None:
@@ -140,6 +167,8 @@ def _note_argument(target: Field, change: Change, call: Call, scope: Scope, find
     forced = call.name == "ln" and any(
         re.fullmatch(r"-[a-zA-Z]*f[a-zA-Z]*|--force", word.text) for word in call.arguments
     )
+    if forced and any(word.text == "/dev/null" for word in call.arguments[:-1]):
+        findings.danger(f"puts nothing in the place of {target.shown}", target.span, "link.empty", "truncation")
     firm = forced or call.name in ("tee", "sponge")
     if change is not Change.REMOVE:
         note_write(target, change, scope, findings, firm=firm)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import grammar, scan
-from aish.safety.commands.places import Place, is_precious, place_of, resolve, swept
+from aish.safety.commands.places import Place, is_data, is_precious, place_of, resolve, swept
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 
 _RM = grammar(
     "-r -R -f -i -I -v -d --recursive --force --dir --verbose --interactive? --no-preserve-root --one-file-system"
 )
+_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_REMOVERS = frozenset({"rm", "grm", "unlink", "rmdir", "shred", "srm", "wipe", "trash"})
+_RSYNC = grammar("-e: --rsh= --exclude= --include= --filter= --files-from= --bwlimit= --log-file= --timeout= --port=")
 _HARMLESS_KILLS = frozenset({"-0", "-l", "-L"})
 _LOOKS_UP = re.compile(r"\b(pgrep|pidof|lsof|ps|fuser|grep|awk|ss|netstat|jobs)\b")
 
@@ -68,7 +72,9 @@ def _check_file(shown: str, path: str | None, scope: Scope, call: Call, findings
 
 
 def _may_be_root(text: str) -> bool:
-    """`$X/`, `$X/*`, `$X/usr`: with X empty this starts at the root."""
+    """`$X/`, `$X/*`, `$X/usr`, `/$X`: with X empty this starts at the root."""
+    if re.fullmatch(rf"/+{DYNAMIC}+/*", text):
+        return True
     return re.match(rf"{DYNAMIC}+/+(\*|\.|\.\*|$|bin|etc|usr|var|home|lib|opt|boot)", text) is not None
 
 
@@ -80,13 +86,18 @@ def check_find(call: Call, scope: Scope, findings: Findings) -> None:
             break
         starts.append(field)
     if "-delete" in texts:
-        precious = any(_is_precious(field, scope) for field in starts)
+        precious = any(is_precious_target(field, scope) for field in starts)
         findings.danger(
             "find removes every file that matches", call.span, "remove.find", "removal", catastrophe=precious
         )
+    for action, command in pairwise(texts):
+        if action in _FIND_RUNS and command.rpartition("/")[2] in _REMOVERS:
+            precious = any(is_precious_target(field, scope) for field in starts)
+            says = f"find runs {command} on every file that matches"
+            findings.danger(says, call.span, "remove.find", "removal", catastrophe=precious)
 
 
-def _is_precious(field: Field, scope: Scope) -> bool:
+def is_precious_target(field: Field, scope: Scope) -> bool:
     path = resolve(field.text, scope)
     return path is not None and is_precious(swept(path), scope)
 
@@ -100,14 +111,14 @@ def check_sweep(call: Call, scope: Scope, findings: Findings) -> None:
             findings.danger(f"changes every file {call.fed} finds", call.span, "permissions.fed", "permissions")
         return
     for field in call.arguments:
-        if (field.text[:1] in ("/", ".", "~") and _is_precious(field, scope)) or _may_be_root(field.text):
+        if (field.text[:1] in ("/", ".", "~") and is_precious_target(field, scope)) or _may_be_root(field.text):
             findings.danger(f"changes permissions or owners of everything under {field.shown}", call.span,
                             "permissions.precious", "permissions", catastrophe=True)  # fmt: skip
 
 
 def check_move(call: Call, scope: Scope, findings: Findings) -> None:
     for field in call.arguments[:-1]:
-        if field.text[:1] in ("/", "~", ".") and _is_precious(field, scope):
+        if field.text[:1] in ("/", "~", ".") and is_precious_target(field, scope):
             findings.danger(f"moves {field.shown} away", call.span, "move.precious", "removal", catastrophe=True)
 
 
@@ -122,7 +133,29 @@ def check_dd(call: Call, scope: Scope, findings: Findings) -> None:
     field = Field(target, call.span, target)
     if operands.get("if") in ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"):
         findings.danger(f"dd wipes {target}", call.span, "disk.dd", "disk")
+    if is_data(target) or target.endswith(".sql"):
+        findings.danger(f"dd overwrites {target}, which holds data", call.span, "data.overwrite", "truncation")
     note_write(field, Change.OVERWRITE, scope, findings, firm=False)
+
+
+def check_shred(call: Call, scope: Scope, findings: Findings) -> None:
+    for field in scan(call.arguments, grammar("-n: -s: --iterations= --size= --random-source=")).positionals:
+        path = resolve(field.text, scope)
+        if path is not None and (place_of(path, scope) is Place.DISK or is_precious(swept(path), scope)):
+            says = f"overwrites {field.shown} so that nothing can be recovered"
+            findings.danger(says, call.span, "disk.shred", "disk", catastrophe=True)
+
+
+def check_rsync(call: Call, scope: Scope, findings: Findings) -> None:
+    """Making a precious directory equal to another deletes all that the other does not hold."""
+    found = scan(call.arguments, _RSYNC)
+    deletes = any(flag.name.startswith("--del") for flag in found.flags)
+    if not deletes or found.has("-n", "--dry-run") or len(found.positionals) < 2:
+        return
+    target = found.positionals[-1]
+    if is_precious_target(target, scope):
+        says = f"deletes everything in {target.shown} that the other side does not hold"
+        findings.danger(says, call.span, "remove.rsync-precious", "removal", catastrophe=True)
 
 
 def check_kill(call: Call, scope: Scope, findings: Findings) -> None:
@@ -133,7 +166,8 @@ def check_kill(call: Call, scope: Scope, findings: Findings) -> None:
     if texts[:1] in (["-s"], ["-n"]):
         pids = texts[2:]
     if "-1" in pids:
-        findings.danger("kill ends every process you own", call.span, "kill.all", "processes")
+        says = "kill ends every process you own"
+        findings.danger(says, call.span, "kill.all", "processes", catastrophe=True)
     looked_up = any(_LOOKS_UP.search(field.raw) for field in call.arguments if DYNAMIC in field.text)
     if call.fed or looked_up:
         findings.danger("kill ends whatever processes a search finds", call.span, "kill.search", "processes")
@@ -148,6 +182,8 @@ HANDLERS = {
     "bfs": check_find,
     "dd": check_dd,
     "kill": check_kill,
+    **dict.fromkeys(("shred", "srm", "wipe"), check_shred),
+    "rsync": check_rsync,
     "chmod": check_sweep,
     "chown": check_sweep,
     "chgrp": check_sweep,

@@ -10,7 +10,7 @@ from itertools import dropwhile
 
 from aish.safety.commands.bounds import MAX_COMMANDS, MAX_REDIRECTS, MAX_TEXTS, MAX_WORDS, TooBig
 from aish.safety.commands.danger.commands import Caller
-from aish.safety.commands.danger.files import is_write, redirect_write
+from aish.safety.commands.danger.files import is_write, note_fed_file, redirect_write
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.outputs import PLAIN_WRAPPERS, output_of, redirected_input, substituted
 from aish.safety.commands.places import resolve
@@ -100,6 +100,10 @@ class Loose(Caller):
         self._feed(node, scope)
         if not fields:
             return
+        for redirect in node.redirects:
+            if redirect.operator == "<" and redirect.target is not None:
+                for source in expand(redirect.target, scope, substituted)[:1]:
+                    note_fed_file(fields, source, scope, self.findings)
         self._remember(node, fields, scope)
         fed = redirected_input(node.redirects, scope)
         inner = scope
