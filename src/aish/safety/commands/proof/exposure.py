@@ -240,8 +240,12 @@ _AROUND = re.compile(r"[\s'\"`(){}<>|;&=,:@$]+")
 def find_secret(text: str, scope: Scope) -> str | None:
     """The file of a secret that an argument names, whatever the program does with it; also within code."""
     pieces: list[str] = _AROUND.split(text, _MAX_PIECES)
-    for candidate in (text, *pieces):
-        if not candidate or candidate.isalpha():  # `npm run secrets`: a word, as long as no program is known to read it
+    for candidate in dict.fromkeys((text, *pieces)):
+        if candidate.isalnum():  # `npm run secrets`: a word, as long as no program is known to read it
+            continue
+        if "/" not in candidate and not _WILDCARD.search(candidate):
+            if candidate and _name_is_secret(candidate):
+                return candidate
             continue
         path = resolve(scope.home + candidate[1:] if candidate[:2] == "~/" else candidate, scope)
         if path is not None and is_secret(_behind_links(path, scope), scope, glob=bool(_WILDCARD.search(path))):
