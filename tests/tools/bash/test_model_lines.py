@@ -238,6 +238,48 @@ async def test_a_directory_cannot_be_forged_into_one_that_is_none(shell: LiveBas
     assert result.cwd == str(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"printf '/etc\n\0' >&250; exec 250>&-",
+        r"for fd in /proc/self/fd/*; do eval \"printf '/etc\\n\\0' >&${fd##*/}\"; done 2>/dev/null",
+        "touch ran-anyway; timeout 0.5 cat /dev/fd/250",
+        "touch ran-anyway; timeout 0.5 cat <&250; exec true",
+        "touch ran-anyway; timeout 0.5 bash -c 'cat /proc/$PPID/fd/250; cat /proc/$PPID/fd/10'; kill -9 $$",
+        "PWD=/etc; pwd() { echo /etc; }; builtin() { echo /etc; }",
+    ],
+)
+async def test_the_report_is_out_of_reach_of_the_line(shell: LiveBash, tmp_path: Path, line: str) -> None:
+    result = await shell.run_model(line, 5, turn="t")
+    assert result.cwd == str(tmp_path) == shell.model_cwd("t")
+    assert (tmp_path / "ran-anyway").exists() is ("ran-anyway" in line)
+
+
+@pytest.mark.parametrize(
+    "end", ["", "; exit 3", "; set -e; false", "; exec 250>&-", "; f() { exit; }; f", "; set -u; $no"]
+)
+async def test_a_change_of_directory_is_noticed_however_the_line_ends(shell: LiveBash, end: str) -> None:
+    assert (await shell.run_model(f"cd /usr{end}", 5, turn="t")).cwd == "/usr"
+
+
+async def test_a_link_to_a_directory_is_told_as_the_directory(shell: LiveBash, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert (await shell.run_model("cd link", 5, turn="t")).cwd == f"{tmp_path}/real"
+    await shell.run_user("cd link", None)
+    assert (await shell.run_model("true", 5, turn="u")).cwd == f"{tmp_path}/link"
+
+
+async def test_a_line_that_kills_the_persons_bash_leaves_a_new_one_there(shell: LiveBash, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    await shell.run_user("cd sub", None)
+    before = shell.pid
+    assert (await shell.run_model(f"kill -9 {before}; cd /; echo on", 5)).output == "on\n"
+    assert (await shell.run_user("pwd", None)).output == f"{tmp_path}/sub\n"
+    assert shell.pid != before and not shell.exited.is_set()
+    assert (await shell.run_model("pwd", 5)).output == f"{tmp_path}/sub\n"
+
+
 async def test_forty_lines_in_a_row(shell: LiveBash) -> None:
     await shell.run_model("true", 10)
     before = os.dup(0)

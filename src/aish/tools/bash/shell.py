@@ -4,7 +4,7 @@
         result = await shell.run_user("make", terminal=0)
         result = await shell.run_model("git status", timeout_s=60)
 
-Nothing that a model's line does reaches the shell of the person: see `fork.py`.
+Nothing that a model's line does reaches the shell of the person: see `model_shell.py`.
 
 Opening returns at once; the rc files run while the prompt is drawn, and the first line waits for them. A bash that is
 killed is followed by another one in the same directory; one that exits ends the live shell (`exited`). What it was
