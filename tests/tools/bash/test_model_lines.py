@@ -280,6 +280,25 @@ async def test_a_line_that_kills_the_persons_bash_leaves_a_new_one_there(shell: 
     assert (await shell.run_model("pwd", 5)).output == f"{tmp_path}/sub\n"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a session of its own is a way out")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "setsid sleep 599 & echo $! >pid; kill -9 $PPID",
+        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; kill -9 $$",
+        """trap '' HUP TERM INT; setsid bash -c 'trap "" HUP TERM INT; echo $$ >pid; exec sleep 599' & wait""",
+        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; sleep 0.2",
+        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; while :; do kill -9 $PPID; done",
+        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; sleep 0.2; read -r a b c d e </proc/$PPID/stat; kill -9 $d",
+        r"setsid -f bash -c 'echo $$ >pid; exec sleep 599'; sleep 0.2; printf 'end\0a\0' >&10; exit",
+    ],
+)
+async def test_what_leaves_the_session_ends_with_the_line(shell: LiveBash, tmp_path: Path, line: str) -> None:
+    await shell.run_model(line, 0.7)
+    assert not is_running(int((tmp_path / "pid").read_text()))
+    assert (await shell.run_model("echo fine", 10)).output == "fine\n"
+
+
 async def test_forty_lines_in_a_row(shell: LiveBash) -> None:
     await shell.run_model("true", 10)
     before = os.dup(0)

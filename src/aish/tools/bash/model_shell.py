@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -69,6 +70,12 @@ _BASH_MAIN = "; ".join((
 _SH_MAIN = 'eval "$1" </dev/null'
 # Between aish and the copy, so that a line which ends its parent ends nothing of ours.
 _PARENT = 'trap : HUP INT TERM; "$@"; exit $?'
+# Above that one, where the kernel tells who sends: it adopts what leaves the session, says that the copy has ended, and
+# stays until all of this is ended as well. Its argument is the descriptor of the socket.
+_KEEPER = (
+    r"""trap : HUP INT TERM; fd=$1; shift; "$@"; status=$?; printf 'end\0' >&$fd; """
+    r"""while read -r go <&$fd && [ "$go" != bye ]; do :; done; exit $status"""
+)
 # What a process of ours inherits by default; the copy has of these what the live bash has.
 _INHERITED = "HOME LANG LANGUAGE LOGNAME PATH SHELL TERM TMPDIR USER ${!LC_*}"
 
@@ -96,6 +103,7 @@ async def run_fork(spec: ForkSpec, on_text: Callable[[str], None] | None = None)
         listener = _Listener(OutputCapture(on_text))
         async with Pty.start(process, size=spec.size, take=listener.take) as pty:
             listener.pty = pty
+            report.keeper = pty.pid
             report.close_writer()
             end = await _until_end(pty, listener, report, spec.timeout_s)
             code = pty.returncode
@@ -126,8 +134,12 @@ async def _process(spec: ForkSpec, stack: ExitStack, report: _Report) -> Process
         fds, env, inherit = (state, report.writer), {}, ()
         argv = (spec.shell, "--norc", "--noprofile", "-c", _BASH_MAIN, "bash", str(state), str(report.writer))
     argv = (shutil.which("sh") or spec.shell, "-c", _PARENT, "sh", *argv)
+    if spec.wrap is not None:
+        argv = await spec.wrap(argv, folder)
+    if _HAS_SENDERS and spec.snapshot is not None:
+        argv = (spec.shell, "--norc", "--noprofile", "-c", _KEEPER, "bash", str(report.writer), *argv)
     return ProcessSpec(
-        await spec.wrap(argv, folder) if spec.wrap is not None else argv,
+        argv, mark=f"AISH_LINE={secrets.token_hex(16)}",
         name="bash", env=env, inherit=inherit, cwd=folder, close_wait_s=0.2, term_wait_s=1.0,
         spares_hangup=False, pass_fds=fds,
     )  # fmt: skip
@@ -179,18 +191,24 @@ def _result(
 async def _until_end(pty: Pty, listener: _Listener, report: _Report, timeout_s: float) -> RunEnd:
     ending = asyncio.ensure_future(pty.wait())
     asking = asyncio.ensure_future(listener.asked.wait())
+    over = asyncio.ensure_future(report.ended.wait())
     try:
-        await asyncio.wait({ending, asking}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            return RunEnd.DONE
-        end = RunEnd.ASKED if asking.done() else RunEnd.TIMED_OUT
-        report.is_late = True
-        pty.interrupt()
-        await asyncio.wait({ending}, timeout=_INTERRUPTED_S)
+        await asyncio.wait({ending, asking, over}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        end = RunEnd.DONE
+        if not ending.done() and not over.done():
+            end = RunEnd.ASKED if asking.done() else RunEnd.TIMED_OUT
+            report.is_late = True
+            pty.interrupt()
+            await asyncio.wait({ending, over}, timeout=_INTERRUPTED_S, return_when=asyncio.FIRST_COMPLETED)
+        if over.done() and not ending.done():
+            await pty.end_descendants()
+            report.release()
+            await asyncio.wait({ending}, timeout=_INTERRUPTED_S)
         return end
     finally:
         ending.cancel()
         asking.cancel()
+        over.cancel()
 
 
 class _Listener:
@@ -218,6 +236,8 @@ class _Report:
         self._data = b""
         self._heard_bytes = 0
         self._copy = 0  # its process, where the kernel tells who sent what
+        self.keeper = 0  # the process that says when the copy has ended
+        self.ended = asyncio.Event()
         self.is_ready = False  # and was told so: from here on the line runs
         self.is_late = False  # it is not to begin any more
         self.cwd = ""  # the last place seen, if there was one
@@ -248,15 +268,25 @@ class _Report:
         for record in records:
             self._hear(record, _sender_in(others))
 
+    def release(self) -> None:
+        """The keeper may go."""
+        self._answer(b"bye\n")
+
+    def _answer(self, data: bytes) -> None:
+        with suppress(OSError):
+            self._socket.send(data)
+
     def _hear(self, record: bytes, sender: int) -> None:
+        if sender and sender == self.keeper:
+            self.ended.set()
+            return
         if not self.is_ready:
             if record != _READY or self.is_late:
                 return
             self.is_ready, self._copy = True, sender
         else:
             self.cwd = self._place(record) or self.cwd
-        with suppress(OSError):
-            self._socket.send(b"\n")
+        self._answer(b"\n")
 
     def _place(self, said: bytes) -> str:
         """Where the copy is: what it says itself counts only where the kernel does not tell."""
@@ -284,7 +314,7 @@ def _cwd_of(pid: int) -> str:
     """The real path, if it leads us to the very directory that the process is in: "" where a sandbox shows another."""
     place = _PROC / str(pid) / "cwd"
     try:
-        path = os.readlink(place)
-        return path if os.path.samestat(os.stat(path), os.stat(place)) else ""
+        path = place.readlink()
+        return str(path) if path.samefile(place) else ""
     except OSError:
         return ""
