@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ProcessError, ToolError
+from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.bash import snapshot
 from aish.tools.bash.shell import LiveBash, LiveBashSpec
 from aish.tools.builtin.sandbox import Bubblewrap
@@ -134,6 +135,20 @@ async def test_the_environment_is_for_machines_and_secrets_are_not_in_it(shell: 
     show = "echo $TERM-$PAGER-$GIT_TERMINAL_PROMPT-${TOKEN-none}-$EXTRA; env | grep -c '^PAGER=cat'"
     assert (await shell.run_model(show, 10)).output == "dumb-cat-0-none-1\n1\n"
     assert "s3cret" not in (await shell.run_model("env; set; declare -p; cat /proc/self/environ", 10)).output
+
+
+async def test_no_variable_named_like_a_secret_is_in_the_copy(tmp_path: Path) -> None:
+    spec = LiveBashSpec(cwd=tmp_path, close_wait_s=0.2, hides=looks_secret)
+    async with asyncio.timeout(60), LiveBash.open(spec) as shell:
+        await shell.run_user(
+            "export MY_API_KEY=s3cret; DB_PASSWORD=s3cret; declare -a AUTH_TOKENS=(a s3cret); "
+            "declare -A AWS_SECRET=([k]=s3cret); readonly GH_TOKEN=s3cret; SEEN=1; f() { echo in-a-function; }",
+            None,
+        )
+        show = "declare -p; set; env; declare -f; alias; cat /proc/self/environ /proc/$PPID/environ; tr '\\0' , <&0"
+        output = (await shell.run_model(show, 10)).output
+        assert "s3cret" not in output and "SEEN=" in output and "in-a-function" in output
+        assert (await shell.run_model("declare -n r=GH_TOKEN; echo ${r-none}${!AUTH*}", 10)).output == "none\n"
 
 
 async def test_there_is_nothing_on_stdin(shell: LiveBash) -> None:
@@ -285,16 +300,16 @@ async def test_a_line_that_kills_the_persons_bash_leaves_a_new_one_there(shell: 
     "line",
     [
         "setsid sleep 599 & echo $! >pid; kill -9 $PPID",
-        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; kill -9 $$",
+        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; kill -9 $$",
         """trap '' HUP TERM INT; setsid bash -c 'trap "" HUP TERM INT; echo $$ >pid; exec sleep 599' & wait""",
-        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; sleep 0.2",
-        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; while :; do kill -9 $PPID; done",
-        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; sleep 0.2; read -r a b c d e </proc/$PPID/stat; kill -9 $d",
-        r"setsid -f bash -c 'echo $$ >pid; exec sleep 599'; sleep 0.2; printf 'end\0a\0' >&10; exit",
+        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN",
+        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; while :; do kill -9 $PPID; done",
+        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; read -r a b c d e </proc/$PPID/stat; kill -9 $d",
+        r"setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; printf 'end\0a\0' >&10; exit",
     ],
 )
 async def test_what_leaves_the_session_ends_with_the_line(shell: LiveBash, tmp_path: Path, line: str) -> None:
-    await shell.run_model(line, 0.7)
+    await shell.run_model(line.replace("WRITTEN", "until [ -s pid ]; do :; done"), 0.9)
     assert not is_running(int((tmp_path / "pid").read_text()))
     assert (await shell.run_model("echo fine", 10)).output == "fine\n"
 
