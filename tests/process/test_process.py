@@ -317,6 +317,19 @@ async def test_a_guard_that_was_killed_is_replaced_and_told_again() -> None:
         await asyncio.to_thread(os.waitpid, guard.pid, 0)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the environment of others is not told")
+async def test_the_guard_ends_what_has_a_mark_also_in_another_session() -> None:
+    guard = orphan_guard._Guard()
+    spec = ProcessSpec(("sh", "-c", "setsid sleep 599 & echo $!; wait"), env={"AISH_TEST_MARK": str(os.getpid())})
+    async with ChildProcess.start(spec) as child:
+        pid = int(await anext(aiter(child.stdout)))
+        guard.add(orphan_guard.marked(f"AISH_TEST_MARK={os.getpid()}"))
+        assert guard._pipe is not None
+        os.close(guard._pipe)  # as when aish goes
+        await asyncio.to_thread(os.waitpid, guard.pid, 0)
+        assert not is_running(pid)
+
+
 async def test_a_group_that_was_forgotten_is_left_alone() -> None:
     guard = orphan_guard._Guard()
     async with ChildProcess.start(child_file("echo")) as child:

@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, WireTimeout
-from aish.process import orphan_guard
+from aish.process import descendants, orphan_guard
 from aish.process.pipes import STDIN, ByteStream, ChildPipes, StderrRing
 from aish.process.spawn import start
 from aish.process.spec import POSIX, ProcessSpec, child_environment, spawn_failed
@@ -39,6 +39,7 @@ __all__ = ["ChildProcess", "Completed", "ProcessSpec", "run"]
 
 _KILL_WAIT_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a driver: then we leave it behind
 _POLL_S = 0.01
+_LADDER = (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM) if POSIX else ()
 _FOREVER_S = 86_400.0
 
 
@@ -57,6 +58,9 @@ class ChildProcess:
         if spec.terminal is not None:
             self._watched = orphan_guard.session(self.pid, spares_hangup=spec.spares_hangup)
         orphan_guard.watch(self._watched)
+        self._watched_mark = orphan_guard.marked(spec.mark)
+        if spec.mark:
+            orphan_guard.watch(self._watched_mark)
 
     @classmethod
     @asynccontextmanager
@@ -140,6 +144,24 @@ class ChildProcess:
         """SIGKILL to the whole group, now."""
         self._signal(signal.SIGKILL if POSIX else 9)
 
+    def _signal_descendants(self, number: int) -> None:
+        """Before the child itself, which adopts what they leave. Once it has gone only the mark leads to them."""
+        lives = not self._pipes.exited.is_set()
+        if number == signal.SIGKILL:
+            descendants.kill_descendants(self.pid if lives else None, self.spec.mark)
+        elif number and lives:
+            descendants.signal_descendants(self.pid, number)
+
+    async def end_descendants(self) -> None:
+        """All that came from it, while it lives on itself. It needs a mark."""
+        for number in _LADDER:
+            descendants.signal_descendants(self.pid, number)
+        for _ in range(int(self.spec.term_wait_s / _POLL_S)):
+            if not descendants.signal_descendants(self.pid, 0):
+                return
+            await asyncio.sleep(_POLL_S)
+        descendants.kill_descendants(self.pid, self.spec.mark)
+
     async def _finish(self) -> None:
         """The kill ladder in a task of its own, so that being cancelled can hurry it but not skip it."""
         ending = asyncio.ensure_future(self._descend())
@@ -180,12 +202,16 @@ class ChildProcess:
         self._released = True  # from here on the group's number may become somebody else's
         self._transport.close()
         orphan_guard.forget(self._watched)
+        if self.spec.mark:
+            orphan_guard.forget(self._watched_mark)
 
     def _signal(self, number: int) -> bool:
         """Whether anyone was there to get it."""
         if self._released:
             return False
         if POSIX:
+            if self.spec.mark:
+                self._signal_descendants(number)
             if self.spec.terminal is not None:
                 return orphan_guard.signal_session(self.pid, number, self.spared, spares_hangup=self.spec.spares_hangup)
             return orphan_guard.signal_group(self.pid, number)
@@ -243,7 +269,7 @@ async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
 
 async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) -> asyncio.SubprocessTransport:
     if POSIX:
-        guard = orphan_guard.before_exec(on_terminal=spec.terminal is not None)
+        guard = orphan_guard.before_exec(on_terminal=spec.terminal is not None, adopts=bool(spec.mark))
         return start(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard,
                      pass_fds=spec.pass_fds, **options)  # fmt: skip
     group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)

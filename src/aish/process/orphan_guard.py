@@ -9,7 +9,7 @@ Two independent means, because each has a gap:
   only aish holds the writing end. When aish goes, by whatever means, the pipe ends and the guard kills every group
   still listed. A session (written s123) is every group in it, less those who ignore SIGHUP: they were started with
   `nohup` or the like in order to outlive the terminal. Written S123 it is every group in it. Without /proc it is the
-  group of its leader.
+  group of its leader. Written MNAME=VALUE it is every process with that in its environment, on Linux.
 
 Where there is no prctl (macOS) the guard does it all; where there is no `sh` the kernel's signal is all there is.
 """
@@ -28,6 +28,7 @@ from pathlib import Path
 
 _POSIX = os.name == "posix"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
 
 # Ends by itself when its input does. What a terminal or a supervisor sends to everybody is ignored.
@@ -54,9 +55,15 @@ end_session() {
     kill -9 "$pid"
   done
 } 2>/dev/null
+end_marked() {
+  for file in /proc/[0-9]*/environ; do
+    grep -qsF "$1" "$file" && pid=${file%/environ} && kill -9 "${pid#/proc/}"
+  done
+} 2>/dev/null
 for each in $groups; do
   case $each in
     s*) session=${each#s} spares=1; end_session; kill -9 "-$session" ;;
+    M*) end_marked "${each#M}"; end_marked "${each#M}" ;;
     S*) session=${each#S} spares=; end_session; kill -9 "-$session" ;;
     *) kill -9 "-$each" ;;
   esac
@@ -64,9 +71,12 @@ done 2>/dev/null
 """
 
 
-def before_exec(*, on_terminal: bool) -> Callable[[], None] | None:
-    """What to run in the child between fork and exec; on a terminal it makes fd 0 the controlling one."""
-    die = die_with_parent()
+def before_exec(*, on_terminal: bool, adopts: bool = False) -> Callable[[], None] | None:
+    """What to run in the child between fork and exec; on a terminal it makes fd 0 the controlling one.
+
+    One that `adopts` becomes the parent of what its descendants leave behind, where the kernel can do it.
+    """
+    die = die_with_parent(adopts=adopts)
     if not on_terminal:
         return die
     import fcntl
@@ -82,7 +92,7 @@ def before_exec(*, on_terminal: bool) -> Callable[[], None] | None:
     return take_terminal
 
 
-def die_with_parent() -> Callable[[], None] | None:
+def die_with_parent(*, adopts: bool = False) -> Callable[[], None] | None:
     """What to run in the child between fork and exec, or None where the kernel cannot do it.
 
     Everything is looked up here, before the fork: after it, in a process that had threads, little is safe to call.
@@ -94,6 +104,8 @@ def die_with_parent() -> Callable[[], None] | None:
 
     def before_exec() -> None:
         prctl(_PR_SET_PDEATHSIG, death, 0, 0, 0)
+        if adopts:
+            prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if getppid() != parent:  # it went between fork and prctl: no signal will come any more
             exit_now(1)
 
@@ -119,6 +131,11 @@ def _find_prctl() -> Callable[..., int] | None:
 def session(leader: int, *, spares_hangup: bool = True) -> str:
     """How a whole session is named to `watch` and `forget`."""
     return f"s{leader}" if spares_hangup else f"S{leader}"
+
+
+def marked(mark: str) -> str:
+    """How all that has this in its environment is named to `watch` and `forget`."""
+    return f"M{mark}"
 
 
 def watch(group: int | str) -> None:

@@ -144,6 +144,10 @@ class Pty:
         for group in {self.pid: None, self.foreground_group(): None}:
             orphan_guard.signal_group(group, signal.SIGINT)
 
+    async def end_descendants(self) -> None:
+        """All that came from the child; the child lives on."""
+        await self._child.end_descendants()
+
     def kill(self) -> None:
         """SIGKILL to the whole session, now."""
         self._child.kill()

@@ -39,6 +39,9 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     # A terminal to be its stdin, stdout and stderr, and the controlling one of its session (see `process.pty`).
     terminal: int | None = None
     spares_hangup: bool = True  # on a terminal: processes that ignore SIGHUP (`nohup`) outlive its session
+    # NAME=VALUE, unlike any other: it goes into the environment, and all that came from the child is ended with it,
+    # also what left its session (`descendants.py`). Linux, on a terminal.
+    mark: str = ""
     pass_fds: tuple[int, ...] = ()  # descriptors the child inherits, under the same numbers; POSIX
 
     @property
@@ -53,7 +56,9 @@ class ProcessSpec(msgspec.Struct, frozen=True):
 def child_environment(ours: Mapping[str, str], spec: ProcessSpec) -> dict[str, str]:
     """The few inherited variables that programs need to work at all, and what was configured."""
     patterns = (*(_INHERITED if POSIX else _INHERITED_ON_WINDOWS), *spec.inherit)
-    return {name: value for name, value in ours.items() if _matches(name, patterns)} | dict(spec.env)
+    mark, _, value_of_mark = spec.mark.partition("=")
+    given = dict(spec.env) | ({mark: value_of_mark} if mark else {})
+    return {name: value for name, value in ours.items() if _matches(name, patterns)} | given
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

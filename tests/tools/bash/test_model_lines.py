@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ProcessError, ToolError
+from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.bash import snapshot
 from aish.tools.bash.shell import LiveBash, LiveBashSpec
 from aish.tools.builtin.sandbox import Bubblewrap
@@ -136,6 +137,20 @@ async def test_the_environment_is_for_machines_and_secrets_are_not_in_it(shell: 
     assert "s3cret" not in (await shell.run_model("env; set; declare -p; cat /proc/self/environ", 10)).output
 
 
+async def test_no_variable_named_like_a_secret_is_in_the_copy(tmp_path: Path) -> None:
+    spec = LiveBashSpec(cwd=tmp_path, close_wait_s=0.2, hides=looks_secret)
+    async with asyncio.timeout(60), LiveBash.open(spec) as shell:
+        await shell.run_user(
+            "export MY_API_KEY=s3cret; DB_PASSWORD=s3cret; declare -a AUTH_TOKENS=(a s3cret); "
+            "declare -A AWS_SECRET=([k]=s3cret); readonly GH_TOKEN=s3cret; SEEN=1; f() { echo in-a-function; }",
+            None,
+        )
+        show = "declare -p; set; env; declare -f; alias; cat /proc/self/environ /proc/$PPID/environ; tr '\\0' , <&0"
+        output = (await shell.run_model(show, 10)).output
+        assert "s3cret" not in output and "SEEN=" in output and "in-a-function" in output
+        assert (await shell.run_model("declare -n r=GH_TOKEN; echo ${r-none}${!AUTH*}", 10)).output == "none\n"
+
+
 async def test_there_is_nothing_on_stdin(shell: LiveBash) -> None:
     result = await shell.run_model("cat; read x; echo \"<$x>\"; python3 -c 'input()' 2>&1 | tail -1", 10)
     assert result.output == "<>\nEOFError: EOF when reading a line\n"
@@ -236,6 +251,67 @@ async def test_a_directory_holds_for_the_turn_and_the_next_turn_begins_at_the_pe
 async def test_a_directory_cannot_be_forged_into_one_that_is_none(shell: LiveBash, tmp_path: Path) -> None:
     result = await shell.run_model(r"printf 'x\0/no/such/place\n\0' >&250; exec 250>&-", 10, turn="t")
     assert result.cwd == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"printf '/etc\n\0' >&250; exec 250>&-",
+        r"for fd in /proc/self/fd/*; do eval \"printf '/etc\\n\\0' >&${fd##*/}\"; done 2>/dev/null",
+        "touch ran-anyway; timeout 0.5 cat /dev/fd/250",
+        "touch ran-anyway; timeout 0.5 cat <&250; exec true",
+        "touch ran-anyway; timeout 0.5 bash -c 'cat /proc/$PPID/fd/250; cat /proc/$PPID/fd/10'; kill -9 $$",
+        "PWD=/etc; pwd() { echo /etc; }; builtin() { echo /etc; }",
+    ],
+)
+async def test_the_report_is_out_of_reach_of_the_line(shell: LiveBash, tmp_path: Path, line: str) -> None:
+    result = await shell.run_model(line, 5, turn="t")
+    assert result.cwd == str(tmp_path) == shell.model_cwd("t")
+    assert (tmp_path / "ran-anyway").exists() is ("ran-anyway" in line)
+
+
+@pytest.mark.parametrize(
+    "end", ["", "; exit 3", "; set -e; false", "; exec 250>&-", "; f() { exit; }; f", "; set -u; $no"]
+)
+async def test_a_change_of_directory_is_noticed_however_the_line_ends(shell: LiveBash, end: str) -> None:
+    assert (await shell.run_model(f"cd /usr{end}", 5, turn="t")).cwd == "/usr"
+
+
+async def test_a_link_to_a_directory_is_told_as_the_directory(shell: LiveBash, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert (await shell.run_model("cd link", 5, turn="t")).cwd == f"{tmp_path}/real"
+    await shell.run_user("cd link", None)
+    assert (await shell.run_model("true", 5, turn="u")).cwd == f"{tmp_path}/link"
+
+
+async def test_a_line_that_kills_the_persons_bash_leaves_a_new_one_there(shell: LiveBash, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    await shell.run_user("cd sub", None)
+    before = shell.pid
+    assert (await shell.run_model(f"kill -9 {before}; cd /; echo on", 5)).output == "on\n"
+    assert (await shell.run_user("pwd", None)).output == f"{tmp_path}/sub\n"
+    assert shell.pid != before and not shell.exited.is_set()
+    assert (await shell.run_model("pwd", 5)).output == f"{tmp_path}/sub\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a session of its own is a way out")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "setsid sleep 599 & echo $! >pid; kill -9 $PPID",
+        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; kill -9 $$",
+        """trap '' HUP TERM INT; setsid bash -c 'trap "" HUP TERM INT; echo $$ >pid; exec sleep 599' & wait""",
+        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN",
+        "env -i setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; while :; do kill -9 $PPID; done",
+        "setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; read -r a b c d e </proc/$PPID/stat; kill -9 $d",
+        r"setsid -f bash -c 'echo $$ >pid; exec sleep 599'; WRITTEN; printf 'end\0a\0' >&10; exit",
+    ],
+)
+async def test_what_leaves_the_session_ends_with_the_line(shell: LiveBash, tmp_path: Path, line: str) -> None:
+    await shell.run_model(line.replace("WRITTEN", "until [ -s pid ]; do :; done"), 0.9)
+    assert not is_running(int((tmp_path / "pid").read_text()))
+    assert (await shell.run_model("echo fine", 10)).output == "fine\n"
 
 
 async def test_forty_lines_in_a_row(shell: LiveBash) -> None:

@@ -4,14 +4,22 @@ A forked bash cannot leave the session of the person's terminal, since bash has 
 bash that reads the state of the live one (`snapshot.py`), inside the sandbox where there is one. Whatever the line does
 (`exit`, `exec`, `set -e`, `trap`, `cd`, exports, jobs, signals to its parent) it does to the copy. If the copy cannot
 be made, nothing runs.
+
+The copy and aish share a socket, which the line does not inherit. The line is run only after aish has answered that
+the copy is ready, so "nothing was run" is never a guess. Where the copy ends is read from the kernel, not from what is
+said on the socket: a message only says when to look.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shlex
 import shutil
+import socket
+import struct
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +42,16 @@ _INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is en
 _REPORT_BYTES = 64 * 1024
 _READY = b"ready"
 _SHOWN_CHARS = 500
-# Arguments: the descriptors of the state and of the report. The report is `ready` and, at the end, the directory; it
-# goes to a high descriptor, out of the way of those that lines use.
+_PROC = Path("/proc")
+# Says a directory, and waits until aish has looked. When `exit` was called in a function, the descriptor is still
+# closed, and bash keeps it at the first number from 10.
+_SAY_PLACE = (
+    r"{ __aish_at=250; \builtin test -S /dev/fd/250 || { __aish_at=10; \builtin test -S /dev/fd/10; } "
+    r'&& { \builtin pwd >&$__aish_at; \builtin printf "\0" >&$__aish_at; \builtin read -r -u $__aish_at __aish_go; } '
+    r"|| \builtin :; } 2>/dev/null"
+)
+# Arguments: the descriptors of the state and of the socket, which goes to a high number, out of the way of those that
+# lines use, and is closed while the line runs.
 # One line, so that what bash says of errors counts from the first line of the model's.
 _BASH_MAIN = "; ".join((
     'eval "exec 250>&$2 $2>&-"',
@@ -43,16 +59,23 @@ _BASH_MAIN = "; ".join((
     r'\builtin eval "\\builtin exec $1<&-"',
     r'\builtin test -n "${__aish_ready-}" || \builtin exit 125',
     r"\builtin set --",
-    r"""\builtin trap '{ \builtin pwd >&250; \builtin printf "\0" >&250; } 2>/dev/null' EXIT""",
     r"\builtin printf 'ready\0' >&250",
+    r"\builtin read -r -u 250 __aish_go || \builtin exit 125",
+    rf"\builtin trap '{_SAY_PLACE}' EXIT",
     "__aish_status",
-    r'\builtin eval "$__aish_line" </dev/null',
-    r"{ __aish_status=$?; \builtin set +eux; \builtin pwd >&250; \builtin printf '\0' >&250; } 2>/dev/null",
+    r'\builtin eval "$__aish_line" 250>&- </dev/null',
+    rf"{{ __aish_status=$?; \builtin set +eux; }} 2>/dev/null; {_SAY_PLACE}",
     r'\builtin exit "$__aish_status"',
 ))  # fmt: skip
 _SH_MAIN = 'eval "$1" </dev/null'
 # Between aish and the copy, so that a line which ends its parent ends nothing of ours.
 _PARENT = 'trap : HUP INT TERM; "$@"; exit $?'
+# Above that one, where the kernel tells who sends: it adopts what leaves the session, says that the copy has ended, and
+# stays until all of this is ended as well. Its argument is the descriptor of the socket.
+_KEEPER = (
+    r"""trap : HUP INT TERM; fd=$1; shift; "$@"; status=$?; printf 'end\0' >&$fd; """
+    r"""while read -r go <&$fd && [ "$go" != bye ]; do :; done; exit $status"""
+)
 # What a process of ours inherits by default; the copy has of these what the live bash has.
 _INHERITED = "HOME LANG LANGUAGE LOGNAME PATH SHELL TERM TMPDIR USER ${!LC_*}"
 
@@ -80,15 +103,23 @@ async def run_fork(spec: ForkSpec, on_text: Callable[[str], None] | None = None)
         listener = _Listener(OutputCapture(on_text))
         async with Pty.start(process, size=spec.size, take=listener.take) as pty:
             listener.pty = pty
+            report.keeper = pty.pid
             report.close_writer()
-            end = await _until_end(pty, listener, spec.timeout_s)
+            end = await _until_end(pty, listener, report, spec.timeout_s)
             code = pty.returncode
         listener.capture.finish()
         if spec.snapshot is not None and not report.is_ready:
             told = listener.capture.text("", 1).strip()[-_SHOWN_CHARS:]
             why = told or ("it took too long" if end is RunEnd.TIMED_OUT else "it did not start")
             raise ProcessError(f"no copy of the shell could be made, so nothing was run: {why}")
-        return _result(spec, listener.capture, end, code, report.cwd or spec.cwd, time.monotonic() - started_s)
+        return _result(
+            spec, listener.capture, end, code, _place_after(spec.cwd, report.cwd), time.monotonic() - started_s
+        )
+
+
+def _place_after(begun: str, seen: str) -> str:
+    """The name that the directory had before, where it is still the same."""
+    return begun if not seen or os.path.realpath(begun) == seen else seen
 
 
 async def _process(spec: ForkSpec, stack: ExitStack, report: _Report) -> ProcessSpec:
@@ -103,8 +134,12 @@ async def _process(spec: ForkSpec, stack: ExitStack, report: _Report) -> Process
         fds, env, inherit = (state, report.writer), {}, ()
         argv = (spec.shell, "--norc", "--noprofile", "-c", _BASH_MAIN, "bash", str(state), str(report.writer))
     argv = (shutil.which("sh") or spec.shell, "-c", _PARENT, "sh", *argv)
+    if spec.wrap is not None:
+        argv = await spec.wrap(argv, folder)
+    if _HAS_SENDERS and spec.snapshot is not None:
+        argv = (spec.shell, "--norc", "--noprofile", "-c", _KEEPER, "bash", str(report.writer), *argv)
     return ProcessSpec(
-        await spec.wrap(argv, folder) if spec.wrap is not None else argv,
+        argv, mark=f"AISH_LINE={secrets.token_hex(16)}",
         name="bash", env=env, inherit=inherit, cwd=folder, close_wait_s=0.2, term_wait_s=1.0,
         spares_hangup=False, pass_fds=fds,
     )  # fmt: skip
@@ -153,20 +188,27 @@ def _result(
     )
 
 
-async def _until_end(pty: Pty, listener: _Listener, timeout_s: float) -> RunEnd:
+async def _until_end(pty: Pty, listener: _Listener, report: _Report, timeout_s: float) -> RunEnd:
     ending = asyncio.ensure_future(pty.wait())
     asking = asyncio.ensure_future(listener.asked.wait())
+    over = asyncio.ensure_future(report.ended.wait())
     try:
-        await asyncio.wait({ending, asking}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            return RunEnd.DONE
-        end = RunEnd.ASKED if asking.done() else RunEnd.TIMED_OUT
-        pty.interrupt()
-        await asyncio.wait({ending}, timeout=_INTERRUPTED_S)
+        await asyncio.wait({ending, asking, over}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        end = RunEnd.DONE
+        if not ending.done() and not over.done():
+            end = RunEnd.ASKED if asking.done() else RunEnd.TIMED_OUT
+            report.is_late = True
+            pty.interrupt()
+            await asyncio.wait({ending, over}, timeout=_INTERRUPTED_S, return_when=asyncio.FIRST_COMPLETED)
+        if over.done() and not ending.done():
+            await pty.end_descendants()
+            report.release()
+            await asyncio.wait({ending}, timeout=_INTERRUPTED_S)
         return end
     finally:
         ending.cancel()
         asking.cancel()
+        over.cancel()
 
 
 class _Listener:
@@ -183,34 +225,96 @@ class _Listener:
 
 
 class _Report:
-    """The pipe through which the copy says that it is one, and where it ended."""
+    """Our end of the socket on which the copy says that it is one, and when to look where it is."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self._reader, self.writer = os.pipe()
-        os.set_blocking(self._reader, False)
-        self._said: bytes | None = None
-        self._is_open = True
-        stack.callback(os.close, self._reader)
+        self._socket, self._theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        if _HAS_SENDERS:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._loop = asyncio.get_running_loop()
+        self._data = b""
+        self._heard_bytes = 0
+        self._copy = 0  # its process, where the kernel tells who sent what
+        self.keeper = 0  # the process that says when the copy has ended
+        self.ended = asyncio.Event()
+        self.is_ready = False  # and was told so: from here on the line runs
+        self.is_late = False  # it is not to begin any more
+        self.cwd = ""  # the last place seen, if there was one
+        self._loop.add_reader(self._socket, self._read)
+        stack.callback(self._socket.close)
+        stack.callback(self._loop.remove_reader, self._socket)
         stack.callback(self.close_writer)
 
+    @property
+    def writer(self) -> int:
+        return self._theirs.fileno()
+
     def close_writer(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            os.close(self.writer)
+        self._theirs.close()
 
-    @property
-    def is_ready(self) -> bool:
-        return self._records()[:1] == [_READY]
+    def _read(self) -> None:
+        try:
+            data, others, _, _ = self._socket.recvmsg(_REPORT_BYTES, _SENDER_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data, others = b"", []
+        self._heard_bytes += len(data)
+        if not data or self._heard_bytes > _REPORT_BYTES:
+            self._loop.remove_reader(self._socket)
+            return
+        *records, self._data = (self._data + data).split(b"\0")
+        for record in records:
+            self._hear(record, _sender_in(others))
 
-    @property
-    def cwd(self) -> str:
-        """The last directory it told, if there is one."""
-        said = [os.fsdecode(record.removesuffix(b"\n")) for record in self._records()[1:]]
-        return said[-1] if said and Path(said[-1]).is_absolute() and Path(said[-1]).is_dir() else ""
+    def release(self) -> None:
+        """The keeper may go."""
+        self._answer(b"bye\n")
 
-    def _records(self) -> list[bytes]:
-        if self._said is None:
-            self._said = b""
-            with suppress(BlockingIOError):
-                self._said = os.read(self._reader, _REPORT_BYTES)
-        return self._said.split(b"\0")[:-1]
+    def _answer(self, data: bytes) -> None:
+        with suppress(OSError):
+            self._socket.send(data)
+
+    def _hear(self, record: bytes, sender: int) -> None:
+        if sender and sender == self.keeper:
+            self.ended.set()
+            return
+        if not self.is_ready:
+            if record != _READY or self.is_late:
+                return
+            self.is_ready, self._copy = True, sender
+        else:
+            self.cwd = self._place(record) or self.cwd
+        self._answer(b"\n")
+
+    def _place(self, said: bytes) -> str:
+        """Where the copy is: what it says itself counts only where the kernel does not tell."""
+        if _PROC.is_dir():
+            return _cwd_of(self._copy) if self._copy else ""
+        path = os.path.realpath(os.fsdecode(said.removesuffix(b"\n")))
+        return path if said.startswith(b"/") and Path(path).is_dir() else ""
+
+
+_HAS_SENDERS = sys.platform == "linux"
+_SENDER = struct.Struct("3i")  # process, user, group; the process as we number it, also from inside a sandbox
+_SENDER_BYTES = socket.CMSG_SPACE(_SENDER.size)
+
+
+def _sender_in(others: list[tuple[int, int, bytes]]) -> int:
+    """0 where it is not known."""
+    if _HAS_SENDERS:
+        for level, kind, data in others:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(data) == _SENDER.size:
+                return int(_SENDER.unpack(data)[0])
+    return 0
+
+
+def _cwd_of(pid: int) -> str:
+    """The real path, if it leads us to the very directory that the process is in: "" where a sandbox shows another."""
+    place = _PROC / str(pid) / "cwd"
+    try:
+        path = place.readlink()
+        return str(path) if path.samefile(place) else ""
+    except OSError:
+        return ""
