@@ -166,3 +166,17 @@ def test_processes_are_started_only_by_those_who_own_one():
         if isinstance(node, ast.ImportFrom) and node.module == "aish.process.child"
     }
     assert importers == owners
+
+
+MAX_MODULES = 15
+# Folders that hold more, and why.
+CROWDED = {
+    "types": "frozen data, one concept a module; small ones are to be joined",
+}
+
+
+def test_a_folder_holds_at_most_fifteen_modules():
+    folders = {path.parent for path in MODULES}
+    sizes = {folder: len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) for folder in folders}
+    crowded = {folder.relative_to(SOURCE).as_posix() for folder, size in sizes.items() if size > MAX_MODULES}
+    assert crowded == set(CROWDED)
