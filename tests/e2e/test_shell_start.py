@@ -31,7 +31,7 @@ main()
 # Loads the shell only when it is told to.
 SLOWLY = """
 import os, sys, time
-from aish.frontends.shell import ask
+from aish.frontends.shell import one_shot as ask
 run = ask.run
 def waited(arguments, runtime):
     deadline = time.monotonic() + 20
