@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands import ShellContext
+from aish.safety.commands.bounds import TooBig
+from aish.safety.commands.verdict import Read
 from aish.safety.policy.gate import CAREFUL, PolicyGate
 from aish.safety.policy.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Question, Verdict
@@ -545,6 +547,15 @@ def test_a_link_or_a_wildcard_is_judged_by_what_it_leads_to() -> None:
     assert gate.judge(SHELL, {"command": "grep -r x ."}).rule == "secret"
     assert gate.judge(SHELL, {"command": "ls *"}).verdict is ALLOW
     assert gate.judge(SHELL, {"command": "cat README"}).verdict is ALLOW
+
+
+def test_wildcards_that_match_too_much_to_look_at_are_asked_about() -> None:
+    def too_much(read: Read) -> list[str]:
+        raise TooBig("its wildcards match too much to look at")
+
+    gate = PolicyGate(shell=ShellContext(cwd="/home/u/work", home="/home/u"), real_paths=too_much)
+    judged = gate.judge(SHELL, {"command": "cat a*"})
+    assert judged.verdict is ASK and "too much to look at" in judged.reason
 
 
 def test_a_folder_is_not_granted_where_it_is_a_home_or_more() -> None:

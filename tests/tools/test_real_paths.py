@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.verdict import Read
 from aish.tools.real_paths import RealPaths
 
@@ -60,3 +63,18 @@ def test_a_workspace_that_is_reached_through_a_link_is_still_the_workspace(tmp_p
     named.symlink_to(real)
     assert list(look(named)(read(named / "a"))) == []
     assert list(look(named)(read(real / "a"))) == [str(named / "a")]
+
+
+def test_classes_of_characters_match_as_they_do_in_the_shell(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to("/etc/passwd")
+    for pattern in ("[[:alpha:]]*", "[^x]ink", "[k-m]ink"):
+        assert list(look(root)(read(root / pattern, glob=True))) == ["/etc/passwd"], pattern
+
+
+def test_wildcards_that_match_too_much_are_an_error_also_where_links_go_in_a_circle(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"a{number}").symlink_to(tmp_path)
+    with pytest.raises(TooBig):
+        list(look(tmp_path)(read(f"{tmp_path}/" + "/".join(["a*"] * 30), glob=True)))

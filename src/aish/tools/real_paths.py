@@ -1,20 +1,21 @@
 """What a read leads to on this disk: links followed, wildcards expanded, and secrets below a folder found.
 
-For the gate, which judges names without looking at the disk. Bounded: past the bounds nothing more is found.
+For the gate, which judges names without looking at the disk. Bounded: wildcards that match too much are an error, and
+below a folder nothing more is found past the bound.
 """
 
 from __future__ import annotations
 
-import glob
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.verdict import Read
+from aish.types.globs import widen_brackets
 
-_MAX_MATCHES = 200
 # A walk through this many entries takes a few milliseconds.
 _MAX_ENTRIES = 3_000
 # Folders of packages and histories: what is in them came from elsewhere.
@@ -43,7 +44,7 @@ class RealPaths:
         """Secrets, and what links lead to elsewhere."""
         for entry in _files_below(folder):
             name = entry.name.lower()
-            if filters and not any(fnmatchcase(name, pattern.lower()) for pattern in filters):
+            if filters and not any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters):
                 continue
             if entry.is_symlink():
                 real = self._as_named(os.path.realpath(entry.path))
@@ -52,18 +53,42 @@ class RealPaths:
             elif self._is_secret(entry.path):
                 yield entry.path
 
-    def _matches(self, read: Read) -> Iterator[str]:
-        if not read.glob:
-            return iter((read.path,))
-        # As the shell does it: a leading `*` passes hidden files over, which `Path.glob` does not.
-        found = glob.iglob(read.path)  # noqa: PTH207
-        return itertools.islice(found, _MAX_MATCHES)
+    def _matches(self, read: Read) -> Sequence[str]:
+        return _expanded(read.path) if read.glob else (read.path,)
 
     def _as_named(self, real: str) -> str:
         """Below the workspace as it is named, where its own name is a link."""
         rest = real.removeprefix(self._real_root)
         is_below = rest != real and rest[:1] in ("", "/")
         return self._root + rest if is_below else real
+
+
+def _expanded(pattern: str) -> list[str]:
+    """What the shell's wildcards match, folder by folder. Raises TooBig: links in a circle match without end."""
+    paths, left = [""], _MAX_ENTRIES
+    for part in filter(None, widen_brackets(pattern).split("/")):
+        if "*" not in part and "?" not in part:
+            paths = [path for path in (f"{folder}/{part}" for folder in paths) if os.path.lexists(path)]
+            continue
+        found: list[str] = []
+        for folder in paths:
+            names = _names_in(folder or "/", left)
+            left -= len(names) + 1
+            if left <= 0:
+                raise TooBig("its wildcards match too much to look at")
+            # A leading wildcard passes hidden files over.
+            shown = (name for name in names if name[0] != "." or part[0] == ".")
+            found += [f"{folder}/{name}" for name in shown if fnmatchcase(name, part)]
+        paths = found
+    return paths
+
+
+def _names_in(folder: str, most: int) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in itertools.islice(entries, most)]
+    except OSError:
+        return []
 
 
 def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -29,3 +29,12 @@ class Globs:
 def globs_of(globs: tuple[str, ...]) -> Globs:
     """For those that are used again and again."""
     return Globs(globs)
+
+
+# With classes such as `[[:lower:]]`, which Python's patterns do not know, and `[^x]`, which they read otherwise.
+_BRACKET = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\]/]*[:.=]\]|[^\]/])*\]")
+
+
+def widen_brackets(pattern: str) -> str:
+    """The pattern with `?` for each bracket: it matches all that the shell's own reading matches, and perhaps more."""
+    return _BRACKET.sub("?", pattern) if "[" in pattern else pattern

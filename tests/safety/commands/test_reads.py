@@ -148,6 +148,10 @@ npm config get //registry.npmjs.org/:_authToken
 pip config list
 systemctl show-environment
 cat .ENV
+cat .[[:lower:]]nv
+cat .[^x]nv
+cat i[[:lower:]]_rsa
+find . -name '.[[:lower:]]nv' -exec cat {} +
 cat /usr/share/app/.env
 docker image inspect app
 jq -Rs . .env

@@ -21,10 +21,10 @@ import msgspec
 
 from aish.ports import Ask
 from aish.safety.commands import Level, ShellContext, classify
-from aish.safety.commands.verdict import Read, Reason
 from aish.safety.commands.verdict import Verdict as Finding
 from aish.safety.path_names import BadPath, relative_path
 from aish.safety.policy.always_rules import digest_of, edited, is_current, rule_for_command, rule_for_tool
+from aish.safety.policy.disk_check import RealPaths, check_disk
 from aish.safety.policy.rules import (
     ANY_WORD,
     Rule,
@@ -80,10 +80,6 @@ class Judgement(msgspec.Struct, frozen=True):
     insist: bool = False
     always: Rule | None = None
     like: str = ""  # what a yes for the rest of the turn covers
-
-
-# Where what is read really lies: links followed, wildcards expanded; below a folder only what may hold secrets.
-RealPaths = Callable[[Read], Iterable[str]]
 
 
 class PolicyGate:
@@ -235,7 +231,7 @@ class PolicyGate:
         from aish.safety.policy.command_line import read_line  # with the parser: loaded for the first command
 
         shell = msgspec.structs.replace(self._shell, readable=self._readable(tool, owner))
-        line, finding = read_line(command, shell), self._look(classify(command, shell), shell)
+        line, finding = read_line(command, shell), check_disk(classify(command, shell), shell, self._real_paths)
         judged = self._by_rules(tool, command, line, finding, owner) or self._by_finding(tool, line, finding)
         if keeping := [rule for rule in self._about(tool, owner) if rule.paths and rule.verdict is not Verdict.ALLOW]:
             judged = self._by_paths(keeping, command, line, finding, judged)
@@ -245,26 +241,6 @@ class PolicyGate:
     def _readable(self, tool: ToolSpec, owner: str) -> tuple[str, ...]:
         """The folders that rules let commands read besides the workspace."""
         return tuple(folder for rule in self._about(tool, owner) for folder in rule.reads)
-
-    def _look(self, finding: Finding, shell: ShellContext) -> Finding:
-        """A proof holds for names; links and wildcards may lead elsewhere. What they lead to is judged as well."""
-        if finding.level is not Level.SAFE or not any(read.inside and not read.names_only for read in finding.reads):
-            return finding
-        from aish.safety.commands.proof.exposure import Exposure, exposure_of
-        from aish.safety.commands.scope import Scope
-
-        scope = Scope(shell)
-        for read in finding.reads:
-            for path in () if read.names_only else self._real_paths(read):
-                exposure = exposure_of(path, scope, deep=False, names_only=False, glob=False)
-                if exposure is Exposure.SECRET:
-                    reason = Reason(f"reads {path}, which holds a secret", read.span, "secret", "secret")
-                elif exposure is Exposure.OUTSIDE:
-                    reason = Reason(f"reads {path} through a link, outside the workspace", read.span, "link", "link")
-                else:
-                    continue
-                return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
-        return finding
 
     def _by_rules(
         self, tool: ToolSpec, command: str, line: CommandLine, finding: Finding, owner: str

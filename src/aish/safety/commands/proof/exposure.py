@@ -16,10 +16,10 @@ from aish.safety.commands import tables
 from aish.safety.commands.places import home_relative, is_inside, is_precious, resolve, under
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Read
+from aish.types.globs import widen_brackets
 
 _WILDCARD = re.compile(r"[*?\[]")
 _LITERAL = re.compile(r"[^*?\[]*")
-_BRACKET = re.compile(r"\[[!^]?\]?[^\]/]*\]")
 # /proc/7/root and /proc/7/cwd are links to folders: what stands behind them is what is read.
 _PROCESS_LINK = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(root|cwd)(?=/|$)")
 _MIN_LETTERS = 2
@@ -137,10 +137,10 @@ def _may_name(glob: str, secret: str) -> bool:
 @functools.lru_cache(maxsize=512)
 def name_pattern_is_secret(name: str) -> bool:
     """Of the pattern of a file's name, as in `--include=*.pem` or `find -name '.e*'`."""
-    name = name.lower()
+    name = widen_brackets(name.lower())
     if not _WILDCARD.search(name):
         return _name_is_secret(name)
-    letters = re.sub(r"[^A-Za-z0-9]", "", _COMMON_ENDING.sub("", _BRACKET.sub("", name)))
+    letters = re.sub(r"[^A-Za-z0-9]", "", _COMMON_ENDING.sub("", name))
     if len(letters) < _MIN_LETTERS and not name.startswith("."):
         return False
     exemplars = tables.secrets().exemplars
@@ -202,7 +202,7 @@ def may_match_both(left: str, right: str) -> bool:
     """Whether some text matches both patterns; brackets count as any one character, `*` crosses slashes."""
     if not _begin_alike(left, right):
         return False
-    first, second = _BRACKET.sub("?", left), _BRACKET.sub("?", right)
+    first, second = widen_brackets(left), widen_brackets(right)
     reachable = {0}
     for char in (*first, ""):
         reachable = _skip_stars(reachable, second)
