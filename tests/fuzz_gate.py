@@ -86,9 +86,10 @@ def main() -> int:
     with concurrent.futures.ProcessPoolExecutor(given.processes) as pool:
         seeds = (given.seed * 1_000_003 + number for number in range(len(sizes)))
         for part in pool.map(fuzz, sizes, seeds):
+            for line, effect in part.effects[:MAX_SHOWN]:
+                sys.stdout.write(f"{line!r}: {effect}\n")
+            sys.stdout.flush()
             outcome.add(part)
-    for line, effect in outcome.effects[:MAX_SHOWN]:
-        sys.stdout.write(f"{line!r}: {effect}\n")
     sys.stdout.write(
         f"{outcome.tried} lines, {outcome.safe} proved safe and run, {len(outcome.effects)} with an effect, "
         f"in {time.monotonic() - began:.0f} s (seed {given.seed})\n"
