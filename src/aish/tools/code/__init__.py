@@ -1,1 +1,1 @@
-"""The IDE facade: code understood and changed by path, line and symbol text. Nothing here loads before it is used."""
+"""The `ide` tools: code is read and changed by path, line and symbol name. Modules load at first use."""

@@ -1,4 +1,4 @@
-"""What a backend answers: the thing asked for, who says so, and how much to believe it. Frozen data."""
+"""Answers of a code backend: the value, the backend's name and a status. Frozen data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ U = TypeVar("U")
 
 
 class Status(StrEnum):
-    FRESH = "fresh"  # about the files as they are
+    FRESH = "fresh"  # about the files as they are now
     STALE = "stale"  # about an older text
     PENDING = "pending"  # not known yet; ask again
     PARTIAL = "partial"  # there may be more
-    UNSUPPORTED = "unsupported"  # nobody here can tell
+    UNSUPPORTED = "unsupported"  # no backend supports this here
 
 
 class Answer(msgspec.Struct, Generic[T], frozen=True):
-    """`note` says why it is not fresh, or what to do about it."""
+    """`note` says why the answer is not fresh, or what the caller can do."""
 
     value: T
     backend: str
@@ -28,7 +28,7 @@ class Answer(msgspec.Struct, Generic[T], frozen=True):
     note: str = ""
 
     def with_value(self, value: U) -> Answer[U]:
-        """Another thing, believed as much."""
+        """Returns another value with the same backend, status and note."""
         return Answer(value, self.backend, self.status, self.note)
 
 
@@ -42,7 +42,7 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """Lines from 1. `outside` the workspace nothing was read: a name and no text."""
+    """Lines count from 1. Files `outside` the workspace are not read, so `text` is empty."""
 
     path: str
     line: int
@@ -72,7 +72,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """Something a server offers to do. `key` names it as long as the file is the same."""
+    """A fix that a server offers. `key` identifies it as long as the file does not change."""
 
     key: str
     title: str

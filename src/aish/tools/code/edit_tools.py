@@ -1,7 +1,7 @@
-"""The tools that change code: rename, format, code actions, edits. Each computes edits and hands them to the applier.
+"""The tools that change code: rename, format, code actions, edits. They compute edits and pass them to the applier.
 
-Nothing is written unless every file is still what it was read as. What is not fresh is not applied: a rename of what a
-server knows so far would leave the rest behind. What a person was shown before they agreed is what is applied.
+Nothing is written unless every file is still as it was read. An answer that is not fresh is not applied: a rename from
+an incomplete index would miss uses. An approved preview is applied exactly as shown, or not at all.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from aish.tools.code.symbols.queries import Understanding
 from aish.tools.workspace import Workspace
 from aish.types.tools import Arguments, ResultStatus
 
-_DIAGNOSED_AFTER = 5  # files whose diagnostics come with the edit
+_DIAGNOSED_AFTER = 5  # files whose diagnostics are returned with the edit
 _FILES_NAMED = 12
 _TAKEN_LOOKED_AT = 200  # files of a rename that are searched for the new name
 
 
 Fingerprint = frozenset[tuple[str, str | None, str | None]]
-_MAX_SHOWN = 256  # changes that people are being asked about
+_MAX_SHOWN = 256  # previews that wait for an answer of the user
 _CHANGING = frozenset({"rename", "edit", "format", "code_action"})
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """`first` is the file that was asked about, `nothing` what is said where there are no edits."""
+    """The edits that a call comes to. `first` is the file of the call; `nothing` is the text if there are no edits."""
 
     answer: Answer[Edits]
     title: str
@@ -64,7 +64,7 @@ class Changing:
         self._shown: dict[bytes, Fingerprint] = {}
 
     async def change(self, name: str, arguments: Arguments, call: str) -> str:
-        """Raises ToolError."""
+        """Runs a tool and returns its text. Raises ToolError."""
         shown = self._shown.pop(_key(name, arguments, call), None)
         plan = await self._plan(name, arguments)
         if isinstance(plan, str):
@@ -74,11 +74,11 @@ class Changing:
         return await self._carry_out(plan)
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
-        """The diff; "" if nothing would change. The call, if it is made, does exactly this or nothing."""
+        """Returns the diff; "" if nothing would change. The call itself then does exactly this, or nothing."""
         plan = await self._plan(name, arguments) if name in _CHANGING else ""
         if isinstance(plan, str):
             return ""
-        is_known = plan.answer.status is Status.FRESH  # else nothing is shown, and nothing may be done
+        is_known = plan.answer.status is Status.FRESH  # otherwise nothing is shown and nothing is applied
         edits = sorted(plan.answer.value if is_known else (), key=lambda edit: (edit.path != plan.first, edit.path))
         files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
         self._shown[_key(name, arguments, call)] = _fingerprint(edits)
@@ -88,14 +88,15 @@ class Changing:
         return joined(f"note: {plan.answer.note}", diff) if plan.answer.note and diff else diff
 
     async def witness(self, name: str, arguments: Arguments) -> str:
-        """The hashes of the files before and after; "" where nothing would change. Raises ToolError."""
+        """Returns the hashes of the files before and after; "" if nothing would change. Raises ToolError."""
         plan = await self._plan(name, arguments) if name in _CHANGING else ""
         if isinstance(plan, str) or not plan.answer.value:
             return ""
         return msgspec.json.encode(sorted(_fingerprint(plan.answer.value), key=lambda file: file[0])).decode()
 
     async def happened(self, witness: str) -> bool | None:
-        """Edits are made all or none, so files that are partly one and partly the other were touched by others."""
+        """Returns whether a change was made, None if unclear. Edits are all or nothing, so a mixture means that others
+        changed files."""
         files = msgspec.json.decode(witness, type=list[tuple[str, str | None, str | None]])
         now = [await self._hash_of(path) for path, _, _ in files]
         if now == [new for _, _, new in files]:
@@ -117,7 +118,7 @@ class Changing:
         return joined(outcome.note, f"undone: {undone.title}", *_named(undone.edits))
 
     async def _plan(self, name: str, arguments: Arguments) -> Plan | str:
-        """A text where it is only asked what could be done."""
+        """Returns text instead of a plan if the call only lists or previews."""
         match name:
             case "rename":
                 return await self._rename(arguments)
@@ -145,7 +146,7 @@ class Changing:
         return Plan(answer, f"rename {spot.symbol} to {new_name}", first=source.path, nothing=nothing)
 
     async def _unless_taken(self, answer: Answer[Edits], symbol: str, new_name: str, *, merge: bool) -> Answer[Edits]:
-        """Raises ToolError where two things would become one; says so where they might."""
+        """Raises ToolError if the new name is declared beside the symbol; adds a note if the name occurs elsewhere."""
         said = ""
         for edit in [edit for edit in answer.value if edit.base is not None][:_TAKEN_LOOKED_AT]:
             source = await self._contents.load(edit.path)
@@ -230,7 +231,7 @@ class Changing:
         self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
 
     async def _formatted(self, edit: FileEdit) -> FileEdit:
-        """As its formatter would have it, where there is one that takes it."""
+        """Formats the new content if a formatter accepts it."""
         if edit.content is None:
             return edit
         source = Source(edit.path, edit.content, edit.content.decode("utf-8"))
@@ -244,7 +245,7 @@ class Changing:
 
 
 def _fingerprint(edits: Iterable[FileEdit]) -> Fingerprint:
-    """Servers do not keep to an order, and contents are large."""
+    """Summarises edits independently of their order, without their contents."""
     return frozenset((e.path, e.base, None if e.content is None else content_hash(e.content)) for e in edits)
 
 

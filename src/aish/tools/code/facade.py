@@ -1,6 +1,6 @@
-"""The IDE facade of one workspace: twelve tools in, text out. Owns the workspace, the servers and the applier.
+"""The twelve `ide` tools of one workspace. Owns the workspace, the language servers and the applier.
 
-Made at the first call of a tool, because most conversations never make one.
+Created at the first call of a tool, because most conversations never use one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
 
 
 class Ide:
-    """`find_server` finds the MCP server that is an IDE, as of now: its name, its tools and its session."""
+    """`find_server` returns the MCP server that currently is an IDE: its name, tools and session."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Ide:
         )
         self._opening = asyncio.Lock()
         self._is_open = False
-        self._said = ""  # of what was mended, until somebody hears it
+        self._said = ""  # what recovery did; shown once, at the next call
         reads, writes = self._understanding, self._changing
         self._tools: dict[str, Tool] = {
             "read_file": lambda arguments: read_file(self.space, contents, arguments),
@@ -81,7 +81,7 @@ class Ide:
         }
 
     async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None], *, call: str = "") -> str:
-        """Raises ToolError."""
+        """Runs a tool and returns its text. Raises ToolError."""
         await self._open()
         if said := self._said:
             self._said = ""
@@ -91,7 +91,7 @@ class Ide:
         return await self._changing.change(name, arguments, call)
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
-        """What a call would change, as a diff; "" for one that changes nothing. Raises ToolError."""
+        """Returns the diff of a call; "" if it changes nothing. Raises ToolError."""
         await self._open()
         return await self._changing.preview(name, arguments, call)
 
@@ -100,21 +100,21 @@ class Ide:
         return await self._changing.witness(name, arguments)
 
     async def happened(self, witness: str) -> bool | None:
-        await self._open()  # which finishes or takes back what was left half done
+        await self._open()  # finishes or rolls back an interrupted change first
         return await self._changing.happened(witness)
 
     async def undo(self, id: str = "") -> str:
-        """Take back the last edit, or that one; says what was. Raises ToolError."""
+        """Undoes the last edit, or the given one; describes it. Raises ToolError."""
         return await self._changing.undo(id)
 
     async def kept_edits(self) -> Sequence[Kept]:
-        """Those that can be undone, newest first."""
+        """Returns the edits that can be undone, newest first."""
         return await self._applier.kept()
 
     async def _open(self) -> None:
-        """Before the first look at files: what a process that died has left half done is mended.
+        """Recovers an interrupted change before files are read.
 
-        Where it cannot be, files can still be looked at; every edit tries again, and fails.
+        If that fails, files can still be read; every edit tries again and fails.
         """
         async with self._opening:
             if self._is_open:

@@ -1,7 +1,7 @@
-"""The table of languages and servers, and which program of this machine serves which language of a project.
+"""Languages and their servers, and which installed program serves a language of a project.
 
-Programs are taken from the config, else from PATH, else, where the config allows it, from the project's own
-environment: what lies in a project is a stranger's until somebody says otherwise. Downloads and starts nothing.
+Programs come from the config, else from PATH, else from the project's own environment if the config allows it: programs
+in a project are not trusted by default. Nothing is downloaded or started.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: dict[str, Server]
 
     def language_of(self, path: str) -> str:
-        """By the ending of the file; "" if it is of no known language."""
+        """Returns the language by the file's suffix; "" if it is unknown."""
         suffix = PurePosixPath(path).suffix.lower()
         return next((n for n, lang in self.language.items() if suffix in lang.documents or suffix in lang.grammar), "")
 
@@ -59,7 +59,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What the config says of servers: which to use for a language, and how to start them."""
+    """The configuration of servers: which to use for a language, and how to start them."""
 
     use: Mapping[str, str] = {}
     commands: Mapping[str, tuple[str, ...]] = {}
@@ -68,7 +68,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A program for a server, or why there is none."""
+    """The program of a server, or why there is none."""
 
     server: str
     command: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def table() -> Table:
 
 
 def candidates(language: str, choice: Choice) -> tuple[str, ...]:
-    """Servers that may answer for a language, best first; one that the config names is the only one."""
+    """Returns the servers for a language, best first. A server named in the config is the only one."""
     chosen = choice.use.get(language)
     if chosen:
         return (chosen,)
@@ -92,7 +92,7 @@ def candidates(language: str, choice: Choice) -> tuple[str, ...]:
 
 
 def find_server(language: str, root: Path, choice: Choice) -> Found | None:
-    """The best server that is there, else why the first is not; None for a language that has none."""
+    """Returns the best server that is installed, else why the first is not; None if the language has no server."""
     found = [find_program(name, root, choice) for name in candidates(language, choice)]
     return next((one for one in found if one.command), found[0] if found else None)
 
@@ -116,7 +116,8 @@ def find_program(name: str, root: Path, choice: Choice) -> Found:
 
 
 def _folders(root: Path, search_path: str) -> list[tuple[Path, bool]]:
-    """Where to look, and whether it is the project's own. A relative part of PATH could be anybody's."""
+    """Returns the folders to search, and whether each belongs to the project. Relative parts of PATH are skipped: they
+    depend on the working directory."""
     on_path = [Path(part) for part in search_path.split(os.pathsep) if part.startswith("/")]
     own = [root / folder for folder in PROJECT_FOLDERS]
     return [*((folder, False) for folder in on_path), *((folder, True) for folder in own)]
@@ -130,7 +131,7 @@ def _program(folder: Path, server: Server, root: Path) -> str:
 
 
 def _has_version(program: Path, package: tuple[str, int, int]) -> bool:
-    """Of the package that the program belongs to, by following its link."""
+    """Checks the version of the package that the program belongs to, through its link."""
     name, at_least, below = package
     for folder in program.resolve().parents:
         manifest = folder / "package.json"
@@ -167,20 +168,20 @@ def server_spec(language: str, found: Found, root: Path, choice: Choice, limits:
 
 
 def _bundled_compiler(program: str) -> Path | None:
-    """The compiler that was installed beside a server of TypeScript."""
+    """Finds the compiler that is installed beside a TypeScript server."""
     parents = Path(program).resolve().parents
     found = (folder / "typescript" / "lib" / "tsserver.js" for folder in parents)
     return next((path for path in found if path.is_file()), None)
 
 
 def _options(server: Server, program: str, choice: Choice) -> dict[str, Any]:
-    """A server of TypeScript takes the project's own compiler unless it is told of another."""
+    """Names the compiler for a TypeScript server, which would use the project's own otherwise."""
     compiler = _bundled_compiler(program) if server.ask_compiler and not choice.project_programs else None
     return server.options | {"tsserver": {"path": str(compiler)}} if compiler else server.options
 
 
 def _settings(settings: dict[str, Any], root: Path, choice: Choice) -> dict[str, Any]:
-    """With the project's own interpreter, which says where its packages are; it is run to be asked."""
+    """Adds the project's interpreter, which the server runs to find installed packages."""
     own = next((root / name for name in _INTERPRETERS if (root / name).exists()), None)
     if "python" not in settings or own is None or not choice.project_programs:
         return settings

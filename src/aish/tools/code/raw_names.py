@@ -1,4 +1,4 @@
-"""Names of an IDE's own tools. Light: this is looked at whenever tools are listed."""
+"""Names of an IDE's own tools. Imports little, because it is used whenever tools are listed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RAW = re.compile(r"(lsp|fs)[._/-](\w+)")
 
 
 def canonical(name: str) -> str:
-    """`lsp.hover` for `lsp_hover`; "" for a tool that is none of these."""
+    """Returns `lsp.hover` for `lsp_hover`; "" for any other tool."""
     found = _RAW.fullmatch(name)
     return f"{found[1]}.{found[2]}" if found else ""
 

@@ -1,4 +1,4 @@
-"""`read_file` and `search`: files as they are on disk, in pieces that fit a model."""
+"""`read_file` and `search`: files as they are on disk, in parts that fit a model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def read_file(space: Workspace, contents: Contents, arguments: Arguments) 
 
 
 async def _read_large(space: Workspace, path: str, arguments: Arguments, refused: TooLong) -> str:
-    """Some of its lines. They come without a revision, since there is no editing such a file."""
+    """Shows some lines of a large file. There is no revision, because such a file cannot be edited."""
     start, end = int(arguments.get("start_line", 1)), arguments.get("end_line")
     if "start_line" not in arguments and end is None:
         text = f"{refused.message}; give start_line and end_line to read some of its lines"
@@ -64,7 +64,7 @@ def _shown(path: str, part: Part, end: int | None) -> str:
     else:
         shown, last = numbered(source, part.start, min(there, wanted or there), first=part.start)
     more = "truncated=true" if wanted is None or last < wanted else "truncated=false"
-    if more == "truncated=true" and (part.counted or last < part.total):  # what was not looked through cannot be read
+    if more == "truncated=true" and (part.counted or last < part.total):  # lines that were not scanned cannot be read
         more += f" next_line={last + 1}"
     total = f"total={part.total}" if part.counted else f"total={part.total}+"
     note = f"some lines of {part.size} bytes, which are too many to be edited here: there is no revision"

@@ -1,4 +1,4 @@
-"""Answers as a model reads them: one line that says how much to believe, then as little text as says it all. Pure."""
+"""Formats answers for a model: one line with the status, then the result, as short as possible. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aish.tools.code.answer import Answer, Place, Problem, Status, Symbol
 from aish.tools.code.files.source import Source
 
 MAX_READ_LINES = 400
-MAX_READ_CHARS = 14_000  # below what one result may have, so that our own mark is what the model sees
+MAX_READ_CHARS = 14_000  # below the limit of a tool result, so that the model sees our own truncation mark
 LINE_CHARS = 500
 BODY_LINES = 40
 _MESSAGE_CHARS = 400
@@ -17,7 +17,7 @@ _DECLARED_CHARS = 120
 
 
 class Page:
-    """A part of a long list, and how to get the next."""
+    """One page of a long list."""
 
     def __init__(self, total: int, offset: int, limit: int, *, complete: bool = True) -> None:
         self.start = min(offset, total)
@@ -34,7 +34,7 @@ class Page:
 
 
 def envelope(answer: Answer[object], *more: object, revision: str = "") -> str:
-    """The first line of every result, and the note below it."""
+    """Returns the first line of every result, with the note below it."""
     words = [f"backend={answer.backend}", f"status={answer.status}"]
     if revision:
         words.append(f"revision={revision}")
@@ -47,7 +47,7 @@ def joined(*parts: str) -> str:
 
 
 def by_file(places: Iterable[Place]) -> str:
-    """Each file once, its lines below it."""
+    """Lists each file once, with its lines below it."""
     blocks: list[str] = []
     for path, group in groupby(places, key=lambda place: place.path):
         found = list(group)
@@ -85,7 +85,7 @@ def _problem(one: Problem) -> str:
 
 
 def problem_summary(answer: Answer[tuple[Problem, ...]]) -> str:
-    """Words for a list that is empty: they differ by what is known."""
+    """Returns the diagnostics, or a text for an empty list that depends on the status."""
     if answer.value:
         return problem_list(answer.value)
     return {
@@ -98,7 +98,7 @@ def problem_summary(answer: Answer[tuple[Problem, ...]]) -> str:
 
 
 def numbered(source: Source, start: int, end: int, *, first: int = 1) -> tuple[str, int]:
-    """Lines with their numbers, as many as fit; and the last that is there. The source's own begin with `first`."""
+    """Numbers as many lines as fit; also returns the last one. The first line of the source has the number `first`."""
     lines: list[str] = []
     used, last = 0, start - 1
     for number in range(start, min(end, start + MAX_READ_LINES - 1) + 1):
@@ -117,12 +117,12 @@ def _cut(line: str) -> str:
 
 
 def beginning(number: int, line: str) -> str:
-    """Of a line of which nobody has read the end."""
+    """Shows the beginning of a line that was not read to its end."""
     return f"{number}\t{line[:LINE_CHARS]}… (more than {len(line)} characters)"
 
 
 def body(source: Source, line: int, end_line: int) -> str:
-    """A declaration, cut where it is long."""
+    """Shows a declaration, cut if it is long."""
     last = max(line, min(end_line, len(source.lines)))
     shown = min(last, line + BODY_LINES - 1)
     text, at = numbered(source, line, shown)

@@ -1,4 +1,4 @@
-"""The twelve tools as a model sees them. Data only: this is loaded whenever tools are listed."""
+"""The tool specs of the twelve tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SYMBOL: JsonSchema = {"type": "string", "minLength": 1, "description": "the sym
 _OFFSET: JsonSchema = {"type": "integer", "minimum": 0, "description": "to go on where the last answer ended"}
 _LIMIT: JsonSchema = {"type": "integer", "minimum": 1, "maximum": 500}
 _AT: JsonSchema = {"path": _PATH, "line": _LINE, "symbol": _SYMBOL}
-# The answers have deadlines of their own, which say more; this one is behind them.
+# Answers have shorter deadlines of their own with better messages; this one is the last resort.
 _TIMEOUT_S = 90.0
 
 

@@ -1,4 +1,4 @@
-"""The `ide` source of tools. Light: what does the work is made at the first call."""
+"""The `ide` toolset. Imports little: the implementation is created at the first call."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class IdeTools:
         return ToolOutput((TextPart(text),))
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
-        """What a call would change, as a diff, for the person who is asked about it. Raises ToolError."""
+        """Returns the diff of a call, for the user who must approve it. Raises ToolError."""
         return await self._opened().preview(name, arguments, call)
 
     async def witness(self, name: str, arguments: Arguments) -> str:
-        """What tells afterwards whether a change was made. Raises ToolError."""
+        """Returns a text from which `happened` can later tell whether a change was made. Raises ToolError."""
         return await self._opened().witness(name, arguments)
 
     async def happened(self, name: str, witness: str) -> bool | None:
         return await self._opened().happened(witness)
 
     async def undo(self, id: str = "") -> str:
-        """Take back the last edit of files, or that one; says what was. Raises ToolError."""
+        """Undoes the last edit, or the given one; describes it. Raises ToolError."""
         return await self._opened().undo(id)
 
     async def kept_edits(self) -> Sequence[Kept]:
-        """Edits that can be undone, newest first."""
+        """Returns the edits that can be undone, newest first."""
         return await self._opened().kept_edits()
 
     def _opened(self) -> Ide:

@@ -1,1 +1,1 @@
-"""Who answers questions about code: an IDE behind MCP, a language server of ours, or the syntax tree alone."""
+"""Backends that answer questions about code: an IDE over MCP, a language server, or the syntax tree."""

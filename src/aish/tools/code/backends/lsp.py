@@ -1,8 +1,9 @@
-"""Answers from a language server, for the files of one language.
+"""Answers questions about the files of one language with a language server.
 
-Servers answer before they know everything: from the open files alone while they index, from nothing at all while they
-load a project. So a question is asked again once the server says that it is done, and what it says before that is
-`partial`. A deadline that passes is `pending`. A server that dies in a question is started again and asked again, once.
+Servers answer before they know everything: while they index they know only the open files, and while they load a
+project they know nothing. So a question is asked again when the server reports that it is done; an earlier answer is
+`partial`. After a missed deadline the answer is `pending`. If the server dies during a question, it is restarted and
+asked once more.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from aish.types.tools import ResultStatus
 T = TypeVar("T")
 Question = Callable[[Session], Awaitable[T]]
 
-# A question about one place is worth a short wait for a server that is busy; one about the whole project a longer one.
+# A question about one place waits only briefly for a busy server, a question about the whole project longer.
 _QUICK_WAIT_S = 3.0
 _TOO_LARGE = "the workspace is too large for all of it to be watched; changes by others may not be known"
 _EMPTY = content_hash(b"")
 _REPEATS = 8
-_IN_ALL = 4  # times the patience for one answer: to start, to ask, to wait until it is done, to ask again
+_IN_ALL = 4  # times the timeout of one answer: to start, to ask, to wait until the server is idle, to ask again
 _REPEAT_AFTER_S = 0.15
 
 
@@ -91,7 +92,7 @@ class LspBackend:
                 opened = await documents.touch(source)
                 report = await diagnose(session.connection, documents, source.path, opened, timeout_s=wait_s)
                 now = documents.find(source.path)
-            is_same = now is not None and now.hash == source.hash  # else it may be about what was told meanwhile
+            is_same = now is not None and now.hash == source.hash  # otherwise the report may be about a newer text
             return self._reported(
                 source, report.problems, fresh=report.fresh and is_same, settled=report.settled and is_same
             )
@@ -137,9 +138,9 @@ class LspBackend:
         return self._unless_changed(answer.with_value(answer.value.edits)).with_value(answer.value)
 
     async def aclose(self) -> None:
-        """The servers are the owner's to close."""
+        """The servers are closed by `LanguageServers`."""
 
-    # How a question is put.
+    # Asking the server.
 
     async def _answer(
         self, method: str, source: Source | None, ask: Question[T], nothing: T, *, quick: bool = False
@@ -184,7 +185,7 @@ class LspBackend:
         return Answer(value, self.name)
 
     async def _alive(self, ask: Question[T]) -> T:
-        """Once more with a new server where the first went away in the middle."""
+        """Asks, and asks a new server if the first one died meanwhile."""
         try:
             return await self._once(ask)
         except (ProcessError, ConnectionLost):
@@ -204,8 +205,8 @@ class LspBackend:
             raise _translated(self.name, exc) from exc
 
     def _unless_changed(self, answer: Answer[Edits]) -> Answer[Edits]:
-        """An edit is about the files as the server knew them; one of them may be another by the time it is made."""
-        # Into an empty file anything fits. A server of TypeScript makes one by itself where it will move code to.
+        """Marks an edit as stale if one of its files has changed since the server was last informed."""
+        # Any edit fits an empty file. A TypeScript server creates one itself as the target of moved code.
         edited = {edit.path for edit in answer.value if edit.base != _EMPTY}
         changed = self._servers.changed_since_told(self.name, edited)
         if not changed:
@@ -213,7 +214,7 @@ class LspBackend:
         note = f"{min(changed)} changed while {self.name} worked; ask again"
         return Answer(answer.value, self.name, Status.STALE, note)
 
-    # What is told of a place.
+    # Parameters and results of the protocol.
 
     def _document(self, session: Session, source: Source) -> dict[str, object]:
         return {"textDocument": {"uri": session.documents.uri(source.path)}}
@@ -243,7 +244,8 @@ class LspBackend:
 
 
 async def _repeated(session: Session, ask: Question[T], value: T) -> T:
-    """The first answer about a whole project counts once it was given twice: not every server says that it loads."""
+    """Repeats a question about the whole project until two answers agree, because not every server reports that it is
+    loading."""
     for _ in range(_REPEATS):
         await _quiet(session, _QUICK_WAIT_S)
         await asyncio.sleep(_REPEAT_AFTER_S)

@@ -1,6 +1,6 @@
-"""What a server offers to do at some lines, and doing it: an edit at once, one resolved later, or a command that edits.
+"""Lists the code actions of a server and resolves one into an edit: direct, resolved later, or made by a command.
 
-A command may only edit: whatever else a server would do at a command is its own affair, and nothing of ours.
+Commands may only edit files. Other effects of a server's command happen inside the server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def list_actions(session: Session, source: Source, line: int, end_line: in
 
 
 async def perform(session: Session, files: Files, action: Action) -> tuple[FileEdit, ...]:
-    """The edits it comes to. Raises ToolError for one that edits nothing."""
+    """Returns the edits of an action. Raises ToolError if it does not edit files."""
     connection, raw = session.connection, action.raw
     if "edit" not in raw and not isinstance(raw.get("command"), str) and "data" in raw:
         raw = answers.decoded(await connection.request("codeAction/resolve", raw), dict[str, Any])
@@ -63,7 +63,8 @@ async def perform(session: Session, files: Files, action: Action) -> tuple[FileE
 
 
 def _fix(source: Source, item: dict[str, Any], seen: Counter[tuple[str, str]]) -> Fix:
-    """The same offer for several places has a number more: servers keep to an order for one text."""
+    """Numbers equal offers, so that each has a key of its own. Servers keep their order as long as the text is the
+    same."""
     title, kind = str(item.get("title", ""))[:_TITLE_CHARS], str(item.get("kind") or "")
     seen[title, kind] += 1
     key = hashlib.sha256(f"{source.hash}\0{title}\0{kind}\0{seen[title, kind]}".encode()).hexdigest()[:8]
@@ -77,7 +78,7 @@ def _range(session: Session, source: Source, line: int, end_line: int) -> Range:
 
 
 async def _problems(session: Session, source: Source, line: int, end_line: int) -> list[Any]:
-    """Of these lines, as the server sent them: most fixes belong to one."""
+    """Returns the raw diagnostics in these lines. Most fixes belong to one of them."""
     documents = session.documents
     opened = await documents.sync(source)
     report = await diagnose(session.connection, documents, source.path, opened, timeout_s=_PROBLEMS_WAIT_S)

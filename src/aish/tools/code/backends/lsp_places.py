@@ -1,4 +1,6 @@
-"""Places a server names, with the text that is there. What it names outside the workspace is named, and not read."""
+"""Converts locations that a server names into ours, with the text of the line. Files outside the workspace are named
+but not read.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from aish.tools.code.lsp.positions import Encoding
 from aish.tools.workspace import Workspace
 
 _TEXT_CHARS = 240
-_OTHER_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")  # one letter would be a drive
+_OTHER_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")  # a single letter would be a Windows drive
 
 
 class Files:
-    """Each file is read once for an answer."""
+    """Reads each file at most once for one answer."""
 
     def __init__(self, space: Workspace, encoding: Encoding) -> None:
         self.encoding = encoding
@@ -27,7 +29,7 @@ class Files:
         self._read: dict[str, Source | None] = {}
 
     def get(self, uri: str) -> Source:
-        """Raises ToolError for what is not a text in the workspace."""
+        """Raises ToolError if it is not a text file in the workspace."""
         return load(self._space, self.path(uri))
 
     def exists(self, uri: str) -> bool:
@@ -58,7 +60,7 @@ class Files:
         return self._read[path]
 
     def places(self, found: Sequence[WirePlace], *, whole: bool = False) -> tuple[Place, ...]:
-        """Sorted; several in one line are one. `whole`: with all that belongs to each, which whoever wants it reads."""
+        """Returns locations sorted, one for each line. With `whole` they span the full declaration and have no text."""
         made = {self._place(one, whole=whole) for one in found}
         return tuple(sorted(made))
 

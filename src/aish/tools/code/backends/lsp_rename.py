@@ -1,8 +1,8 @@
-"""Renaming with a language server, exactly.
+"""Renames a symbol exactly with a language server.
 
-The definition is resolved first: at a use, some servers only rename the import. Every text that is replaced must be the
-old name, so an index that is behind cannot rename something else. Where a server refuses because there are too many
-files, the references do the same: each of them must be the old name, too.
+The definition is resolved first, because at a use some servers rename only the import. Every replaced text must be the
+old name, so an outdated index cannot rename something else. If the server refuses because too many files are affected,
+the edit is built from the references.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aish.tools.code.lsp.edits import file_edits
 from aish.tools.code.lsp.positions import Position, Range, TextMap
 from aish.tools.code.lsp.server import Session
 
-# How clangd says it, and how it said it before.
+# The messages of current and of older clangd.
 _TOO_MANY = ("affected files exceeds the max limit", "too many files")
 _QUOTES = "\"'`"
 
@@ -56,7 +56,7 @@ async def _renamed(session: Session, where: dict[str, Any], new_name: str) -> ob
 async def _declaration(
     session: Session, files: Files, here: Source, where: dict[str, Any], symbol: str
 ) -> tuple[Source, dict[str, Any]]:
-    """Where the symbol is declared, if it is in the workspace and under the same name; else where we are."""
+    """Returns the declaration if it is in the workspace and has the same name; otherwise the given position."""
     connection = session.connection
     if not connection.can("textDocument/definition"):
         return here, where

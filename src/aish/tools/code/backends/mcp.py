@@ -1,7 +1,7 @@
-"""Answers from an IDE behind MCP, which owns the workspace: it knows what nobody has saved yet.
+"""Answers questions with an IDE over MCP, which owns the workspace and knows unsaved text.
 
-It answers in the shapes of the language server protocol, as JSON; lists of `path:line: text` are understood too. What
-it does not offer, the syntax tree answers or nobody does: no server of ours is started beside it.
+The IDE answers with JSON in the shapes of the language server protocol, or with lines `path:line: text`. What it does
+not offer, the syntax tree answers. No language server is started beside an IDE.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class McpBackend:
         if text is None:
             return await self._tree.diagnostics(source, wait_s)
         found = _json(text)
-        if isinstance(found, dict):  # a report of the protocol, or the params of a push
+        if isinstance(found, dict):  # a diagnostic report, or the params of a push
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
             wired = answers.problems(found)
@@ -110,15 +110,15 @@ class McpBackend:
         return await self._tree.fix(source, line, end_line, key)
 
     async def aclose(self) -> None:
-        """Its connection is not ours."""
+        """The connection belongs to the MCP client."""
 
-    # Files, for those that it offers.
+    # Files, if the IDE offers them.
 
     def offers_files(self) -> bool:
         return all(find_tool(self._specs, what) is not None for what in ("read", "write"))
 
     async def read(self, path: str) -> str | None:
-        """As the IDE has it, saved or not; None where it does not offer to."""
+        """Returns the IDE's text, saved or not; None if it does not offer to read files."""
         return await self._ask("read", Wanted(self._root, path=path))
 
     async def write(self, path: str, content: str) -> None:
@@ -136,7 +136,7 @@ class McpBackend:
         return Files(self._space, "utf-16")
 
     async def _ask(self, what: str, wanted: Wanted) -> str | None:
-        """The text of the answer; None where the IDE has no such tool."""
+        """Returns the text of the answer; None if the IDE has no such tool."""
         spec = find_tool(self._specs, what)
         if spec is None:
             return None
@@ -154,7 +154,7 @@ class McpBackend:
         return Answer(self._files().places(found, whole=whole), self.name)
 
     def _inside(self, place: Place) -> Place:
-        """What is listed with a path of its own may be anywhere: outside it is named and not read."""
+        """Makes the path relative. A location outside the workspace is named but not read."""
         try:
             return msgspec.structs.replace(place, path=self._space.relative(place.path))
         except ToolError:

@@ -1,8 +1,8 @@
-"""The tools of an IDE behind MCP: which of them answers what, and what each wants to be told.
+"""Finds the IDE's tool for a question and fills in its arguments.
 
-Names are `lsp.hover`, `lsp_hover` or `lsp/hover`, and so on; arguments are filled in by the names in a tool's schema.
-`position` and `character` count as the protocol of language servers does, `line` and `column` as people do, unless
-their schema starts at 0. Pure.
+Tools are named `lsp.hover`, `lsp_hover`, `lsp/hover` and so on. Arguments are filled in by the names in the tool's
+schema. `position` and `character` count from 0 as in the language server protocol; `line` and `column` count from 1,
+unless their schema has a minimum of 0. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.tools.code.lsp.positions import units_before
 from aish.tools.code.raw_names import canonical
 from aish.types.tools import ToolSpec
 
-# What each of ours may be called there.
+# For each of our questions the names that the tool may have.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "hover": ("lsp.hover",),
     "definition": ("lsp.definition", "lsp.goto_definition", "lsp.go_to_definition"),
@@ -66,7 +66,7 @@ def arguments_for(spec: ToolSpec, wanted: Wanted) -> dict[str, Any]:
 
 
 def _value(name: str, schema: object, wanted: Wanted) -> Any:
-    """None for what we have nothing to say about."""
+    """Returns the value for an argument; None if we have none."""
     spot = wanted.spot
     if name in _PATHS:
         return wanted.path or None

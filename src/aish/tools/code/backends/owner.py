@@ -1,7 +1,7 @@
-"""Who answers for a file: exactly one owner for each workspace.
+"""Selects the backend that answers for a file. Each workspace has exactly one owner.
 
-An IDE behind MCP that is connected owns the workspace: what it offers it answers, and no server of ours is started
-beside it. Else the language server of the file's language, else its syntax tree, which also says how to get a server.
+A connected IDE owns the workspace: it answers what it offers, and no language server is started. Otherwise the language
+server of the file's language answers, otherwise the syntax tree, which also says how to get a server.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Backends:
         )
 
     def for_style(self, path: str) -> CodeBackend:
-        """Who formats and fixes, where that is another one."""
+        """Returns the backend that formats and fixes, which may be another program."""
         language = table().language_of(path)
         found = self.servers.find_formatter(language) if language and self._ide() is None else None
         if found is None:
@@ -62,7 +62,7 @@ class Backends:
         return LspBackend(self.servers, language, found)
 
     async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
-        """By the syntax tree where there is a grammar: at once, and without a server."""
+        """Uses the syntax tree if there is a grammar: it is fast and needs no server."""
         known = self._outlines.get((source.path, source.hash))
         if known is None:
             if find_grammar(table().grammar_of(source.path) or "?") is None:
@@ -74,7 +74,7 @@ class Backends:
         return known
 
     async def locate(self, source: Source, line: int | None, symbol: str) -> Spot:
-        """Without a line it is the declaration, where the file has one of that name. Raises ToolError."""
+        """Finds a symbol. Without a line the file's declaration of that name is preferred. Raises ToolError."""
         if line is None:
             declared = (one for one in (await self.outline(source)).value if one.name == last_name(symbol))
             line = next((one.line for one in declared), None)
@@ -94,7 +94,5 @@ class Backends:
 def _advice(language: str, server: str, missing: str) -> str:
     if not language:
         return "no language server is known for this kind of file"
-    hint = missing.replace(
-        "not found; ", "not found; the user can install it with: "
-    )  # a model reads this, not a person
+    hint = missing.replace("not found; ", "not found; the user can install it with: ")  # this text is for the model
     return f"{server} is not available: {hint}" if server else f"no language server is known for {language}"

@@ -1,7 +1,7 @@
-"""What the tools ask of whoever understands the code. Three answer: an IDE, a language server, a syntax tree.
+"""The port of a code backend. An IDE, a language server and the syntax tree implement it.
 
-A question that a backend cannot answer is answered too: with the status `unsupported` and what to do about it.
-ToolError is for what went wrong. Edits are computed, never applied here.
+A backend that cannot answer a question returns the status `unsupported` with advice. ToolError means that something
+failed. Backends compute edits and never apply them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Edits = tuple[FileEdit, ...]
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """What one of the fixes comes to."""
+    """The edits of a chosen fix."""
 
     title: str
     edits: Edits
@@ -33,7 +33,7 @@ class CodeBackend(Protocol):
     async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]: ...
 
     async def references(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
-        """With the declaration, sorted by file and line."""
+        """Includes the declaration. Sorted by file and line."""
 
     async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]: ...
 
@@ -48,6 +48,6 @@ class CodeBackend(Protocol):
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]: ...
 
     async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
-        """None where nothing with this key is offered, or where that is not known (the status says which)."""
+        """None if no fix with this key is offered, or if that is not known. The status says which."""
 
     async def aclose(self) -> None: ...

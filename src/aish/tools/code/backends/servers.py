@@ -1,7 +1,6 @@
-"""The language servers of one workspace: one for each program, started when first asked, a few at once.
+"""The language servers of one workspace: one for each program, started at the first question, a limited number at once.
 
-Before a question a server hears of everything that changed on disk, and of the texts it has open. Knows processes and
-files, not what is asked.
+Before each question a server is informed of all changes on disk and gets the current text of its open documents.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from aish.tools.code.lsp.server import LanguageServer, Session
 from aish.tools.code.lsp.spec import ServerLimits
 from aish.tools.workspace import Workspace
 
-_MAX_OPENED = 32  # new files at once
-_STARTS = 2  # of a server for one question, where everything changes meanwhile
+_MAX_OPENED = 32  # new files that are opened at once
+_STARTS = 2  # starts of a server for one question, if too many files change meanwhile
 
 
 class Servers:
@@ -38,7 +37,7 @@ class Servers:
         self._starting = asyncio.Lock()
 
     def find(self, language: str) -> Found | None:
-        """Looked for until it is there."""
+        """Searches again until a server is found."""
         known = self._found.get(language)
         if known is None:
             known = find_server(language, self.space.root, self._choice)
@@ -52,7 +51,8 @@ class Servers:
 
     @asynccontextmanager
     async def used(self, language: str, found: Found) -> AsyncIterator[Session]:
-        """A session that knows the disk as it is. Raises ToolError, and WireTimeout while it starts."""
+        """Yields a session that is informed of all changes on disk. Raises ToolError, and WireTimeout while the server
+        starts."""
         async with self._starting:
             if self._news is None:
                 self._news = await asyncio.to_thread(News, self.space.root, _is_watched)
@@ -68,7 +68,7 @@ class Servers:
         raise WireTimeout(f"more files change than {found.server} can follow", phase="start")
 
     def changed_since_told(self, server: str, paths: set[str]) -> set[str]:
-        """Those of the files that may have changed on disk since the server was last told."""
+        """Returns the files that may have changed on disk since the server was last informed."""
         changes = self._news.peek(server) if self._news is not None else {}
         return paths if changes is None else paths & changes.keys()
 
@@ -77,7 +77,7 @@ class Servers:
         return self._news is None or self._news.complete
 
     def tell_edits(self, edits: Iterable[FileEdit]) -> None:
-        """What we changed ourselves, for where nobody watches."""
+        """Reports our own edits, for systems without a file watcher."""
         if self._news is not None:
             self._news.tell({edit.path: _kind(edit) for edit in edits})
 
@@ -93,17 +93,18 @@ class Servers:
             assert self._news is not None
             spec = server_spec(language, found, self.space.root, self._choice, self.limits)
             server = LanguageServer(spec, on_start=functools.partial(self._news.forget, found.server))
-        self._servers[found.server] = server  # last: the one used last
+        self._servers[found.server] = server  # the most recently used is last
         return server
 
     async def _make_room(self) -> None:
-        """The one not used for longest goes."""
+        """Stops the server that was not used for longest."""
         running = [name for name, server in self._servers.items() if server.running]
         if len(running) >= self._max_servers:
             await self._servers.pop(running[0]).aclose()
 
     async def _tell(self, name: str, session: Session) -> bool:
-        """Whether it knows the disk now. Not where too much changed to say what: another must read everything anew."""
+        """Informs the server of changes. Returns False if too much has changed to list: then a new server must read
+        everything."""
         assert self._news is not None
         changes = await self._news.take_soon(name)
         if not changes:
@@ -112,7 +113,7 @@ class Servers:
         made = [path for path, kind in changes.items() if kind == MADE and session.connection.spec.wants(path)]
         session.settled = session.settled and all(kind == CHANGED for kind in changes.values())
         for path in changes:
-            # Some take a second to find a file that is new; one that is open they know at once.
+            # Some servers take a second to find a new file. A document that is opened is known at once.
             if session.documents.find(path) is not None or path in made[:_MAX_OPENED]:
                 await self._resync(session, path)
         return True

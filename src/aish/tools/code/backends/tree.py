@@ -1,7 +1,7 @@
-"""Answers from the syntax tree alone: no server, nothing to start, and nothing known of types.
+"""Answers from the syntax tree alone, without a server and without knowledge of types.
 
-An outline is exact. A definition is every declaration of that name in files of the same language, and a reference every
-place where the name stands: both are `partial`, because the same name may be something else.
+Outlines are exact. Definitions are all declarations of that name in files of the same language, references all lines
+with the name. Both are `partial`, because the same name may mean something else.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _BY_NAME = "found by name alone; the same name may be something else"
 _MAX_FILES = 5000
 _TIMEOUT_S = 20.0
 _TEXT_CHARS = 240
-_SMALL_CHARS = 64 * 1024  # parsed at once; more in a thread
+_SMALL_CHARS = 64 * 1024  # parsed directly; longer texts in a thread
 
 T = TypeVar("T")
 
 
 class TreeBackend:
-    """`why` says why nobody better answers, and what to do about it."""
+    """`why` says why no better backend answers, and what the user can do."""
 
     name = NAME
 
@@ -91,7 +91,7 @@ class TreeBackend:
         return self._unsupported(None)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
     def _unsupported(self, nothing: T) -> Answer[T]:
         return Answer(nothing, NAME, Status.UNSUPPORTED, self._why or "this needs a language server")
@@ -100,7 +100,7 @@ class TreeBackend:
         return f"{_BY_NAME}; {self._why}" if self._why else _BY_NAME
 
     async def _search(self, do: Callable[[threading.Event], Iterator[T]]) -> list[T]:
-        """In a thread that is told to stop when nobody waits any more."""
+        """Runs a search in a thread and stops it when the caller no longer waits."""
         stop = threading.Event()
         timer = asyncio.get_running_loop().call_later(_TIMEOUT_S, stop.set)
         try:
@@ -125,7 +125,7 @@ class TreeBackend:
     def _matching(
         self, query: str, limit: int, stop: threading.Event, unread: set[str], left_out: LeftOut
     ) -> Iterator[Symbol]:
-        """Notes the languages that it cannot read, and the files."""
+        """Yields symbols whose name contains the query. Adds the languages and files that it could not read."""
         found = 0
         wanted = query.casefold()
         for source in self._sources("", wanted, stop, left_out):
@@ -143,7 +143,7 @@ class TreeBackend:
     def _sources(
         self, language: str, holding: str, stop: threading.Event, left_out: LeftOut | None = None
     ) -> Iterator[Source]:
-        """Files of the language (any that has a grammar where none is named) that hold the text."""
+        """Yields files of the language (or all with a known language) that contain the text."""
         read, left_out = 0, left_out or LeftOut()
         for path in files(self._space, left_out=left_out):
             kind = table().language_of(path)
@@ -169,7 +169,7 @@ class TreeBackend:
 
 
 def word_regex(name: str) -> re.Pattern[str]:
-    """The name, not as a part of a longer one."""
+    """Matches the name as a whole word."""
     return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
 
 

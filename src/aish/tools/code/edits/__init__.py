@@ -1,1 +1,1 @@
-"""Changing files: what is to be changed, and who carries it out."""
+"""Changes of files: what is changed, and how it is applied."""

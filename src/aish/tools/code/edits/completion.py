@@ -1,6 +1,6 @@
-"""A change that has begun is finished or taken back, file by file, however far it has come. Either can be repeated.
+"""Executes the file operations of a change, forwards or backwards. Each direction can be repeated after a crash.
 
-A file that is neither what it was nor what it was to become has been changed by somebody else, and stays as it is.
+A file that has neither its old nor its new content was changed by another program and stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def can_finish(placing: Placing, record: Record) -> bool:
 
 
 def finish(placing: Placing, record: Record, step: Step) -> None:
-    """Raises ToolError if one of the files is not what it was."""
+    """Raises ToolError if one of the files has changed."""
     for change in record.changes:
         step(f"place {change.path}")
         if _is_pending(placing, change):
@@ -35,7 +35,7 @@ def finish(placing: Placing, record: Record, step: Step) -> None:
 
 
 def take_back(placing: Placing, record: Record, step: Step) -> list[str]:
-    """Returns the files that stay as they are because somebody else has changed them."""
+    """Returns the files that stay as they are because another program has changed them."""
     left: list[str] = []
     for change in reversed(record.changes):
         step(f"take back {change.path}")
@@ -65,7 +65,7 @@ def _can_finish(placing: Placing, change: Change) -> bool:
     if change.new is None:
         return found == change.old
     staged = placing.stage_hash(change)
-    # Without its stage it was in place already, and somebody has changed it since.
+    # Without its stage it was in place already, and another program has changed it since.
     return found != change.old if staged is None else (staged == change.new and found == change.old)
 
 
@@ -76,14 +76,14 @@ def _is_pending(placing: Placing, change: Change) -> bool:
 
 
 def _restored(placing: Placing, change: Change) -> bool:
-    """The other way round, with the same stage."""
+    """Puts back the old content with the same stage name."""
     back = msgspec.structs.replace(change, old=change.new, new=change.old)
     try:
         if change.before is not None:
             placing.stage(back, change.before)
         placing.commit(back)
     except ToolError as exc:
-        if exc.status is ResultStatus.NOT_ALLOWED:  # a link is in its place now
+        if exc.status is ResultStatus.NOT_ALLOWED:  # the path is a link by now
             placing.discard(back)
             return False
         raise

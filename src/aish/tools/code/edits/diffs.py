@@ -1,4 +1,4 @@
-"""Edits as a unified diff for a person to look at, within bounds. Pure."""
+"""Shows edits as a unified diff within bounds. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_CHARS = 12_000
 _LINE_CHARS = 300
 _NAMED = 20
 _BLANKS = re.compile(r"[ \t]{40,}")
-# Comparing larger texts takes longer than a person likes to wait for a question.
+# The user waits for the diff, and comparing larger texts takes too long.
 _MAX_COMPARED_BYTES = 256 * 1024
 
 Before = bytes | None
@@ -21,7 +21,7 @@ After = bytes | None
 
 
 def diff_of(files: Iterable[tuple[str, Before, After]]) -> str:
-    """As much as fits, and which files are not, or not wholly, in it."""
+    """Formats as much as fits, and names the files that are not completely shown."""
     shown: list[str] = []
     cut: list[str] = []
     used = 0
@@ -40,7 +40,7 @@ def diff_of(files: Iterable[tuple[str, Before, After]]) -> str:
 
 
 def _in_pieces(line: str) -> Iterator[str]:
-    """What changes is shown to its end, however long: nothing may hide behind a screenful of blanks."""
+    """Splits long lines. Changed text is shown in full, so that nothing can hide behind many blanks."""
     if len(line) <= _LINE_CHARS:
         yield line
         return
@@ -64,7 +64,7 @@ def _lines(path: str, before: Before, after: After) -> Iterator[str]:
         yield line.rstrip("\r\n")
         if not line.endswith(("\n", "\r")) and line[:1] in " +-":
             yield "\\ no newline at the end"
-    if not found:  # an empty file comes or goes
+    if not found:  # an empty file is created or removed
         yield from (f"--- {names[0]}", f"+++ {names[1]}")
 
 

@@ -1,9 +1,8 @@
-"""Edits written by the IDE that has the files open, under the same rules as those on disk.
+"""Applies edits through an IDE that has the files open, under the same rules as edits on disk.
 
-The IDE opens files by name and follows links where we would not, so what may not be edited is found out before it is
-asked, for each file once more just before it is written, and again afterwards: a link that was put there in between is
-found, and said, and nothing more is written. It writes one file at a time: where one fails, those before it are put
-back, and what could not be is said.
+The IDE opens files by name and follows links. So each path is checked before the IDE is asked, again just before each
+write, and after it. If a link appeared in between, nothing more is written and the error says so. The IDE writes one
+file at a time; if one fails, the earlier ones are restored, and the error names those that could not be.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Ide(Protocol):
 
 
 async def apply_in_ide(space: Workspace, ide: Ide, edits: Sequence[FileEdit]) -> Outcome:
-    """Raises ToolError if the IDE fails in the middle."""
+    """Raises ToolError if the IDE fails after the first write."""
     before: dict[str, str | None] = {}
     texts: dict[str, str] = {}
     conflicts: list[Conflict] = []
@@ -60,7 +59,7 @@ async def _write_all(placing: Placing, ide: Ide, texts: dict[str, str], before: 
             left = await _put_back(placing, ide, written, before)
             kept = f"; {', '.join(left)} could not be put back and stay changed" if left else "; nothing stays changed"
             raise ToolError(f"{path} {what}: {exc.message}{kept if written else ''}") from exc
-        except asyncio.CancelledError:  # in the middle of many is no place to stop; each call has a deadline
+        except asyncio.CancelledError:  # stopping between two files would leave half a change; each call has a deadline
             await _put_back(placing, ide, [*written, path], before)
             raise
         written.append(path)
@@ -68,13 +67,14 @@ async def _write_all(placing: Placing, ide: Ide, texts: dict[str, str], before: 
 
 
 def _check_unmoved(placing: Placing, path: str, folder: tuple[int, int] | None) -> None:
-    """Raises ToolError. It is not put back: whoever leads its name elsewhere would have that written there, too."""
+    """Raises ToolError if the folder is another one now. The file is not restored, because that write could be
+    redirected too."""
     if folder is not None and placing.find_folder(path) != folder:
         raise ToolError("its folder became another one while the IDE wrote it")
 
 
 async def _held(ide: Ide, edit: FileEdit) -> str | None:
-    """What the IDE has; for a file that shall be new, nothing is the rule."""
+    """Returns the IDE's text. For a new file a failure to read is expected."""
     try:
         return await ide.read(edit.path)
     except ToolError:
@@ -84,7 +84,7 @@ async def _held(ide: Ide, edit: FileEdit) -> str | None:
 
 
 def _unfit(space: Workspace, edit: FileEdit, held: str | None) -> str:
-    """Why it cannot be; "" if it can. Raises ToolError for what may not be replaced."""
+    """Returns why the edit cannot be made, or "". Raises ToolError if the file may not be replaced."""
     if edit.content is None:
         return "the IDE is not asked to remove files"
     if belongs_to_git(space, edit.path):
@@ -97,7 +97,8 @@ def _unfit(space: Workspace, edit: FileEdit, held: str | None) -> str:
 
 
 async def _put_back(placing: Placing, ide: Ide, written: Sequence[str], before: dict[str, str | None]) -> list[str]:
-    """Those that could not be: new files, which the IDE is not asked to remove, and what fails again."""
+    """Returns the files that could not be restored: new files, which the IDE cannot remove, and those that fail
+    again."""
     left: list[str] = []
     for path in written:
         text = before[path]

@@ -1,9 +1,9 @@
-"""Applies edits of many files completely or not at all, also across `kill -9`, and takes them back on request.
+"""Applies edits of many files completely or not at all, also across `kill -9`, and undoes them on request.
 
-New contents are staged beside the old, what will happen is written down with what was there before, and only then is
-each file renamed into place. A process that dies leaves the journal; whoever opens the workspace next finishes the
-change, or takes it back where it cannot be finished. Other programs may see some files changed before others, for the
-few milliseconds that the renames take.
+New contents are staged beside the old ones, and a journal records the change with the old contents. Only then is each
+file renamed into place. If the process dies, the journal stays; the next process that opens the workspace finishes the
+change or rolls it back. Other programs can see some files changed before others, for the few milliseconds of the
+renames.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 class Journaled:
-    """`state` is a folder of the user's own. `step` is told of each step before it is taken."""
+    """`state` is a private folder of the user. `step` is called before each step."""
 
     def __init__(self, space: Workspace, state: Path, *, step: Step = lambda what: None) -> None:
         self._space = space
@@ -47,7 +47,7 @@ class Journaled:
         return await asyncio.to_thread(self._kept)
 
     async def aclose(self) -> None:
-        """Nothing is held between changes."""
+        """Nothing is open between changes."""
 
     def _recover(self) -> str:
         with self._undo_log.locked():
@@ -102,7 +102,7 @@ class Journaled:
         return [Kept(one.id, one.title, one.made_ms, tuple(change.path for change in one.changes)) for one in records]
 
     def _carry_out(self, record: Record, contents: Sequence[bytes | None]) -> tuple[Conflict, ...]:
-        """Why nothing has changed; empty if everything has. Raises ToolError where staging fails."""
+        """Returns the conflicts if nothing has changed; empty on success. Raises ToolError if staging fails."""
         self._step("write the intent")
         self._undo_log.intend(record)
         try:
@@ -155,7 +155,7 @@ class Journaled:
         return left
 
     def _mend(self) -> str:
-        """What a process that died has left behind. Says what was done; raises ToolError if it cannot be."""
+        """Finishes or rolls back what a dead process left behind. Returns a note; raises ToolError if it fails."""
         if self._undo_log.is_clear():
             return ""
         if (record := self._undo_log.find_journal()) is not None:

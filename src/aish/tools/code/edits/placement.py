@@ -1,7 +1,7 @@
-"""Files put in place, one step at a time, each step inside the workspace whatever happens to the folders meanwhile.
+"""Single file operations of a change, each safe inside the workspace even if folders are replaced meanwhile.
 
-Every step opens the folder anew, below the root, and works in it by name without following links. Knows nothing of
-journals: the order of the steps is somebody else's.
+Each operation opens the folder again from the root and works in it by name without following links. The order of
+operations is decided by the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What is there. `identity` is the same for two names of one file."""
+    """A file as it is on disk. `identity` is the same for two names of one file."""
 
     content: bytes
     mode: int
@@ -43,7 +43,7 @@ class Placing:
         self._space = space
 
     def find(self, path: str) -> Held | None:
-        """None if there is nothing. Raises ToolError for what may not be replaced."""
+        """Returns None if there is no file. Raises ToolError if it may not be replaced."""
         try:
             with self._space.folder_of(path) as (folder, name):
                 return _find(folder, name, path)
@@ -53,7 +53,8 @@ class Placing:
             raise
 
     def find_folder(self, path: str) -> tuple[int, int] | None:
-        """Which folder it is in now, None if that is not there. Raises ToolError for what may not be replaced."""
+        """Returns the identity of the file's folder, None if there is none. Raises ToolError if the file may not be
+        replaced."""
         self.find(path)
         try:
             with self._space.folder_of(path) as (folder, _):
@@ -65,7 +66,7 @@ class Placing:
         return status.st_dev, status.st_ino
 
     def find_hash(self, path: str) -> str | None:
-        """Of whatever is there, for comparing; "" for what is no plain file."""
+        """Returns the hash for comparison; "" if it is not a plain file."""
         try:
             with self._space.folder_of(path) as (folder, name):
                 return _hash(folder, name)
@@ -80,20 +81,20 @@ class Placing:
             return None if is_gone(exc) else ""
 
     def stage(self, change: Change, content: bytes) -> None:
-        """Private until it is complete, then with the mode that it will have."""
+        """Writes the stage: private until it is complete, then with its final mode."""
         with self._space.folder_of(change.path) as (folder, _):
             fd = os.open(change.stage, _MAKE, 0o600, dir_fd=folder)
             with open(fd, "wb") as stream:  # noqa: PTH123  # a descriptor has no path
                 stream.write(content)
                 stream.flush()
                 if change.owner is not None and change.owner != (os.geteuid(), os.getegid()):
-                    with contextlib.suppress(PermissionError):  # only root may give files away
+                    with contextlib.suppress(PermissionError):  # only root may change the owner
                         os.fchown(fd, *change.owner)
                 os.fchmod(fd, change.mode)
                 os.fsync(fd)
 
     def commit(self, change: Change) -> None:
-        """Raises ToolError if what is there is not what the change replaces."""
+        """Raises ToolError if the file is not the one that the change replaces."""
         with self._space.folder_of(change.path) as (folder, name):
             held = _find(folder, name, change.path)
             if (held.hash if held else None) != change.old:
@@ -106,7 +107,7 @@ class Placing:
                 os.rename(change.stage, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def discard(self, change: Change) -> None:
-        """The stage, if there is one."""
+        """Removes the stage, if there is one."""
         try:
             with self._space.folder_of(change.path) as (folder, _):
                 os.unlink(change.stage, dir_fd=folder)
@@ -115,7 +116,7 @@ class Placing:
                 raise
 
     def sync(self, path: str) -> None:
-        """What was done in its folder survives the loss of power."""
+        """Makes changes in the file's folder survive a loss of power."""
         try:
             with self._space.folder_of(path) as (folder, _):
                 os.fsync(folder)
@@ -129,7 +130,7 @@ class Placing:
             os.fsync(folder)
 
     def leave_folder(self, path: str) -> None:
-        """Removes it if nothing is in it."""
+        """Removes the folder if it is empty."""
         with contextlib.suppress(ToolError), self._space.folder_of(path) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
@@ -139,7 +140,7 @@ def is_gone(exc: ToolError) -> bool:
 
 
 def _is_out_of_reach(exc: ToolError) -> bool:
-    """Also where its folder leads outside by now: there is nothing of ours there."""
+    """Whether the folder is gone or leads outside, so that there is nothing of ours."""
     return is_gone(exc) or exc.status is ResultStatus.NOT_ALLOWED
 
 
@@ -148,7 +149,7 @@ def _find(folder: int, name: str, path: str) -> Held | None:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(status.st_mode):  # before it is opened: opening a device can already do something
+    if not stat.S_ISREG(status.st_mode):  # before opening: opening a device can have effects
         raise _refused(f"{path} is not a regular file")
     fd = os.open(name, _READ, dir_fd=folder)
     with open(fd, "rb") as stream:  # noqa: PTH123  # a descriptor has no path
@@ -173,7 +174,7 @@ def _hash(folder: int, name: str) -> str:
 
 
 def _put_new(folder: int, stage: str, name: str) -> None:
-    """Never over a file that has come to be there: linking fails where renaming would replace."""
+    """Creates a file without ever replacing one: linking fails if the name exists."""
     try:
         os.link(stage, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as exc:

@@ -1,7 +1,7 @@
-"""Edits as data, between those who compute them (rename, format, fixes, the model's own) and the one who applies them.
+"""Edits as data, passed from rename, format, fixes and model edits to the applier.
 
-An edit names the whole new content of a file and the hash of the content it replaces. Whoever applies a set of them
-checks every hash first and does all or nothing.
+An edit has the new content of a file and the hash of the old one. The applier checks all hashes first and applies all
+edits or none.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 
 
 class FileEdit(msgspec.Struct, frozen=True):
-    """`path` is relative to the workspace. `base` is the SHA-256 (hex) of what is there now, None if nothing may be
-    there yet. `content` is what shall be there, None to remove the file."""
+    """`path` is relative to the workspace. `base` is the SHA-256 (hex) of the current content, None for a new file.
+    `content` is the new content, None to remove the file."""
 
     path: str
     base: str | None
@@ -27,9 +27,9 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Either every file was changed, or `conflicts` says why none was. `undo` names a change that can be undone.
+    """Either all files were changed, or `conflicts` says why none was. `undo` is the id for undoing the change.
 
-    `note` says what was done about an earlier change whose process had died.
+    `note` says what was done about an earlier, interrupted change.
     """
 
     applied: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """What was taken back, and the edits that did it; nothing, where the outcome has conflicts."""
+    """The title and edits of an undone change. With conflicts in the outcome, nothing was undone."""
 
     title: str
     edits: tuple[FileEdit, ...]
@@ -56,18 +56,18 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class EditApplier(Protocol):
-    """All raise ToolError."""
+    """All methods raise ToolError."""
 
     async def recover(self) -> str:
-        """Finish or take back what a process that died has left half done; says what, "" if there was nothing."""
+        """Finishes or rolls back an interrupted change; says what was done, "" if nothing was."""
 
     async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
-        """All or nothing. `title` says in a line what the change is, for a person who may want to undo it."""
+        """Applies all edits or none. `title` describes the change in one line."""
 
     async def undo(self, id: str = "") -> Undone:
-        """The last change, or that one; only if every file is as it left them."""
+        """Undoes the last change, or the given one, if every file is as the change left it."""
 
     async def kept(self) -> Sequence[Kept]:
-        """What can be undone, newest first."""
+        """Returns the changes that can be undone, newest first."""
 
     async def aclose(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Edits against what is there now: the changes they come to, or the reasons why they cannot be. Writes nothing."""
+"""Compares edits with the files on disk: the result is a list of changes or of conflicts. Writes nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 
 _NEW_MODE = 0o644
-# Git's own files decide what programs run; no edit of code is there.
+# Git's own files can make git run programs. They are never edited.
 _NOT_CODE = ".git"
 
 
 class Plan:
-    """The modes of files that are to come back may be given. `since` says when files were as the edits want them."""
+    """`modes` are for files that are restored. `since` completes the message of a conflict."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Plan:
         *,
         since: str = "since it was read",
     ) -> None:
-        self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # in the order of time
+        self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # ids sort by time
         self.paths = tuple(edit.path for edit in edits)
         self.conflicts: list[Conflict] = []
         self.changes: list[Change] = []
@@ -44,7 +44,7 @@ class Plan:
         self._seen: dict[tuple[int, int] | str, str] = {}
         self._removed: dict[str, Held] = {}
         self._left_bytes = MAX_KEPT_BYTES
-        # What is removed first: a file that is moved keeps its mode.
+        # Removals come first, so that a moved file keeps its mode.
         for edit in sorted(edits, key=lambda edit: edit.content is not None):
             try:
                 reason = self._add(edit)
@@ -54,13 +54,13 @@ class Plan:
                 self.conflicts.append(Conflict(edit.path, reason))
 
     def missing_folders(self) -> list[str]:
-        """Those that new files need, outermost first."""
+        """Returns the folders that new files need, outermost first."""
         made = [PurePosixPath(change.path) for change in self.changes if change.old is None]
         parents = {parent for path in made for parent in path.parents[:-1]}
         return [str(path) for path in sorted(parents) if not self._space.exists(str(path))]
 
     def _add(self, edit: FileEdit) -> str:
-        """Why it cannot be; "" if it can."""
+        """Adds an edit. Returns the conflict, or ""."""
         path = self._space.relative(edit.path)
         if belongs_to_git(self._space, path):
             return "git's own files are not for editing; use git"
@@ -87,7 +87,7 @@ class Plan:
         self.contents.append(content)
 
     def _twice(self, path: str, held: Held | None) -> str:
-        """A file may have two names here, through a link to a folder."""
+        """Detects a file that is edited under two names, for example through a link to a folder."""
         key = held.identity if held else path
         if key not in self._seen:
             self._seen[key] = path
@@ -97,7 +97,7 @@ class Plan:
 
 
 def belongs_to_git(space: Workspace, path: str) -> bool:
-    """By its name, or by where links lead."""
+    """Checks the name and the target of links."""
     return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
 
 

@@ -1,4 +1,4 @@
-"""What is written down of a change before it happens: enough to finish it, to take it back, or to undo it later."""
+"""The journal's records: enough to finish, roll back or undo a change."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ FORMAT = 1
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One file. `old` and `new` are hashes, None where there is no file; `before` is the content that `old` names.
+    """The change of one file. `old` and `new` are hashes, None for no file; `before` is the old content.
 
-    `stage` is a name in the same folder that nobody else uses: it holds a content until that is renamed into place.
-    `mode` and `owner` are those of the file that is replaced or removed, or what a new file gets.
+    `stage` is a temporary name in the same folder for the new content. `mode` and `owner` are those of the old file, or
+    those of the new one if there was none.
     """
 
     path: str
@@ -24,9 +24,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """`folders` are those made for it, outermost first; `leaves` those to remove with it, innermost first.
+    """`folders` were created for this change, outermost first; `leaves` are removed with it, innermost first.
 
-    `undoes` is the id of the record that this one takes back.
+    `undoes` is the id of the record that this one undoes.
     """
 
     id: str

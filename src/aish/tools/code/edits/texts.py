@@ -1,6 +1,6 @@
-"""The edits a model asks for, as edits of files: exact text or lines replaced, against the revision it has read.
+"""Resolves the edits of a model (exact text or lines, for a revision) into edits of files.
 
-All edits of one file are about the text as it was read, so their order does not matter and they may not overlap.
+All edits of one file refer to the text as it was read, so their order does not matter and they must not overlap.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ NEW = "new"
 _SHORTEST_REVISION = 8
 _SHOWN_CHARS = 80
 _SHOWN_PLACES = 8
-# A line number may be off by as much after other edits.
+# A line number may be off by this much after other edits.
 _NEAR = 3
 
 Span = tuple[int, int, str]
-Place = tuple[int, int]  # where it begins, and in which line
+Place = tuple[int, int]  # offset and line
 Load = Callable[[str], Awaitable[Source]]
 
 
 async def model_edits(space: Workspace, load: Load, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
-    """Raises ToolError that says what to do instead."""
+    """Raises ToolError with advice for the model."""
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for edit in edits:
         by_path.setdefault(space.relative(str(edit["path"])), []).append(edit)
@@ -73,20 +73,20 @@ def _line_span(source: Source, start: int, end: int, new: str) -> Span:
         raise _wrong(f"{source.path} has lines 1 to {count}, not {start} to {end}")
     before = sum(map(len, source.lines[: start - 1]))
     replaced = "".join(source.lines[start - 1 : end])
-    # The last line keeps its end, also where the model left it out.
+    # The last line keeps its line end, even if the model left it out.
     if new and not new.endswith("\n") and replaced.endswith(("\n", "\r")):
         new += "\n"
     return before, before + len(replaced), _with_ends(source, new)
 
 
 def _within(source: Source, old: str, new: str, lines: range) -> Span:
-    """The one place in these lines that holds it."""
+    """Finds the only occurrence in these lines."""
     old, found = _occurrences(source, old)
     return _only(source, old, new, [place for place in found if place[1] in lines], found)
 
 
 def _near(source: Source, old: str, new: str, line: int | None) -> Span:
-    """The one place that holds it; of several, the one in that line, or the only one close to it."""
+    """Finds the only occurrence; of several, the one in that line or the only one near it."""
     old, found = _occurrences(source, old)
     if len(found) <= 1 or line is None:
         return _only(source, old, new, found, found)
@@ -110,7 +110,10 @@ def _only(source: Source, old: str, new: str, meant: Sequence[Place], found: Seq
 
 
 def _occurrences(source: Source, old: str) -> tuple[str, list[Place]]:
-    """Every place, and the text as the file has it: a model writes `\\n`, the file may end its lines otherwise."""
+    """Returns all occurrences, and the text with the file's line ends, because models write `
+
+    `.
+    """
     old = old if old in source.text else _with_ends(source, old)
     starts = [0, *accumulate(map(len, source.lines))]
     found: list[Place] = []

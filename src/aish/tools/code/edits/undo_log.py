@@ -1,12 +1,12 @@
-"""Where changes of one workspace are written down: the journal of the one under way, and those that can be undone.
+"""Stores the records of changes in one workspace: the running one and those that can be undone.
 
-A folder of the user's own, outside the workspace, named after the workspace's path. A change is one file in it that
-moves from name to name: `staging` while new contents are being written beside the old, `journal` while they are put in
-place, `undo-…` once that is done; `rollback` where it cannot be, until all is as it was. Each move is one rename, so a
-crash leaves exactly one of them.
+The folder is private to the user, outside the workspace, and named by a hash of the workspace's path. A change is one
+file that is renamed from state to state: `staging` while new contents are written beside the old, `journal` while they
+are put in place, `undo-…` when done, `rollback` until a failed change is reverted. Each transition is one rename, so
+after a crash exactly one of them exists.
 
-One process changes a workspace at a time. The lock is the kernel's, and gone with its holder; the file names the
-holder, for whoever has to wait.
+One process at a time changes a workspace. The lock is the kernel's and ends with the process; the file names the
+process for others that wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY_CHARS = 32
 
 
 class UndoLog:
-    """Every method but `is_clear` wants the lock. All raise ToolError."""
+    """All methods except `is_clear` require the lock and raise ToolError."""
 
     def __init__(self, state: Path, root: Path, *, lock_wait_s: float = _LOCK_WAIT_S) -> None:
         self.folder = state / content_hash(os.fsencode(root))[:_KEY_CHARS]
@@ -43,7 +43,7 @@ class UndoLog:
         self._lock_wait_s = lock_wait_s
 
     def is_clear(self) -> bool:
-        """Whether no change is under way, or was when its process ended."""
+        """Whether no change is running or was interrupted."""
         return not any(path.exists() for path in (self._staging, self._journal, self._rollback))
 
     @contextlib.contextmanager
@@ -60,19 +60,19 @@ class UndoLog:
             os.close(fd)
 
     def intend(self, record: Record) -> None:
-        """Before the first stage is written."""
+        """Records the change before its first stage is written."""
         with _translated():
             _write(self._staging, encode(record))
             _sync(self.folder)
 
     def begin(self) -> None:
-        """Every stage is written: from here on the change is finished or taken back as a whole."""
+        """Records that all stages are written. From here on the change is finished or rolled back as a whole."""
         with _translated():
             self._staging.rename(self._journal)
             _sync(self.folder)
 
     def keep(self, record: Record) -> None:
-        """It is done, and can be undone; or it has undone another."""
+        """Records that the change is done and can be undone, or that it has undone another one."""
         with _translated():
             if record.undoes:
                 self._entry(record.undoes).unlink(missing_ok=True)
@@ -83,20 +83,21 @@ class UndoLog:
             _sync(self.folder)
 
     def turn_back(self) -> None:
-        """It cannot be finished. Written down, because half taken back it may look as if it could."""
+        """Records the rollback, because a half reverted change may look as if it could be finished."""
         with _translated():
             self._journal.rename(self._rollback)
             _sync(self.folder)
 
     def forget(self) -> None:
-        """It has been taken back, or never began."""
+        """Removes the record of a change that was rolled back or never began."""
         with _translated():
             self._staging.unlink(missing_ok=True)
             self._rollback.unlink(missing_ok=True)
             _sync(self.folder)
 
     def find_staging(self) -> Record | None:
-        """One that never began. None also where it could not even be written down: then nothing was staged."""
+        """Returns the record of a change that never began. None if the record itself is incomplete: then nothing was
+        staged."""
         try:
             return _read(self._staging)
         except ToolError:
@@ -109,7 +110,7 @@ class UndoLog:
         return _read(self._rollback)
 
     def kept(self) -> list[str]:
-        """Ids of what can be undone, newest first."""
+        """Returns the ids of changes that can be undone, newest first."""
         return [path.name.removeprefix("undo-") for path in reversed(self._entries())]
 
     def find_kept(self, id: str) -> Record | None:
@@ -134,7 +135,7 @@ class UndoLog:
         return self.folder / f"undo-{id}"
 
     def _entries(self) -> list[Path]:
-        """Oldest first: ids begin with the time."""
+        """Oldest first, because ids begin with the time."""
         return sorted(self.folder.glob("undo-*"))
 
     def _prune(self) -> None:

@@ -1,1 +1,1 @@
-"""Files of a workspace: content, large files, links, and a watcher for changes."""
+"""Files of a workspace: contents, large files, links, and watchers for changes."""

@@ -1,4 +1,4 @@
-"""Changes on disk, kept for each of several listeners until it asks."""
+"""Changes on disk, collected for each listener until it takes them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ _MAX_KEPT = 20_000
 
 
 class News:
-    """A listener that does not ask for long enough hears only that everything may have changed: None, until it
-    starts anew."""
+    """Listeners that wait too long get None: everything may have changed. They must then start anew."""
 
     def __init__(self, root: Path, wanted: Callable[[str], bool]) -> None:
         self._root = root
@@ -22,7 +21,7 @@ class News:
         self._kept: dict[str, Changes | None] = {}
 
     def forget(self, listener: str) -> None:
-        """It knows everything as of now: it is about to start, and to read what is there."""
+        """Drops the collected changes of a listener that is about to read everything."""
         self._collect()
         self._kept[listener] = {}
 
@@ -33,11 +32,11 @@ class News:
         return taken
 
     async def take_soon(self, listener: str) -> Changes | None:
-        """The same, in a thread where files have to be looked at."""
+        """Takes changes, in a thread if every file must be checked."""
         return await asyncio.to_thread(self.take, listener) if self._watch.is_slow else self.take(listener)
 
     def tell(self, changes: Changes) -> None:
-        """Ours, which nobody needs to watch for."""
+        """Adds our own changes, for systems without a watcher."""
         for listener, kept in self._kept.items():
             self._kept[listener] = _with(kept, changes)
 
@@ -46,7 +45,7 @@ class News:
         return self._watch.complete
 
     def peek(self, listener: str) -> Changes | None:
-        """What it would hear if it asked."""
+        """Returns the collected changes without taking them."""
         self._collect()
         return self._kept.get(listener, {})
 
@@ -56,7 +55,7 @@ class News:
     def _collect(self) -> None:
         try:
             changes = self._watch.changes()
-        except OSError:  # no watches left, and what happened meanwhile nobody saw
+        except OSError:  # no watches left; changes since the last call are unknown
             self._watch.close()
             self._watch = LookingWatch(self._root, self._wanted)
             changes = None

@@ -1,4 +1,4 @@
-"""What files hold for those who ask about them: on disk, or in the IDE that owns the workspace, saved or not."""
+"""Reads and writes files of the workspace, on disk or through the IDE that has them open."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aish.tools.code.edits.port import EditApplier, FileEdit, Outcome, Undone
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, Source, decode
 from aish.tools.workspace import TooLong, Workspace
 
-# Read at once: for a file this small a thread takes longer than the read.
+# Read directly: for a file this small a thread costs more than the read.
 _SMALL_BYTES = 64 * 1024
 
 FindMcp = Callable[[], McpBackend | None]
 
 
 class Contents:
-    """The reading side; and the writing side where the IDE has the files."""
+    """Reads from the IDE or from disk, and applies edits there."""
 
     def __init__(self, space: Workspace, disk: EditApplier, find_ide: FindMcp) -> None:
         self._space = space
@@ -33,9 +33,9 @@ class Contents:
     async def read(self, path: str, max_bytes: int = MAX_SOURCE_BYTES) -> bytes:
         ide = self._find_ide()
         if ide is not None:
-            self._check_inside(path)  # the IDE follows links wherever they lead
+            self._check_inside(path)  # the IDE follows links, wherever they lead
             if (text := await ide.read(self._space.relative(path))) is not None:
-                self._check_inside(path)  # what was led elsewhere meanwhile is not told
+                self._check_inside(path)  # again, in case a link was changed meanwhile
                 return text.encode()
         try:
             return self._space.read(path, max_bytes=_SMALL_BYTES)
@@ -47,12 +47,12 @@ class Contents:
             self._space.check_readable(path)
 
     async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
-        """Through the IDE where it has the files: behind its back, what it has not saved would be lost."""
+        """Uses the IDE if it has the files, because a change on disk would overwrite its unsaved text."""
         ide = self._find_ide()
         if ide is None or not ide.offers_files():
             return await self._disk.apply(edits, title=title)
         return await apply_in_ide(self._space, ide, edits)
 
     async def undo(self, id: str) -> Undone:
-        """Of what was changed on disk. What the IDE has changed, it can undo itself."""
+        """Undoes a change on disk. Changes made by the IDE are undone there."""
         return await self._disk.undo(id)

@@ -1,7 +1,7 @@
-"""Some lines of a file that is too large to be read whole: it is looked through block by block, and not kept.
+"""Reads some lines of a file that is too large to load: it is scanned block by block.
 
-Lines are counted as `source` splits them. How far is bounded by bytes, so that a log of any size costs a second or two
-in a thread: lines behind that are not found, and the total is then the least that it can be.
+Lines are counted as in `source`. The scan is bounded in bytes, so that a file of any size takes a second or two in a
+thread. Lines beyond that are not found, and the total is then a lower bound.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 class Bounds(msgspec.Struct, frozen=True):
     block_bytes: int = 1024 * 1024
     scanned_bytes: int = 1024 * 1024 * 1024
-    kept_bytes: int = 4 * LINE_CHARS * MAX_READ_LINES  # what can be shown at most, in the widest of letters
+    kept_bytes: int = 4 * LINE_CHARS * MAX_READ_LINES  # the most that can be shown, in the widest characters
 
 
 BOUNDS = Bounds()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Whole lines from `start` on; where `is_cut`, the beginning of one line.
+    """Whole lines from `start` on; if `is_cut`, the beginning of one line.
 
-    `total` lines are in what was looked through, which was all of the file if it is `counted`. `size` is in bytes.
+    `total` counts the scanned lines; `counted` says that this was the whole file. `size` is in bytes.
     """
 
     text: str
@@ -51,9 +51,9 @@ class Part(msgspec.Struct, frozen=True):
 def read_part(
     space: Workspace, path: str, start: int, end: int | None, stop: threading.Event, bounds: Bounds = BOUNDS
 ) -> Part:
-    """From line `start` on, to `end` at least or as far as there is room. Who no longer waits for it sets `stop`.
+    """Reads from line `start` to at least `end`, as far as there is room. A caller that no longer waits sets `stop`.
 
-    Raises ToolError, also where there is no such line.
+    Raises ToolError, also if there is no such line.
     """
     scan = _Scan(start, end, bounds.kept_bytes)
     with space.reading(path) as fd:
@@ -75,15 +75,18 @@ def read_part(
 
 
 class _Scan:
-    """What is known so far. A `\\r` at the end of a block waits for what follows it."""
+    """The state of a scan. A `\r` at the end of a block is kept until the next block shows whether `
+
+    ` follows.
+    """
 
     def __init__(self, start: int, end: int | None, room: int) -> None:
         self._start, self._end, self._room = start, end, room
         self._held = b""
         self._kept: list[bytes] = []
         self._ends = 0
-        self._has_rest = False  # something stands behind the last end
-        self.keeps_all = False  # from the first line that is wanted to where it is now
+        self._has_rest = False  # text follows the last line end
+        self.keeps_all = False  # everything from the first wanted line to the current offset
         self.is_over = False
 
     @property
@@ -131,14 +134,15 @@ def _count_ends(data: bytes) -> int:
 
 
 def _after_ends(data: bytes, number: int) -> int:
-    """Where the line begins that stands behind so many ends."""
+    """Returns the offset after that many line ends."""
     if number <= 0:
         return 0
     return next(islice(_LINE_END.finditer(data), number - 1, None)).end()
 
 
 def _decoded(scan: _Scan, start: int) -> tuple[str, bool, bool]:
-    """The text, whether it is less than a line, and whether it is UTF-8. The last line of a file needs no end."""
+    """Returns the text, whether it is less than one line, and whether it is UTF-8. The last line of a file needs no
+    line end."""
     data, is_cut = scan.kept, False
     if not (scan.is_over and scan.keeps_all):
         whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1

@@ -1,7 +1,7 @@
-"""Links of a workspace that lead to other places in it: a change of one name is a change of all of them.
+"""Links inside a workspace: a change under one name is a change under all of them.
 
-A server knows a file by the name that an import has for it, which may lead through a link; the kernel tells of the
-folder that the file is in. Links that lead outside are not followed.
+A language server knows a file by the name in an import, which may go through a link; the kernel reports the real
+folder. Links that lead outside are not followed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class Links:
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
         self._links: set[str] = set()
-        self._known: dict[str, str] | None = {}  # where they lead; None after one has changed
+        self._known: dict[str, str] | None = {}  # link targets; None after one has changed
 
     @property
     def complete(self) -> bool:
         return len(self._links) < MAX_LINKS
 
     def look(self, path: str) -> bool:
-        """Whether it is a link, or was one when it was last looked at. Where one changes, others may lead elsewhere."""
+        """Updates one path. Returns whether it is or was a link; then other links may lead elsewhere, too."""
         was = path in self._links
         if (self._root / path).is_symlink() and self.complete:
             self._links.add(path)
@@ -40,7 +40,7 @@ class Links:
         return link in self._targets
 
     def names(self, path: str) -> set[str]:
-        """The other names of a file, by way of links."""
+        """Returns the other names of a file through links."""
         found: set[str] = set()
         fresh = {path}
         for _ in range(_MAX_CHAIN):
@@ -64,7 +64,7 @@ class Links:
                 yield link + path[len(target) :]
 
     def _target(self, link: str) -> str | None:
-        """Below the root; None for one that leads outside, nowhere, or above itself."""
+        """Returns the target relative to the root; None if it is outside, missing, or above the link."""
         real = Path(os.path.realpath(self._root / link))
         if not real.is_relative_to(self._root) or (self._root / link).is_relative_to(real):
             return None

@@ -1,7 +1,7 @@
-"""Folders of installed packages: too large for all of it to be watched, and changed by installing.
+"""Folders of installed packages, which are too large to watch completely.
 
-Who installs a package makes or removes a name in the folder that lists them; that much is watched. What somebody
-changes by hand inside a package is not seen.
+Installing a package adds or removes a name in the folder that lists packages, so only that folder is watched. Manual
+changes inside a package are not noticed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MAX_LISTINGS = 200
 
 
 def listings(root: Path, folder: str) -> list[str]:
-    """The folders, relative to the root, that list the packages of one of FOLDERS."""
+    """Returns the folders, relative to the root, that list the packages of one of PACKAGE_FOLDERS."""
     if folder.rpartition("/")[2] == "node_modules":
         found: Iterable[Path] = [root / folder, *(root / folder).glob("@*/")]
     else:
@@ -23,5 +23,5 @@ def listings(root: Path, folder: str) -> list[str]:
 
 
 def is_package(name: str) -> bool:
-    """Caches and what an installer puts aside for a moment are none."""
+    """Excludes caches and temporary names of installers."""
     return bool(name) and not name.startswith((".", "~", "__pycache__"))

@@ -1,7 +1,10 @@
-"""The text of one file, with what must be kept of it: its hash, its byte order mark, its line ends.
+"""The text of one file, with its hash, byte order mark and line ends.
 
-Lines end at `\\n`, `\\r\\n` and `\\r` and nowhere else, as in the language server protocol; Python's own idea of a line
-knows more ends than that. Knows nothing of servers or tools.
+Lines end only at `
+
+`, `\r
+
+` and `\r`, as in the language server protocol; Python's `splitlines` knows more line ends.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from functools import cached_property
 from aish.errors import ToolError
 from aish.tools.workspace import Workspace
 
-# The hash of a content as a model sees it: enough to tell any two texts apart, few enough tokens to repeat.
+# The part of the hash that a model sees: long enough to be unique, short enough to repeat.
 REVISION_CHARS = 16
-# Larger files are for search, not for servers and models.
+# Larger files are only searched.
 MAX_SOURCE_BYTES = 4 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 _SNIFFED_BYTES = 8192
@@ -26,7 +29,7 @@ def content_hash(data: bytes) -> str:
 
 
 class Source:
-    """What a file held when it was read."""
+    """A file as it was when it was read."""
 
     def __init__(self, path: str, data: bytes, text: str) -> None:
         self.path = path
@@ -43,21 +46,21 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
-        """With their ends."""
+        """Includes the line ends."""
         return split_lines(self.text)
 
     @property
     def line_end(self) -> str:
-        """The one that its first line has."""
+        """The line end of the first line."""
         first = self.lines[0] if self.lines else ""
         return first[len(first.rstrip("\r\n")) :] or "\n"
 
     def line(self, number: int) -> str:
-        """By its number from 1, without its end; "" where there is none."""
+        """Returns a line by its number from 1, without its line end; "" if there is none."""
         return self.lines[number - 1].rstrip("\r\n") if 0 < number <= len(self.lines) else ""
 
     def encoded(self, text: str) -> bytes:
-        """Another text as this file would hold it."""
+        """Encodes another text for this file, with its byte order mark."""
         data = text.encode()
         return BOM + data if self.data.startswith(BOM) else data
 
@@ -71,7 +74,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def load(space: Workspace, path: str) -> Source:
-    """Raises ToolError for what is no text in UTF-8, or too much of it."""
+    """Raises ToolError if the file is not UTF-8 text or is too large."""
     path = space.relative(path)
     return decode(path, space.read(path, max_bytes=MAX_SOURCE_BYTES))
 

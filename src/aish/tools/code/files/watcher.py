@@ -1,8 +1,8 @@
-"""Which files of a workspace changed since it was last asked, whoever changed them.
+"""Finds which files of a workspace changed since the last call.
 
-A server believes what it read once of a file that is not open; a command, a formatter or a person changes it and the
-server answers from the old text. On Linux the kernel notes every change as it happens (inotify), so asking costs one
-read and misses nothing. Elsewhere, and where the kernel has no watches left, every file is looked at again.
+A language server caches files that are not open, and answers from old text after a command, a formatter or the user has
+changed one. On Linux inotify reports every change, so asking costs one read. Elsewhere, and if the kernel has no
+watches left, every file is checked.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Protocol
 from aish.tools.code.files.links import Links
 from aish.tools.code.files.packages import FOLDERS, is_package, listings
 
-MADE, CHANGED, REMOVED = 1, 2, 3  # as the language server protocol counts them
-# Never this project's source, often huge. `build`, `dist` and `target` are not here: what is made there is imported.
+MADE, CHANGED, REMOVED = 1, 2, 3  # numbers of the language server protocol
+# Never source of the project, and often huge. `build`, `dist` and `target` are watched, because generated files are
+# imported.
 SKIPPED_FOLDERS = frozenset({
     ".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache",
     ".pytest_cache", ".cache", ".idea",
@@ -31,7 +32,7 @@ MAX_FILES = 100_000
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 64 * 1024
 
-# A write counts when it happens: who keeps a file open for long, a log or a generator, closes it long after.
+# A write is reported at once, because logs and generators keep files open for a long time.
 _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
 _OVERFLOW, _IS_FOLDER, _IGNORED = 0x4000, 0x4000_0000, 0x8000
 _ONLY_FOLDERS, _NO_LINKS = 0x0100_0000, 0x0200_0000
@@ -45,24 +46,24 @@ Stamp = tuple[int, int]
 class Watch(Protocol):
     @property
     def is_slow(self) -> bool:
-        """Whether asking takes a look at every file."""
+        """Whether `changes` has to check every file."""
 
     @property
     def complete(self) -> bool:
-        """Whether the workspace is small enough for all of it to be watched."""
+        """Whether the workspace is small enough to be watched completely."""
 
     def changes(self) -> Changes | None:
-        """What changed since the last call, by relative path; of several changes of one file the last. None: everything
-        may have, because packages were installed.
+        """Returns the changes since the last call by relative path, the last one for each file. None if packages were
+        installed, so that everything may have changed.
 
-        Raises OSError where it can watch no longer: begin with another one, and take everything as changed.
+        Raises OSError if it can no longer watch: then use another watch and assume that everything has changed.
         """
 
     def close(self) -> None: ...
 
 
 def watch(root: Path, wanted: Callable[[str], bool]) -> Watch:
-    """Of the files whose name is wanted."""
+    """Watches files whose name is `wanted`."""
     try:
         return KernelWatch(root, wanted)
     except OSError:
@@ -77,9 +78,10 @@ def walk(
     links: Links | None = None,
     packages: Callable[[str], None] = lambda folder: None,
 ) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Folders (relative, "" is the root) with their files. Follows no links, but notes them; stops at MAX_FOLDERS.
+    """Yields folders (relative, "" is the root) with their files. Links are recorded in `links`, not followed. Stops at
+    MAX_FOLDERS.
 
-    `before` is called with each folder before it is listed, `packages` with those that hold packages.
+    `before` is called for each folder before it is listed, `packages` for folders that contain packages.
     """
     waiting, seen = [below], 0
     while waiting and seen < MAX_FOLDERS:
@@ -101,7 +103,7 @@ def walk(
 
 
 def note(changes: Changes, path: str, kind: int) -> None:
-    """One change after those already noted: made and then changed is made, removed and made again is changed."""
+    """Adds a change: created and then changed is created, removed and created again is changed."""
     before = changes.get(path)
     if kind == CHANGED and before == MADE:
         return
@@ -109,7 +111,7 @@ def note(changes: Changes, path: str, kind: int) -> None:
 
 
 class LookingWatch:
-    """Compares times and sizes."""
+    """Compares times and sizes of all files."""
 
     is_slow = True
 
@@ -129,7 +131,7 @@ class LookingWatch:
         return compare(before, self._known) if listed == self._listed else None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
     def _look(self) -> dict[str, Stamp]:
         self._listed = {}
@@ -144,7 +146,7 @@ class LookingWatch:
 def look(
     root: Path, wanted: Callable[[str], bool], packages: Callable[[str], None] = lambda folder: None
 ) -> dict[str, Stamp]:
-    """By each of their names."""
+    """Returns the times and sizes of all wanted files, under each of their names."""
     links = Links(root)
     found = _look(root, wanted, links, packages)
     return found | {name: stamp for path, stamp in found.items() for name in links.names(path)}
@@ -172,7 +174,7 @@ def compare(before: dict[str, Stamp], after: dict[str, Stamp]) -> Changes:
 
 
 class KernelWatch:
-    """inotify. Raises OSError where there is none, or where there are not enough watches for all folders."""
+    """Watches with inotify. Raises OSError if there is none, or not enough watches for all folders."""
 
     is_slow = False
 
@@ -251,7 +253,7 @@ class KernelWatch:
                 note(found, path, self._kind(path, mask))
 
     def _take_link(self, path: str, found: Changes) -> None:
-        """Where one comes, goes or leads elsewhere, so does all that has a name through it."""
+        """Reports all names below a link that is created, removed or changed."""
         before = self._named_below(path)
         if self._links.look(path):
             for name in before:
@@ -287,7 +289,7 @@ class KernelWatch:
                 del self._known[known]
 
     def _watch_below(self, below: str) -> Changes:
-        """Watches first, then looks: what is made in between is seen twice rather than never."""
+        """Adds watches before it lists files, so that a file created in between is reported twice rather than never."""
         found: Changes = {}
         for folder, files in self._walk(below):
             for entry in files:
@@ -313,7 +315,7 @@ class KernelWatch:
                 self._listings.add(number)
 
     def _watch_new_listings(self) -> None:
-        """An environment that is being made has its folders one after the other."""
+        """Watches package folders of an environment that is still being created."""
         for folder, had in list(self._packages.items()):
             if not (self._root / folder).is_dir():
                 del self._packages[folder]
@@ -322,14 +324,14 @@ class KernelWatch:
             self._installed = self._installed or self._packages[folder] != had
 
     def _add_watch(self, folder: str, mask: int) -> int:
-        """Below 0 for what is no folder any more."""
+        """Returns a negative number if the folder is gone."""
         number: int = self._libc.inotify_add_watch(self._fd, os.fsencode(self._root / folder), mask)
         if number < 0 and ctypes.get_errno() in (errno.ENOSPC, errno.ENOMEM):
             raise OSError(ctypes.get_errno(), "no watches left")
         return number
 
     def _start_over(self, found: Changes) -> None:
-        """The kernel gave up counting; everything may have changed."""
+        """Lists everything again after an overflow of the kernel's queue."""
         before = self._known
         self._known = {}
         found |= dict.fromkeys(before, CHANGED)

@@ -1,1 +1,1 @@
-"""A client of language servers: one process for a root and a language, owned from start to end."""
+"""A language server client: one process for a root and a language."""

@@ -1,7 +1,6 @@
-"""What servers answer, read leniently: the many shapes that one result may have become one shape.
+"""Decodes results of servers leniently: the many shapes of a result become one.
 
-Places are still in the server's own terms (URIs, its columns); nothing here has looked at a file. What cannot be read
-at all is a BadResponse.
+Locations keep the server's URIs and columns; no file is read here. Raises BadResponse if a result cannot be decoded.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_NESTED = 4
 
 
 class WirePlace(msgspec.Struct, frozen=True):
-    """`range` is the name itself, `whole` all that belongs to it."""
+    """`range` is the name, `whole` the full declaration."""
 
     uri: str
     range: Range
@@ -40,7 +39,7 @@ class WireProblem(msgspec.Struct, frozen=True):
     severity: str
     source: str = ""
     code: str = ""
-    raw: Any = None  # as it came, to be handed back when its fixes are asked for
+    raw: Any = None  # as received, to be sent back when its fixes are requested
 
 
 class WireSymbol(msgspec.Struct, frozen=True):
@@ -69,8 +68,8 @@ def decoded(raw: msgspec.Raw | bytes, type: type[T]) -> T:
 
 
 def places(raw: msgspec.Raw) -> list[WirePlace]:
-    """Of null, a Location, or a list of Locations or LocationLinks."""
-    found = decoded(raw, _Place | list[_Place] | None)  # type: ignore[arg-type]  # a union is a type to msgspec
+    """Decodes null, a Location, or a list of Locations or LocationLinks."""
+    found = decoded(raw, _Place | list[_Place] | None)  # type: ignore[arg-type]  # msgspec accepts a union as a type
     listed: list[_Place] = found if isinstance(found, list) else [found] if found else []
     return [place for one in listed if (place := _place(one)) is not None]
 
@@ -88,7 +87,7 @@ def hover_text(raw: msgspec.Raw) -> str:
 
 
 def _markup(contents: object, depth: int = 0) -> str:
-    """A text, a text with its kind or language, or a list of these."""
+    """Joins text, text with a kind or a language, or a list of these."""
     if isinstance(contents, str):
         return contents
     if isinstance(contents, list) and depth < _MAX_NESTED:
@@ -125,7 +124,7 @@ def _problem(item: object) -> WireProblem | None:
 
 
 def symbols(raw: msgspec.Raw, uri: str = "") -> list[WireSymbol]:
-    """Of DocumentSymbols (a tree) or SymbolInformation (flat, with places of their own)."""
+    """Decodes DocumentSymbols (a tree) or SymbolInformation (a flat list with locations)."""
     found = decoded(raw, object)
     return list(_symbols(found, uri, "", 0)) if isinstance(found, list) else []
 
@@ -147,7 +146,7 @@ def _symbol(item: Mapping[str, Any], uri: str, container: str, depth: int) -> Wi
     number = item.get("kind", 0)
     kind = _KINDS[number] if isinstance(number, int) and 0 <= number < len(_KINDS) else ""
     try:
-        # A workspace symbol may come without a range; its file is still worth naming.
+        # A workspace symbol may have no range; its file is still useful.
         outer = msgspec.convert(whole, Range) if whole else Range(Position(0, 0), Position(0, 0))
         name = msgspec.convert(item["selectionRange"], Range) if "selectionRange" in item else outer
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What we tell a server of ourselves at the handshake, and what it told us."""
+"""Capabilities: what we offer in the handshake, and the names of what the server offers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from aish import __version__
 from aish.tools.code.lsp.positions import ENCODINGS
 
-# Only where it is needed: what a server registers comes later than our first question.
+# Only where needed: a dynamic registration may come after our first question.
 _DYNAMIC = {"dynamicRegistration": True}
 
 CLIENT: Mapping[str, Any] = {
@@ -50,7 +50,7 @@ CLIENT: Mapping[str, Any] = {
     "window": {"workDoneProgress": True},
 }
 
-# The method of each question, and the name of what a server says it can.
+# For each request method the name of the server's capability.
 PROVIDERS: Mapping[str, str] = {
     "textDocument/hover": "hoverProvider",
     "textDocument/definition": "definitionProvider",
@@ -66,7 +66,7 @@ PROVIDERS: Mapping[str, str] = {
 
 
 def hello(folder: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The params of `initialize`."""
+    """Returns the params of `initialize`."""
     return {
         "processId": os.getpid(),
         "clientInfo": {"name": "aish", "version": __version__},

@@ -1,7 +1,7 @@
-"""A running language server that has shaken hands: requests to it, and the end of it.
+"""A connection to a running language server, from the handshake to the shutdown.
 
-Life: started, `initialize`, `initialized`; at the end `shutdown` and `exit`, each with a deadline, and then the ladder
-of `process`, which ends the whole group: a server is often a wrapper around the one that does the work.
+It starts with `initialize` and `initialized`, and ends with `shutdown` and `exit`, each with a deadline. Then `process`
+ends the whole process group, because a server is often a wrapper around another process.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from aish.tools.code.lsp.inbox import Inbox
 from aish.tools.code.lsp.positions import ENCODINGS, Encoding
 from aish.tools.code.lsp.spec import ServerSpec
 
-# Which environment a person has activated: it says where the packages are.
+# The activated environment: it says where packages are installed.
 _INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _CONTENT_MODIFIED = -32801
 _SERVER_CANCELLED = -32802
-# A server that drops a question because something changed is asked again, but not for ever.
+# A request that the server dropped because of a change is repeated, a limited number of times.
 _ATTEMPTS = 4
 
 
 class _Counted(ContentLengthFraming):
-    """Counts what comes, to tell a server that is slow from one that cannot be understood any more."""
+    """Counts received data, to tell a slow server from one whose messages cannot be decoded."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes)
@@ -48,11 +48,11 @@ class _Counted(ContentLengthFraming):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What a server had sent by some time."""
+    """What had been received at some time."""
 
     bytes: int
-    messages: int  # that could be read
-    noise: int  # pieces that were none
+    messages: int  # decoded
+    noise: int  # undecodable pieces
 
 
 class Connection:
@@ -87,18 +87,18 @@ class Connection:
                 await connection._say_goodbye()
 
     def can(self, method: str) -> bool:
-        """By the handshake, or by a registration since."""
+        """Whether the server announced the method in the handshake or registered it since."""
         return bool(self._capabilities.get(PROVIDERS.get(method, ""))) or self.inbox.has_registered(method)
 
     async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> msgspec.Raw:
-        """Raises RpcError, WireTimeout, and what `wait_gone` gives."""
+        """Raises RpcError, WireTimeout, and the error of `wait_gone`."""
         loop = asyncio.get_running_loop()
         limit_s = timeout_s or self.spec.limits.answer_timeout_s
         deadline_s = loop.time() + limit_s
         for attempt in range(1, _ATTEMPTS + 1):
             before = self._heard()
             try:
-                # Rounded, because it is told: "within 10 s".
+                # Rounded, because the message says "within 10 s".
                 left_s = limit_s if attempt == 1 else round(max(0.01, deadline_s - loop.time()), 2)
                 return await self._peer.request(method, params, timeout_s=left_s)
             except RpcError as exc:
@@ -117,8 +117,10 @@ class Connection:
         return Heard(self._framing.bytes, self._framing.messages - garbage, self._framing.garbage + garbage)
 
     def _judge(self, before: Heard, *, timed_out: bool) -> None:
-        """A question is left unanswered. Where bytes came and not one message in them, the two of us have lost each
-        other in the stream: nothing that follows can be understood, and only another server helps."""
+        """Closes the connection if bytes were received after a request, but no message.
+
+        Then the framing is out of step, nothing that follows can be decoded, and only a new server helps.
+        """
         now = self._heard()
         if now.messages > before.messages or (
             now.noise == before.noise and not (timed_out and now.bytes > before.bytes)
@@ -136,7 +138,7 @@ class Connection:
         return self._peer.closed
 
     async def wait_gone(self) -> AishError:
-        """Returns why, once the server has gone by itself, or can no longer be understood."""
+        """Returns the reason when the server has exited or can no longer be decoded."""
         gone = asyncio.ensure_future(self._reading.wait_gone())
         try:
             await asyncio.wait({gone, self._lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -153,14 +155,14 @@ class Connection:
         answer = decoded(raw, dict[str, Any])
         capabilities = answer.get("capabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
-        # clangd says it in a field of its own, beside the others.
+        # clangd uses a field of its own.
         chosen = self._capabilities.get("positionEncoding") or answer.get("offsetEncoding")
         self.encoding = next((known for known in ENCODINGS if known == chosen), "utf-16")
         await self._peer.notify("initialized", {})
 
     async def _say_goodbye(self) -> None:
         with suppress(AishError):
-            # Without params: there are servers that take null for an error.
+            # Without params: some servers reject null.
             await self._peer.request("shutdown", timeout_s=self.spec.limits.close_wait_s)
             await self._peer.notify("exit", timeout_s=self.spec.limits.close_wait_s)
 

@@ -1,10 +1,9 @@
-"""Diagnostics that belong to the text we sent, however a server gives them.
+"""Gets diagnostics for exactly the text that was sent, however a server delivers them.
 
-Some push, some are asked, and some say only later that they want to be asked (up to a second after a file was opened).
-So we wait for whichever comes first. What a server answers after our text is fresh, and so is what it pushes with our
-version. A version that we have not sent yet is about nothing we know, and does not count. A push without a version may
-be about an older text or half of the work, so it must settle and is marked. No answer in time is no answer: never an
-empty list.
+Some servers push, some are asked, and some register for being asked up to a second after a file was opened. So we wait
+for whichever comes first. A reply to our request is fresh, and so is a push with our version. A push with a version
+that was not sent yet is ignored. A push without a version may be about an older text or incomplete, so we wait until no
+more come and mark it. After the deadline the report is not fresh, never just empty.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from aish.tools.code.lsp.documents import Documents, Opened
 from aish.tools.code.lsp.inbox import PULL, Pushed
 from aish.tools.code.lsp.tsserver import ask_compiler
 
-# After a push without a version. An empty one is often only the first of two.
+# Waiting times after a push without a version. An empty one is often only the first of two.
 SETTLE_S = 0.4
 SETTLE_EMPTY_S = 1.2
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`fresh`: about exactly the text that was sent. Not fresh and not `settled`: what was known before."""
+    """`fresh`: about exactly the text that was sent. Neither fresh nor `is_final`: the last known diagnostics."""
 
     problems: tuple[WireProblem, ...]
     fresh: bool = False
@@ -38,7 +37,7 @@ class Report(msgspec.Struct, frozen=True):
 async def diagnose(
     connection: Connection, documents: Documents, path: str, opened: Opened, *, timeout_s: float
 ) -> Report:
-    """Never raises WireTimeout: what is not there in time is a report that is not fresh."""
+    """Never raises WireTimeout: after the deadline the report is not fresh."""
     uri = documents.uri(path)
     try:
         async with asyncio.timeout(timeout_s):
@@ -49,7 +48,7 @@ async def diagnose(
 
 
 def _versions(now: Opened | None, opened: Opened) -> tuple[int, int]:
-    """Which are about our text: the one that we sent, and the same text if somebody else has sent it again since."""
+    """Returns the versions of our text: the one we sent, and a later one with the same content."""
     again = now if now is not None and now.hash == opened.hash else opened
     return opened.version, again.version
 
@@ -78,7 +77,7 @@ async def _pull(connection: Connection, uri: str, timeout_s: float) -> Report:
     raw = await connection.request(PULL, {"textDocument": {"uri": uri}}, timeout_s=timeout_s)
     answer: dict[str, Any] = decoded(raw, dict[str, Any])
     items = answer.get("items")
-    if not isinstance(items, list):  # "unchanged", since what we never said: not the same as none
+    if not isinstance(items, list):  # "unchanged", although we gave no earlier result
         return Report(())
     return Report(tuple(problems(items)), fresh=True, settled=True)
 

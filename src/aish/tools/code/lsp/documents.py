@@ -1,7 +1,6 @@
-"""Which files a server has open, and with which text. Each change is a version; the whole text is sent.
+"""Tracks which documents are open in a server, and with which text. Each change sends the whole text as a new version.
 
-Files are closed when too many are open. A file that no server has open is the disk's: of its changes servers hear
-through `watched`.
+Documents are closed when too many are open. Changes of other files are reported with `didChangeWatchedFiles`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _MAX_EVENTS = 1000  # in one notification
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """`pushes` is how many pushes had come before this text was sent."""
+    """`pushes` is the number of pushes that were received before this text was sent."""
 
     version: int
     hash: str
     pushes: int
-    disk: int = 0  # how often the disk had changed by then
+    disk: int = 0  # the number of change reports before it
 
 
 class Documents:
@@ -36,9 +35,9 @@ class Documents:
         self._connection = connection
         self._open: dict[str, Opened] = {}
         self._disk = 0
-        self._versions = 0  # counted on over all files: a file that is opened again is not mistaken for its first time
+        self._versions = 0  # counted over all files, so that a reopened file gets a new version
         self._held: Counter[str] = Counter()
-        self._telling = asyncio.Lock()  # what is told of a file comes in order, whoever asks
+        self._telling = asyncio.Lock()  # notifications about a document are sent in order
 
     def uri(self, path: str) -> str:
         return uri_of(self._connection.spec.root, path)
@@ -48,7 +47,7 @@ class Documents:
 
     @contextmanager
     def held(self, path: str) -> Iterator[None]:
-        """It stays open meanwhile, once it is: a question about a file that was closed is an error to some servers."""
+        """Keeps a document open: questions about a closed document are errors for some servers."""
         self._held[path] += 1
         try:
             yield
@@ -58,12 +57,13 @@ class Documents:
                 del self._held[path]
 
     async def sync(self, source: Source) -> Opened:
-        """The server knows exactly this text from here on."""
+        """Sends the text if the server has another one."""
         async with self._telling:
             return await self._sync(source)
 
     async def touch(self, source: Source) -> Opened:
-        """The same, and the text is sent anew if other files changed since: who only pushes looks at it again."""
+        """Like `sync`, but sends the text again if other files changed since, so that a pushing server checks it
+        again."""
         async with self._telling:
             known = await self._sync(source)
             if known.disk == self._disk:
@@ -73,7 +73,8 @@ class Documents:
             return known
 
     def _change(self, source: Source, known: Opened) -> dict[str, Any]:
-        """clangd is told when files that this one includes may be others now: it would first answer by the old ones."""
+        """Returns the change. clangd must rebuild if included files may have changed, or it answers from the old
+        ones."""
         change: dict[str, Any] = {"contentChanges": [{"text": source.text}]}
         return change if known.disk == self._disk else {**change, "forceRebuild": True}
 
@@ -85,7 +86,7 @@ class Documents:
             known = await self._tell("didOpen", source, document, {})
         elif known.hash != source.hash:
             known = await self._tell("didChange", source, {}, self._change(source, known))
-        self._open[source.path] = known  # last: the one used last
+        self._open[source.path] = known  # the most recently used is last
         return known
 
     async def close(self, path: str) -> None:
@@ -97,7 +98,7 @@ class Documents:
             await self._connection.notify("textDocument/didClose", {"textDocument": {"uri": self.uri(path)}})
 
     async def tell_changes(self, changes: Iterable[tuple[str, int]]) -> None:
-        """Files that changed on disk: 1 made, 2 changed, 3 removed."""
+        """Reports files that changed on disk: 1 created, 2 changed, 3 removed."""
         events = []
         for path, kind in changes:
             if self._connection.spec.wants(path):
@@ -117,7 +118,7 @@ class Documents:
         return opened
 
     async def _make_room(self) -> None:
-        """Of those that nobody asks about; where all are asked about, more are open for a while."""
+        """Closes documents that no request uses. If all are in use, more stay open for a while."""
         spare = [path for path in self._open if not self._held[path]]
         for path in spare[: max(0, len(self._open) - self._connection.spec.limits.max_open + 1)]:
             await self._close(path)

@@ -1,7 +1,7 @@
-"""A server's edit of the workspace as edits of files: both shapes it comes in, every range checked against our text.
+"""Converts a server's workspace edit into file edits: both shapes, and every range checked against our text.
 
-Nothing here writes. A URI outside the workspace, a range that is not in the text, two edits that overlap: the whole
-edit is refused, and the reason says which. Files may also be made, moved and removed.
+Nothing is written. An edit is refused as a whole if a URI is outside the workspace, a range is not in the text, or two
+edits overlap. Files can also be created, moved and removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_FILES = 5000
 
 
 class SourceFiles(Protocol):
-    """Files by the URIs of a server; each raises ToolError for one outside the workspace."""
+    """Files by the server's URIs. All methods raise ToolError for files outside the workspace."""
 
     def path(self, uri: str) -> str: ...
 
@@ -31,7 +31,7 @@ class SourceFiles(Protocol):
 
 
 class Only:
-    """One file under any name, whose text may not be on disk yet."""
+    """One file under any URI, whose text may not be on disk yet."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -54,7 +54,7 @@ class TextEdit(msgspec.Struct, frozen=True):
 def file_edits(
     edit: object, files: SourceFiles, encoding: Encoding, *, replaces: Callable[[str], bool] = lambda old: True
 ) -> tuple[FileEdit, ...]:
-    """`replaces` says whether a text may be replaced at all. Raises ToolError."""
+    """`replaces` decides whether a text may be replaced. Raises ToolError."""
     changing = _Changing(files, encoding, replaces)
     for kind, uri, value in _steps(edit):
         match kind:
@@ -70,13 +70,13 @@ def file_edits(
 
 
 class _Changing:
-    """The files that an edit touches, as they are after each of its steps. Nothing is written."""
+    """The files of an edit as they are after each step."""
 
     def __init__(self, files: SourceFiles, encoding: Encoding, replaces: Callable[[str], bool]) -> None:
         self._files = files
         self._encoding = encoding
         self._replaces = replaces
-        self._before: dict[str, Source | None] = {}  # None where there was nothing
+        self._before: dict[str, Source | None] = {}  # None for a file that did not exist
         self._after: dict[str, Source | None] = {}
 
     def edit(self, uri: str, edits: Sequence[TextEdit]) -> None:
@@ -105,7 +105,7 @@ class _Changing:
         self._after[self._files.path(uri)] = None
 
     def edits(self) -> tuple[FileEdit, ...]:
-        """What is another now than it was."""
+        """Returns the files that differ from before."""
         made = [self._file_edit(path) for path in self._after]
         return tuple(edit for edit in made if edit is not None)
 
@@ -128,11 +128,11 @@ class _Changing:
 
 
 def _steps(edit: object) -> Iterator[tuple[str, str, Any]]:
-    """What to do, to which file, and with what: text edits of one file together, in the order of the edit."""
+    """Yields kind, URI and value of each step. Text edits of one file are joined, in the order of the edit."""
     if not isinstance(edit, Mapping):
         raise _refused("it is none")
     changes = edit.get("documentChanges")
-    if isinstance(changes, list):  # the newer shape; where both are given this one counts
+    if isinstance(changes, list):  # the newer shape; it wins if both are given
         yield from _joined([_step(change) for change in changes])
         return
     table = edit.get("changes")
@@ -154,7 +154,7 @@ def _step(change: object) -> tuple[str, str, Any]:
 
 
 def _joined(steps: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
-    """Edits of one file that follow one another are about the same text, not about one another's."""
+    """Joins consecutive edits of one file, because they refer to the same text."""
     joined: list[tuple[str, str, Any]] = []
     for kind, uri, value in steps:
         if kind == "edit" and joined and joined[-1][:2] == (kind, uri):
@@ -174,7 +174,7 @@ def _text_edits(edits: object) -> Sequence[TextEdit]:
 def apply_edits(
     source: Source, edits: Sequence[TextEdit], encoding: Encoding, replaces: Callable[[str], bool] = lambda old: True
 ) -> str:
-    """The new text. Edits may touch but not overlap; of several at one place the order is kept."""
+    """Returns the new text. Edits may touch but not overlap; the order of several at one position is kept."""
     text, mapped = source.text, TextMap(source.lines, encoding)
     try:
         spans = sorted(((*mapped.span(edit.range), edit.newText) for edit in edits), key=lambda span: span[:2])
@@ -193,7 +193,6 @@ def apply_edits(
 
 
 def _with_ends(new: str, end: str) -> str:
-    """In a file that ends its lines with CRLF, new lines do so too."""
     return new if end == "\n" or "\n" not in new else new.replace("\r\n", "\n").replace("\n", end)
 
 

@@ -1,7 +1,7 @@
-"""What a server starts by itself: registrations, questions about settings, diagnostics it pushes, progress it reports.
+"""Handles messages that a server sends by itself: registrations, requests for settings, pushed diagnostics, progress.
 
-Everything is bounded and answered at once; what we do not know is refused with -32601. An edit that a server wants to
-apply is refused, unless one of our own actions asked for it: then it is kept for that action to carry out.
+Everything is bounded and answered at once; unknown requests get -32601. A server's own edit is refused, unless one of
+our code actions asked for it: then it is captured for that action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 from aish.tools.code.lsp.answers import WireProblem, decoded, problems
 
 _MAX_REGISTRATIONS = 200
-_MAX_FILES = 2000  # whose pushed diagnostics are kept; the oldest go
+_MAX_FILES = 2000  # with pushed diagnostics; the oldest are dropped
 _MAX_PROBLEMS = 1000  # of one file
 _MAX_TOKENS = 200
 _LOG_LINES, _LOG_CHARS = 50, 500
@@ -34,7 +34,7 @@ _REFRESHES = frozenset(
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """`number` orders all pushes of a server; `version` is None where the server does not say."""
+    """`number` orders all pushes of a server; `version` is None if the server gives none."""
 
     number: int
     version: int | None
@@ -42,7 +42,7 @@ class Pushed(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    """The handler of one connection."""
+    """The message handler of one connection."""
 
     def __init__(self, folder: Mapping[str, str], settings: Mapping[str, Any], *, loaded_log: str = "") -> None:
         self._loaded_log = loaded_log
@@ -61,20 +61,20 @@ class Inbox:
         return method in self._registered.values()
 
     def pushed(self, uri: str) -> Pushed | None:
-        return self._pushed.get(urllib.parse.unquote(uri))  # servers differ in what they escape
+        return self._pushed.get(urllib.parse.unquote(uri))  # servers escape differently
 
     @property
     def busy(self) -> str:
-        """What the server says it is doing, "" when nothing."""
+        """What the server says it is doing; "" if nothing."""
         return next(iter(self._busy.values()), "") if self._loaded else "loading the project"
 
     async def changed(self) -> None:
-        """Until anything is pushed, registered or reported."""
+        """Waits until something is pushed, registered or reported."""
         await self._changed.wait()
 
     @contextmanager
     def capturing(self) -> Iterator[list[Any]]:
-        """Edits the server applies in the meantime are ours to carry out."""
+        """Collects the edits that the server applies meanwhile."""
         captured: list[Any] = []
         self._captured = captured
         try:
@@ -82,7 +82,7 @@ class Inbox:
         finally:
             self._captured = None
 
-    # As the handler of a Peer.
+    # The handler's methods for `Peer`.
 
     async def request(self, method: str, params: msgspec.Raw) -> Any:
         body = _table(params)
@@ -108,7 +108,7 @@ class Inbox:
         return None
 
     def notification(self, method: str, params: msgspec.Raw) -> None:
-        # A message that makes no sense is its sender's loss; reading goes on.
+        # A malformed notification is ignored.
         with suppress(BadResponse, TypeError, ValueError):
             match method:
                 case "textDocument/publishDiagnostics":

@@ -1,4 +1,4 @@
-"""How much memory a session of processes holds. Linux only; elsewhere it is not known."""
+"""Measures the memory of a session of processes. Linux only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SESSION, _RESIDENT_PAGES = 3, 21
 
 
 def resident_mb(leader: int) -> float | None:
-    """Of every process in the session that `leader` began; None where it cannot be told."""
+    """Returns the memory of all processes in the session of `leader`; None if it is unknown."""
     if not (_PROC / "self" / "stat").exists():
         return None
     pages = sum(_pages(entry, leader) for entry in os.listdir(_PROC) if entry.isdigit())  # noqa: PTH208  # names only
@@ -22,5 +22,5 @@ def _pages(pid: str, leader: int) -> int:
     try:
         fields = (_PROC / pid / "stat").read_bytes().rpartition(b")")[2].split()
         return int(fields[_RESIDENT_PAGES]) if int(fields[_SESSION]) == leader else 0
-    except (OSError, ValueError, IndexError):  # it went in the meantime
+    except (OSError, ValueError, IndexError):  # the process has ended meanwhile
         return 0

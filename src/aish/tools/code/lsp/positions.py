@@ -1,7 +1,7 @@
-"""Columns between us and a server. We count characters; a server counts UTF-8 bytes, UTF-16 units or characters.
+"""Converts columns between us and a server. We count characters; a server counts UTF-8 bytes, UTF-16 units or
+characters.
 
-A range that a server sends is its claim about our text: one that does not fit is an error, never clamped, because what
-is done with it may be an edit. Pure.
+A range from a server that does not fit our text is an error and never clamped, because it may belong to an edit. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """Both from 0. `character` counts in the encoding that was agreed on."""
+    """Both from 0. `character` counts in the negotiated encoding."""
 
     line: int
     character: int
@@ -31,7 +31,7 @@ class Range(msgspec.Struct, frozen=True, order=True):
 
 
 def units_before(line: str, column: int, encoding: Encoding) -> int:
-    """How many units come before a column of ours."""
+    """Returns the server's column for ours."""
     before = line[:column]
     if encoding == "utf-32" or before.isascii():
         return len(before)
@@ -39,7 +39,7 @@ def units_before(line: str, column: int, encoding: Encoding) -> int:
 
 
 def column_of(line: str, units: int, encoding: Encoding) -> int:
-    """The column of ours that so many units come before. Raises BadResponse where there is none."""
+    """Returns our column for the server's. Raises BadResponse if there is none."""
     if encoding == "utf-32" or line.isascii():
         if not 0 <= units <= len(line):
             raise BadResponse(f"column {units} is past the end of a line of {len(line)}")
@@ -60,7 +60,7 @@ def _size(text: str, encoding: Encoding) -> int:
 
 
 class TextMap:
-    """Offsets into one text, whose lines keep their ends."""
+    """Offsets into one text, whose lines include their line ends."""
 
     def __init__(self, lines: Sequence[str], encoding: Encoding) -> None:
         self._lines = lines
@@ -68,17 +68,17 @@ class TextMap:
         self._encoding = encoding
 
     def offset(self, position: Position) -> int:
-        """Raises BadResponse for a place that is not in the text."""
+        """Raises BadResponse for a position that is not in the text."""
         count = len(self._lines)
         if not 0 <= position.line <= count:
             raise BadResponse(f"line {position.line + 1} is not in a text of {count} lines")
-        if position.line == count:  # where one more line would begin: servers end a whole text there
+        if position.line == count:  # after the last line: servers use it as the end of the text
             if position.character != 0:
                 raise BadResponse(f"line {position.line + 1} is not in a text of {count} lines")
             return self._starts[-1]
         whole = self._lines[position.line]
         line = whole.rstrip("\r\n")
-        # A place inside the end of a line is the end of the text before it; TypeScript sends such.
+        # A position inside a line end means the end of the text before it; TypeScript sends such.
         past = position.character - units_before(line, len(line), self._encoding)
         if 0 < past <= len(whole) - len(line):
             return self._starts[position.line] + len(line)
@@ -91,6 +91,6 @@ class TextMap:
         return start, end
 
     def position(self, line: int, column: int) -> Position:
-        """Of a line and a column of ours, both from 0."""
+        """Takes line and column from 0, in characters."""
         text = self._lines[line] if line < len(self._lines) else ""
         return Position(line, units_before(text, column, self._encoding))

@@ -1,8 +1,8 @@
-"""One language server with an owner: started when first needed, stopped when idle, started again after a crash.
+"""One language server: started at the first use, stopped when idle, restarted after a crash.
 
-Life: asleep → starting → ready → asleep again (idle, or too large), or crashed. After a crash the next use starts it
-again at once, then after growing pauses; after several in a row nothing is started for a while and each use is told so.
-Only the owner task opens and closes the connection; uses come from any task.
+States: asleep → starting → ready → asleep again (idle, or too large), or crashed. After the first crash it restarts at
+once, then after growing pauses; after several in a row it is not started for a while, and each use gets an error. Only
+the owner task opens and closes the connection; any task can use it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _STDERR_SHOWN_CHARS = 300
 
 
 class Session:
-    """A connection and what it was told. Valid while it lives."""
+    """A connection and its documents. Valid as long as the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.documents = Documents(connection)
-        self.settled = False  # whether it was seen to answer about the whole project twice alike
-        self.turn = asyncio.Lock()  # what was told and what is asked must not interleave with another's
+        self.settled = False  # whether two answers about the whole project have agreed
+        self.turn = asyncio.Lock()  # changes are reported by one task at a time
 
 
 class LanguageServer:
-    """`on_start` is called before each start: what changes from then on it may not have read."""
+    """`on_start` is called before each start: later changes may not be known to the server."""
 
     def __init__(self, spec: ServerSpec, *, on_start: Callable[[], None] = lambda: None) -> None:
         self.spec = spec
         self._on_start = on_start
         self.starts = 0
-        self.ended = ""  # why it is not running, for a person
+        self.ended = ""  # why it is not running, for messages
         self._life: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Session] | None = None
         self._stop = asyncio.Event()
@@ -55,7 +55,7 @@ class LanguageServer:
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[Session]:
-        """It does not go to sleep meanwhile. WireTimeout while it still starts; ToolError when it cannot be had."""
+        """Keeps the server running meanwhile. Raises WireTimeout while it starts, ToolError if it cannot be started."""
         self._uses += 1
         try:
             yield await self._session()
@@ -64,7 +64,7 @@ class LanguageServer:
             self._used_s = _now_s()
 
     async def forget(self, session: Session) -> None:
-        """Ends it, so that the next use starts one that reads everything anew; unless somebody has done so already."""
+        """Stops the server of this session, so that the next use starts one that reads everything anew."""
         ready = self._ready
         if ready is not None and ready.done() and ready.exception() is None and ready.result() is session:
             self._ending = True
@@ -80,7 +80,7 @@ class LanguageServer:
         if life is None:
             return
         if self._ready is not None and not self._ready.done():
-            life.cancel()  # it is still starting, and owes nobody a farewell
+            life.cancel()  # it is still starting and needs no shutdown
         await asyncio.wait({life}, timeout=3 * self.spec.limits.close_wait_s + 5)
         if not life.done():
             life.cancel()
@@ -100,7 +100,7 @@ class LanguageServer:
             raise WireTimeout(f"{self.spec.name} is still starting", phase="start") from exc
 
     async def _buried(self) -> None:
-        """Waits for the end of a life that is over: its last session is of no use."""
+        """Waits until a server that is stopping has ended."""
         ending = self._ending or (self._ready is not None and self._ready.done() and self._is_dead(self._ready))
         if ending and self._life is not None and self.running:
             await asyncio.wait({self._life})
@@ -131,15 +131,15 @@ class LanguageServer:
                 crash = await self._attend(connection)
         except AishError as exc:
             crash = exc
-        finally:  # also when we are cancelled: nobody waits for what does not come
+        finally:  # also on cancellation: waiting callers get an error
             if not ready.done():
                 ready.set_exception(_unusable(self.spec.name, crash))
-                ready.exception()  # perhaps nobody waits any more
+                ready.exception()  # marks it as retrieved if no caller waits
         if crash is not None:
             self._note_crash(crash, began_s)
 
     async def _attend(self, connection: Connection) -> AishError | None:
-        """Until it is to stop or goes by itself; the crash, if that is what it was."""
+        """Waits until the server is stopped or exits. Returns the error if it crashed."""
         limits = self.spec.limits
         gone = asyncio.ensure_future(connection.wait_gone())
         stop = asyncio.ensure_future(self._stop.wait())
@@ -170,7 +170,8 @@ class LanguageServer:
         return True
 
     def _excess(self, connection: Connection) -> AishError | None:
-        """Counts as a crash: one that grows at once must not be started for ever."""
+        """Returns an error if the server uses too much memory. It counts as a crash, so that it is not restarted for
+        ever."""
         limit_mb = self.spec.limits.max_memory_mb
         size_mb = resident_mb(connection.pid) if limit_mb else None
         if size_mb is None or size_mb <= limit_mb:

@@ -1,4 +1,4 @@
-"""Which server to start, for what, and within which limits. Frozen data."""
+"""How a language server is started, and its limits. Frozen data."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ class ServerLimits(msgspec.Struct, frozen=True):
     start_timeout_s: float = 30.0  # of a large project, on a busy machine
     answer_timeout_s: float = 10.0
     idle_stop_s: float = 600.0  # 0 means never
-    max_memory_mb: int = 2048  # of the server and all it started; 0 means no limit
+    max_memory_mb: int = 2048  # of the server and its child processes; 0 means no limit
     close_wait_s: float = 2.0
     max_message_bytes: int = 32 * 1024 * 1024
-    max_open: int = 64  # documents that a server is told of at once; the one not used for longest is closed
+    max_open: int = 64  # open documents; the one not used for longest is closed
     restarts: int = 3  # crashes in a row, after which nothing is started for a while
     first_pause_s: float = 0.5  # after the second crash; doubled by each further one
-    rest_s: float = 60.0  # how long nothing is started then; one that lived this long had recovered
-    attend_every_s: float = 5.0  # looks at memory and idleness
+    rest_s: float = 60.0  # how long nothing is started then; a server that ran this long counts as recovered
+    attend_every_s: float = 5.0  # checks memory and idleness
 
 
 class ServerSpec(msgspec.Struct, frozen=True):
-    """`documents` maps the ending of a file to the name the protocol has for its language."""
+    """`documents` maps file suffixes to language ids of the protocol."""
 
     name: str
     command: tuple[str, ...]
     root: Path
     documents: Mapping[str, str]
-    watched: tuple[str, ...] = ()  # further names, or `*.ending`, whose change the server wants to hear of
+    watched: tuple[str, ...] = ()  # further names, or `*.suffix`, whose changes are reported
     settings: Mapping[str, Any] = {}
     options: Mapping[str, Any] = {}
     env: Mapping[str, str] = {}
-    loaded_log: str = ""  # what its log says once it knows all files of the project; "" where it does not say
-    ask_compiler: bool = False  # diagnostics come from the compiler behind it (see `tsserver`)
-    complete_with: tuple[str, ...] = ()  # files of which one must be in a folder above, else answers are partial
+    loaded_log: str = ""  # the log message that says that the project is loaded; "" if there is none
+    ask_compiler: bool = False  # diagnostics come from the TypeScript compiler (see `diagnostics`)
+    complete_with: tuple[str, ...] = ()  # one of these files must be in a parent folder, else answers are partial
     because: str = ""
     limits: ServerLimits = ServerLimits()
 
@@ -45,7 +45,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
         return self.documents.get(suffix) or self.documents.get(suffix.lower(), "plaintext")
 
     def incomplete(self, path: str) -> str:
-        """Why what it says of a file's project may not be all; "" where it is."""
+        """Returns why answers about the file's project may be incomplete, or ""."""
         if not self.complete_with:
             return ""
         folders = [self.root / folder for folder in PurePosixPath(path).parents]
@@ -54,7 +54,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
         )
 
     def wants(self, path: str) -> bool:
-        """Whether a change of this file is news to the server."""
+        """Whether changes of this file are reported to the server."""
         name = PurePosixPath(path)
         ending = name.suffix.lower()
         return ending in self.documents or name.name in self.watched or f"*{ending}" in self.watched

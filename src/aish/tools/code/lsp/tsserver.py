@@ -1,7 +1,7 @@
-"""Diagnostics of TypeScript before version 7, asked of the compiler behind the language server.
+"""Diagnostics of TypeScript before version 7, requested from the compiler behind the language server.
 
-The server only pushes them, without a version, and not at all when there were none before and are none now: nothing
-tells "none" from "not yet". Its command that hands a question on to the compiler does: the answer is about our text.
+The server only pushes them, without a version, and pushes nothing if there were none before and are none now. So "none"
+and "not yet" look the same. A reply to its command `typescript.tsserverRequest` is about our text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_problem(item: dict[str, Any]) -> WireProblem:
 
 
 def _position(place: object) -> Position:
-    """Both from 1 there."""
+    """Converts from positions that count from 1."""
     table = place if isinstance(place, dict) else {}
     line, offset = integer(table.get("line")) or 1, integer(table.get("offset")) or 1
     return Position(max(0, line - 1), max(0, offset - 1))

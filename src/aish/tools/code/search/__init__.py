@@ -1,1 +1,1 @@
-"""Finding text in a workspace: by ripgrep where it is installed, by our own walk elsewhere."""
+"""Text search in a workspace: with ripgrep if it is installed, else with our own walk."""

@@ -1,7 +1,7 @@
-"""Ignore files (`.gitignore`, `.ignore`): which paths a search passes over. Pure.
+"""Reads ignore files (`.gitignore`, `.ignore`). Pure.
 
-The rules are git's: the last pattern that matches decides, `!` takes back, a pattern with a slash is about a place, one
-without about a name anywhere below, and a trailing slash is about folders.
+The rules are git's: the last matching pattern decides, `!` negates, a pattern with a slash is relative to its folder,
+one without matches a name at any depth, and a trailing slash matches folders only.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 FILES = (".gitignore", ".ignore")
 MAX_PATTERNS = 2000
-# Never ignored by a file, never of interest.
+# Always skipped, whatever the ignore files say.
 ALWAYS = frozenset({".git", ".hg", ".svn"})
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """`base` is the folder whose file says it, "" for the root."""
+    """`base` is the folder of the ignore file, "" for the root."""
 
     base: str
     regex: str
@@ -48,7 +48,7 @@ def _pattern(line: str, base: str) -> Pattern | None:
 
 
 def translated(glob: str) -> str:
-    """As an expression for a whole path: `*` stops at a slash, `**` does not."""
+    """Converts a glob to a regex for a whole path: `*` stops at a slash, `**` does not."""
     pieces, at = [], 0
     while at < len(glob):
         for mark, regex in (("**/", "(?:.*/)?"), ("/**", "/.*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
@@ -72,7 +72,7 @@ def _literal(glob: str, at: int) -> tuple[str, int]:
 
 
 def is_ignored(path: str, patterns: Sequence[Pattern], *, folder: bool) -> bool:
-    """By the patterns of the folders above it, outermost first."""
+    """Patterns are ordered by folder, outermost first."""
     for pattern in reversed(patterns):
         if pattern.folders_only and not folder:
             continue

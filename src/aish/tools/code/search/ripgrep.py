@@ -1,4 +1,4 @@
-"""ripgrep as a child process: which lines of which files. What is in them is read elsewhere."""
+"""Runs ripgrep as a child process to find matching lines. The caller reads the files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aish.process.child import ChildProcess, ProcessSpec
 if TYPE_CHECKING:
     from aish.tools.code.search.search import Query
 
-# Ignore files outside the workspace say nothing here, as in our own walk.
+# Ignore files outside the workspace are not used, as in our own walk.
 _FILES = (
     "--no-config", "--color=never", "--null", "--hidden", "--no-messages", "--no-require-git", "--no-ignore-parent",
     "--no-ignore-global", "--no-ignore-exclude", "--glob=!.git", "--glob=!.hg", "--glob=!.svn",
 )  # fmt: skip
 _LINES = ("--no-heading", "--with-filename", "--line-number", "--sort=path", "--max-columns=200", "--max-filesize=4M")
 _MAX_BYTES = 8 * 1024 * 1024
-# The expression made no sense to it, or it does not know an option.
+# The expression is invalid, or an option is unknown.
 _FAILED = 2
 
 
@@ -34,7 +34,7 @@ def find(search_path: str) -> str:
 async def run(
     program: str, root: Path, query: Query, *, max_lines: int, timeout_s: float
 ) -> tuple[list[tuple[str, int]], bool] | None:
-    """Paths and lines, and whether that is all; None where it cannot answer."""
+    """Returns paths and lines, and whether they are complete; None if ripgrep cannot answer."""
     output, ended = await _output(program, _arguments(query), root, max_lines=max_lines, timeout_s=timeout_s)
     if output is None:
         return None
@@ -43,7 +43,7 @@ async def run(
 
 
 async def list_files(program: str, root: Path, query: Query, *, timeout_s: float) -> tuple[list[str], bool]:
-    """All that it would look into, however large; and whether that is all."""
+    """Returns all files that ripgrep would search, of any size, and whether they are complete."""
     words = [*_FILES, *_glob(query), "--files", "--", f"./{query.below}"]
     output, ended = await _output(program, words, root, max_lines=_MAX_BYTES, timeout_s=timeout_s)
     names = (output or b"").split(b"\0")[:-1]
@@ -53,7 +53,7 @@ async def list_files(program: str, root: Path, query: Query, *, timeout_s: float
 async def _output(
     program: str, words: Sequence[str], root: Path, *, max_lines: int, timeout_s: float
 ) -> tuple[bytes | None, bool]:
-    """What it says, and whether that is all; None where it cannot answer."""
+    """Returns the output, and whether it is complete; None if ripgrep cannot answer."""
     spec = ProcessSpec((program, *words), name="rg", cwd=root, close_wait_s=0.05, term_wait_s=0.5)
     output, ended = bytearray(), False
     try:
@@ -87,7 +87,7 @@ def _arguments(query: Query) -> list[str]:
 
 def _glob(query: Query) -> list[str]:
     glob = query.glob.removeprefix("./").lstrip("/")
-    return [f"--glob={glob}"] if glob and not glob.startswith("!") else []  # which would mean: all others
+    return [f"--glob={glob}"] if glob and not glob.startswith("!") else []  # a leading ! would invert it
 
 
 def _line(raw: bytes) -> tuple[str, int] | None:

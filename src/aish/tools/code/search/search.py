@@ -1,7 +1,8 @@
-"""`search`: lines that hold a text, or match an expression, in the files that are not ignored. Bounded in every way.
+"""The `search` tool: finds lines that contain a text or match an expression, in files that are not ignored. All work is
+bounded.
 
-ripgrep reads by names, and a name can be made to lead elsewhere while it reads; so what it finds is read once more
-through the workspace, and only what is there is told.
+ripgrep opens files by name, and a link may be swapped meanwhile. So its matches are read again through the workspace,
+and only confirmed ones are returned.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from aish.tools.code.search.walk import Ignoring, LeftOut, files, matches_glob
 from aish.tools.workspace import HardLinked, TooLong, Workspace
 from aish.types.tools import ResultStatus
 
-MAX_MATCHES = 5000  # counted; fewer are shown
+MAX_MATCHES = 5000  # found; fewer are shown
 TIMEOUT_S = 20.0
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 _TEXT_CHARS = 240
-_LINE_CHARS = 10_000  # of a line are looked at; the rest of a longer one is no source
+_LINE_CHARS = 10_000  # of a line are searched
 
 Matcher = Callable[[str], bool]
 
@@ -39,13 +40,13 @@ class Query(msgspec.Struct, frozen=True):
 
 class Found(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
-    complete: bool  # False where a limit ended it
+    complete: bool  # False if a limit stopped the search
     by: str
-    note: str = ""  # what was not looked at
+    note: str = ""  # what was skipped
 
 
 async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
-    """Raises ToolError for an expression that is none."""
+    """Raises ToolError for an invalid expression."""
     matches = matcher(query)
     below = await asyncio.to_thread(_folder, space, query.below)
     if below is None:
@@ -73,7 +74,7 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
 
 
 def _folder(space: Workspace, name: str) -> str | None:
-    """As a path, "" for the root; None for a file. Raises ToolError for what is neither."""
+    """Returns the folder, "" for the root; None for a file. Raises ToolError if it is neither."""
     path = space.relative(name or ".")
     try:
         space.entries(path)
@@ -84,7 +85,7 @@ def _folder(space: Workspace, name: str) -> str | None:
 
 
 def matcher(query: Query) -> Matcher:
-    """Linear in the line, whatever the expression: it may be anybody's."""
+    """Takes linear time in the line for any expression, because a model may send a hostile one."""
     text = query.pattern
     if not text or "\n" in text:
         raise ToolError("the pattern must be one line of text", status=ResultStatus.BAD_ARGUMENTS)
@@ -96,7 +97,7 @@ def matcher(query: Query) -> Matcher:
 
 
 def _expression(text: str) -> Matcher:
-    import jsonschema_rs  # whose expressions take linear time
+    import jsonschema_rs  # its expressions take linear time
 
     try:
         checker = jsonschema_rs.validator_for({"pattern": text}, pattern_options=jsonschema_rs.RegexOptions())
@@ -120,7 +121,7 @@ def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Even
 
 
 def _left_out(space: Workspace, query: Query, names: Iterable[str]) -> LeftOut:
-    """Of the files that ripgrep lists: those that it does not look into, and those that are not read again."""
+    """Counts the files listed by ripgrep that it does not search, or that we do not read."""
     left_out, ignoring = LeftOut(), Ignoring(space)
     for name in names:
         if not matches_glob(name, query.glob):
@@ -138,7 +139,8 @@ def _left_out(space: Workspace, query: Query, names: Iterable[str]) -> LeftOut:
 
 
 def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
-    """Of what is not ignored: ripgrep takes a glob for more than an ignore file, and knows none above its folder."""
+    """Keeps matches in files that are not ignored: ripgrep lets a glob override ignore files, and knows none above its
+    folder."""
     found: dict[str, set[int]] = {}
     for path, number in lines:
         found.setdefault(path, set()).add(number)
@@ -161,7 +163,7 @@ def _in_file(space: Workspace, path: str, matches: Matcher, left_out: LeftOut) -
     except HardLinked:
         left_out.linked += 1
         return []
-    except ToolError:  # gone, or not for us to open
+    except ToolError:  # gone, or not allowed
         return []
     if is_binary(data):
         return []

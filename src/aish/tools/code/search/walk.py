@@ -1,4 +1,4 @@
-"""The files of a workspace that are not ignored, in order of their names. Links are not followed."""
+"""Walks the files of a workspace that are not ignored, ordered by name. Links are not followed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MAX_BRACES, _MAX_ALTERNATIVES = 4, 64
 
 
 class LeftOut(msgspec.Struct):
-    """What a walk has not looked at, and why: it must not pass for a whole answer."""
+    """What a search has skipped, and why, so that its result is not taken for complete."""
 
     too_large: int = 0
     unreadable: int = 0
     linked: int = 0
-    stopped: bool = False  # at a limit, of folders or files or time
+    stopped: bool = False  # at a limit of folders, files or time
 
     def __str__(self) -> str:
         said = (
@@ -38,14 +38,14 @@ class LeftOut(msgspec.Struct):
 
 
 def files(space: Workspace, *, below: str = "", left_out: LeftOut | None = None) -> Iterator[str]:
-    """Below a folder of the workspace, "" for all of it. Stops after MAX_FOLDERS."""
+    """Yields the files below a folder, "" for all. Stops after MAX_FOLDERS."""
     above = Ignoring(space).patterns(below.rpartition("/")[0]) if below else ()
     waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below, above)]
     seen = 0
     while waiting and seen < MAX_FOLDERS:
         folder, patterns = waiting.pop()
         seen += 1
-        with suppress(ToolError):  # gone, or not for us to open
+        with suppress(ToolError):  # gone, or not allowed
             entries = space.entries(folder or ".")
             patterns += tuple(_own_patterns(space, folder, [name for name, _ in entries]))
             found = [(f"{folder}/{name}" if folder else name, name, kind) for name, kind in entries]
@@ -61,14 +61,14 @@ def files(space: Workspace, *, below: str = "", left_out: LeftOut | None = None)
 
 
 class Ignoring:
-    """What the ignore files of a workspace say of paths in it. Each is read once."""
+    """The ignore files of a workspace. Each is read once."""
 
     def __init__(self, space: Workspace) -> None:
         self._space = space
         self._known: dict[str, tuple[Pattern, ...]] = {}
 
     def patterns(self, folder: str) -> tuple[Pattern, ...]:
-        """Of the folder and those above it, outermost first."""
+        """Returns the patterns of the folder and those above it, outermost first."""
         above: tuple[Pattern, ...] = ()
         for one in ("", *(folder[: slash.start()] for slash in re.finditer("/", folder)), folder):
             if one not in self._known:
@@ -77,7 +77,7 @@ class Ignoring:
         return above
 
     def ignores(self, path: str, *, below: str) -> bool:
-        """Whether a walk from the folder `below` would not come to it. A folder that is asked for is not ignored."""
+        """Whether a walk from the folder `below` skips the path. `below` itself is never ignored."""
         at = len(below) + 1 if below else 0
         while at < len(path):
             end = path.find("/", at)
@@ -97,7 +97,7 @@ def _own_patterns(space: Workspace, folder: str, names: Sequence[str]) -> Iterat
 
 
 def matches_glob(path: str, glob: str) -> bool:
-    """`*.py` is about the name, `src/**/*.py` about the path; `{a,b}` is one or the other."""
+    """`*.py` matches the name, `src/**/*.py` the path; `{a,b}` matches either."""
     glob = glob.removeprefix("./").lstrip("/")
     if not glob:
         return True

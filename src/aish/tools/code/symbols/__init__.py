@@ -1,1 +1,1 @@
-"""Symbols in code: addresses, names, outlines, and queries to a language server."""
+"""Symbols in code: names, outlines and grammars."""

@@ -1,7 +1,7 @@
-"""Where a symbol is: a path, a line and the symbol's own text become a column. Pure.
+"""Finds the position of a symbol from a path, a line and the symbol's text. Pure.
 
-Models count lines nearly right and columns not at all. The symbol is looked for in the line, then in the lines around
-it, and where it was found elsewhere the answer says so.
+Models count lines almost correctly and columns not at all. So the symbol is searched in the line, then in nearby lines,
+and the answer says if it was found in another one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LINES_NAMED = 10
 
 
 def resolve(source: Source, line: int | None, symbol: str) -> Spot:
-    """Raises ToolError that says what is in the line instead."""
+    """Raises ToolError that quotes the given line."""
     symbol = symbol.strip()
     if not symbol:
         raise _wrong("the symbol is empty; give its text as it stands in the line")
@@ -40,7 +40,7 @@ def resolve(source: Source, line: int | None, symbol: str) -> Spot:
 
 
 def find_column(line: str, symbol: str) -> int | None:
-    """Where the last name of the symbol begins, the first time that it stands there as a whole."""
+    """Returns the column of the symbol's last name at its first whole-word match."""
     name = last_name(symbol)
     for text in dict.fromkeys((symbol, name)):
         found = re.search(rf"(?<![\w$]){re.escape(text)}(?![\w$])", line)
@@ -50,12 +50,12 @@ def find_column(line: str, symbol: str) -> int | None:
 
 
 def last_name(symbol: str) -> str:
-    """`number` of `account.number`, of `Account::number` and of `account->number`."""
+    """Returns `number` for `account.number`, `Account::number` and `account->number`."""
     return re.split(r"\.|::|->|#", symbol.removesuffix("()"))[-1] or symbol
 
 
 def _around(line: int, count: int) -> list[int]:
-    """The line itself, then its neighbours, nearest first."""
+    """Returns the line and its neighbours, nearest first."""
     distances = [0, *(sign * away for away in range(1, NEAR_LINES + 1) for sign in (-1, 1))]
     return [line + distance for distance in distances if 1 <= line + distance <= count]
 

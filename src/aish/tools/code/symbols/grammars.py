@@ -1,8 +1,8 @@
-"""Grammars of tree-sitter, one wheel a language, loaded when first needed. Nothing is fetched.
+"""Tree-sitter grammars, one wheel for each language, loaded at first use. Nothing is downloaded.
 
-Text goes in as ASCII with a stand-in for every other character (a letter for one that may be in a name): some scanners
-misbehave beyond it, and so one byte is one character. A parse has a limit: recovery from what is no code can take for
-ever.
+Text is passed as ASCII, with a substitute for each other character (a letter if it may be part of a name): some
+scanners fail on other characters, and so one byte is one character. Parsing has a time limit, because error recovery on
+text that is not code can take very long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BEYOND = re.compile(r"[^\x00-\x7f]")
 
 @functools.cache
 def find_grammar(name: str) -> tree_sitter.Language | None:
-    """None where its wheel is not installed, or is made for another tree-sitter."""
+    """Returns None if the wheel is not installed or was built for another tree-sitter."""
     try:
         import tree_sitter
 
@@ -36,7 +36,7 @@ def find_grammar(name: str) -> tree_sitter.Language | None:
 
 
 def parse(language: tree_sitter.Language, text: str) -> tree_sitter.Tree:
-    """Raises ToolError for a text that takes too long."""
+    """Raises ToolError if parsing takes too long."""
     try:
         return _parser(language).parse(_plain(text))
     except ValueError as exc:
@@ -58,5 +58,5 @@ def _parser(language: tree_sitter.Language) -> tree_sitter.Parser:
     with warnings.catch_warnings():
         # Deprecated for `progress_callback`, which crashes the interpreter in 0.25.2.
         warnings.simplefilter("ignore", DeprecationWarning)
-        parser.timeout_micros = _MAX_PARSE_US  # type: ignore[misc]  # the stubs lag behind
+        parser.timeout_micros = _MAX_PARSE_US  # type: ignore[misc]  # the stubs are outdated
     return parser

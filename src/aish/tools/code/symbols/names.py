@@ -1,7 +1,6 @@
-"""Whether a symbol may be given a name: servers do not all check, and one that does says only that nothing changes.
+"""Checks whether a symbol can get a new name, because not all servers check that.
 
-What is certain is refused: a word of the language, a name that is declared beside it already. What may be a clash is
-said. Pure.
+A keyword, or a name that is declared beside the symbol, is refused. A possible clash is only reported. Pure.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from aish.tools.code.languages import table
 from aish.tools.code.symbols.addresses import last_name
 from aish.types.tools import ResultStatus
 
-_NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # what a name is in most languages
+_NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # a name in most languages
 _SHOWN_CHARS = 80
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Where the name stands already."""
+    """Where the new name already occurs."""
 
     path: str
     line: int
@@ -42,14 +41,14 @@ def check_name(path: str, symbol: str, new_name: str) -> None:
 
 
 def find_word(source: Source, name: str) -> Taken | None:
-    """In one of the files that a rename changes, by its text alone."""
+    """Searches the text of a file for the name."""
     word = word_regex(name)
     line = next((number for number, text in enumerate(source.lines, 1) if word.search(text)), None)
     return Taken(source.path, line) if line is not None else None
 
 
 def find_beside(source: Source, symbols: Sequence[Symbol], symbol: str, new_name: str) -> Taken | None:
-    """Among the declarations of that file, in the same place as the symbol."""
+    """Searches for a declaration of the new name in the same scope as the symbol."""
     places = {(one.container, one.depth) for one in symbols if last_name(one.name) == symbol}
     for one in symbols:
         if last_name(one.name) == new_name and (one.container, one.depth) in places:

@@ -1,6 +1,6 @@
-"""The declarations of a text, from its syntax tree: classes, functions, methods, types, and constants at the top.
+"""Extracts the declarations of a text from its syntax tree: classes, functions, methods, types and top-level constants.
 
-One set of rules for all grammars, which name things alike. Pure: a text in, symbols out.
+One set of rules serves all grammars, because they use similar names. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {
     "method_definition": "method", "method_declaration": "method", "method_signature": "method",
     "function_signature": "function", "abstract_method_signature": "method",
 }  # fmt: skip
-# Only at the top of a file or of a class: inside functions they are nobody's business.
+# Only at the top level of a file or a class, not inside functions.
 _VALUES = {
     "assignment": "variable", "variable_declarator": "variable", "public_field_definition": "field",
     "field_declaration": "field", "const_item": "constant", "static_item": "constant", "const_spec": "constant",
@@ -47,7 +47,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def outline(source: Source, language: tree_sitter.Language) -> tuple[Symbol, ...]:
-    """In the order of the text. Raises ToolError for what cannot be parsed in time."""
+    """Returns declarations in the order of the text. Raises ToolError if parsing takes too long."""
     import tree_sitter
 
     tree = parse(language, source.text)
@@ -62,7 +62,7 @@ def outline(source: Source, language: tree_sitter.Language) -> tuple[Symbol, ...
 
 @functools.lru_cache(maxsize=32)
 def _query(language: tree_sitter.Language) -> tree_sitter.Query:
-    """For every kind of declaration that the grammar knows."""
+    """Builds a query for every kind of declaration that the grammar has."""
     import tree_sitter
 
     kinds = [kind for kind in (*_KINDS, *_VALUES) if language.id_for_node_kind(kind, True)]
@@ -70,12 +70,12 @@ def _query(language: tree_sitter.Language) -> tree_sitter.Query:
 
 
 class _Walk:
-    """Takes declarations from outside in, and knows in which one it is."""
+    """Collects declarations from outside in, and tracks the enclosing one."""
 
     def __init__(self, source: Source) -> None:
         self.symbols: list[Symbol] = []
         self._source = source
-        self._around: list[tuple[int, str, str]] = []  # where it ends, its name and its kind
+        self._around: list[tuple[int, str, str]] = []  # end, name and kind of enclosing declarations
 
     def take(self, node: tree_sitter.Node) -> None:
         while self._around and self._around[-1][0] <= node.start_byte:
@@ -92,7 +92,7 @@ class _Walk:
         if kind == "function" and inside in ("class", "struct", "impl", "trait", "interface"):
             return "method"
         if kind in ("class", "struct", "union", "enum") and node.type.endswith("_specifier"):
-            return kind if node.child_by_field_name("body") else ""  # else it is only a mention of the type
+            return kind if node.child_by_field_name("body") else ""  # otherwise it only mentions the type
         if kind or inside in _BODIES:
             return kind
         return _VALUES.get(node.type, "")
@@ -102,7 +102,7 @@ class _Walk:
             return self._text(node.child_by_field_name("type"))
         named = node.child_by_field_name("name") or node.child_by_field_name("left")
         named = named or node.child_by_field_name("declarator")
-        # In C the name is at the bottom of its declarators: *f(void) is a pointer to what f returns.
+        # In C the name is inside nested declarators: *f(void) declares f, which returns a pointer.
         for _ in range(_MAX_DEPTH):
             if named is None or named.type in _NAMES:
                 break

@@ -1,4 +1,4 @@
-"""The tools that read code: outline, symbols, hover, definition, references, diagnostics. Questions in, text out."""
+"""The tools that query code: outline, symbols, hover, definition, references, diagnostics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Understanding:
         return await self.diagnosed(edited)
 
     async def diagnosed(self, paths: Sequence[str]) -> str:
-        """Of several files, each with a line of its own that says how much to believe."""
+        """Diagnoses several files. Each has a status line of its own."""
         chosen = paths[:_MAX_DIAGNOSED]
         blocks = await asyncio.gather(*(self._diagnose(path) for path in chosen))
         left = f"{len(paths) - len(chosen)} more files were not looked at" if len(paths) > len(chosen) else ""
@@ -104,7 +104,7 @@ class Understanding:
         return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
 
     async def _shown(self, place: Place) -> str:
-        """A declaration with its code; from its tree where the server gave only the name's own line."""
+        """Shows a declaration with its code. The syntax tree gives its end if the server returned only the name."""
         if place.outside:
             return f"{place.path}:{place.line} (outside the workspace, not read)"
         try:
@@ -124,7 +124,7 @@ def _paging(arguments: Arguments) -> tuple[int, int]:
 
 
 def _moved(arguments: Arguments, spot: Spot) -> str:
-    """Where the symbol was found, if not in the line that was given."""
+    """Returns the symbol's line if it is not the one in the arguments."""
     return "" if arguments.get("line") == spot.line else f"line={spot.line}"
 
 
