@@ -44,7 +44,7 @@ def main() -> int:
     line = encode_events(chunk)
     meter = TurnMeter(Metrics())
     begun: list[Body] = [TurnStarted("up:model", ()), StepStarted("up:model"), TextDelta("x")]
-    meter.see([Event("sess_1", "turn_1", number, 1, body) for number, body in enumerate(begun, 1)])
+    meter.observe([Event("sess_1", "turn_1", number, 1, body) for number, body in enumerate(begun, 1)])
     telemetry = Telemetry(Nothing, max_bytes=1 << 30)  # so that every chunk is taken
 
     def loop() -> None:
@@ -53,7 +53,7 @@ def main() -> int:
 
     def count() -> None:
         for _ in range(CHUNKS):
-            meter.see(chunk)
+            meter.observe(chunk)
 
     def tap() -> None:
         for _ in range(CHUNKS):

@@ -99,7 +99,7 @@ async def face(
     **serve: Any,
 ) -> AsyncIterator[Face]:
     service = Service(runtime or FakeRuntime(bench, **serve), keys, must_have_keys=must_have_keys)
-    async with asyncio.timeout(20), service.opened():
+    async with asyncio.timeout(20), service.open():
         yield Face(service, App(service, {}))
 
 

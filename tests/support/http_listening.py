@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from uvicorn.server import ServerState
 
-from aish.frontends.http.server.connection import Connection
+from aish.frontends.http.server.connection import ClientConnection
 from support.eventually import eventually
 
 DEADLINE_S = 5.0
@@ -18,7 +18,7 @@ async def listening(app, *, keep_alive_s=60):
     """The port, and the state that uvicorn keeps of its connections."""
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=ClientConnection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -30,7 +30,7 @@ async def listening(app, *, keep_alive_s=60):
     loop = asyncio.get_running_loop()
     place = socket.create_server(("127.0.0.1", 0))
     place.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # or the system takes all that a test sends
-    server = await loop.create_server(lambda: Connection(config, state, {}), sock=place)
+    server = await loop.create_server(lambda: ClientConnection(config, state, {}), sock=place)
     try:
         yield place.getsockname()[1], state
     finally:

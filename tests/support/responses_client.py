@@ -50,7 +50,7 @@ class Site:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Site]:
-        async with self.service.opened():
+        async with self.service.open():
             self.app = App(self.service, {})
             yield self
 

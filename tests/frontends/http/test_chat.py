@@ -6,7 +6,7 @@ import json
 import pytest
 
 from aish.errors import ProviderBusy, ProviderTimeout, ProviderUnavailable
-from aish.frontends.http.turns.trace_summary import TraceSummary
+from aish.frontends.http.turns.delivery import TraceSummary
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Event, PlanAccepted, PlanRejected, ReasoningDelta, StepStarted, TextDelta, ToolResult
@@ -378,7 +378,7 @@ async def test_a_client_that_leaves_takes_its_turn_with_it():
         await visit.news.wait()
         visit.leave()
         await running
-        assert http.service.under_way == 0
+        assert http.service.active_requests == 0
     assert not visit.reply.ended
 
 
@@ -522,7 +522,7 @@ def test_a_summary_tells_the_plan_and_how_often_it_was_written_anew_and_fits_a_h
     called = [ToolResult(f"größe-{n}", ResultStatus.OK, (), duration_ms=1.0) for n in range(1000)]
     bodies = [StepStarted("m"), PlanRejected(("no",)), PlanAccepted({"steps": steps}), *called]
     summary = TraceSummary()
-    summary.see([Event("", "turn_1", seq, 0, body, step=1) for seq, body in enumerate(bodies, 1)])
+    summary.observe([Event("", "turn_1", seq, 0, body, step=1) for seq, body in enumerate(bodies, 1)])
     name, value = summary.header()
     told = json.loads(value)
     assert (name, len(value) <= 4096, value.isascii()) == (b"x-runtime-trace", True, True)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.frontends.http.openai.chat.encoder import ChatStream, ChatWhole
+from aish.frontends.http.openai.chat.encoder import ChatReplyBuilder, ChatStreamEncoder
 from aish.net.lines import SseReader
 from aish.types.events import Body, Event, ReasoningDelta, StepStarted, TextDelta, TurnEnd, TurnFinished, UsageReported
 from aish.types.usage import Usage
@@ -27,12 +27,12 @@ def events_of(bodies: Sequence[Body]) -> list[Event]:
     return [Event("s", "t", seq, 0, body) for seq, body in enumerate([*bodies, FINISHED], 1)]
 
 
-def stream() -> ChatStream:
-    return ChatStream(id="c", model="a\nmodel", created=1, clients=(), usage=False, trace=False)
+def stream() -> ChatStreamEncoder:
+    return ChatStreamEncoder(id="c", model="a\nmodel", created=1, clients=(), usage=False, trace=False)
 
 
 def whole(events: Sequence[Event]) -> dict[str, Any]:
-    made = ChatWhole(id="c", model="a\nmodel", created=1, clients=(), trace=False)
+    made = ChatReplyBuilder(id="c", model="a\nmodel", created=1, clients=(), trace=False)
     made.feed(events)
     message: dict[str, Any] = json.loads(made.body())["choices"][0]["message"]
     return message
@@ -45,11 +45,11 @@ def said(data: bytes) -> list[str]:
 
 
 @given(BODIES, st.integers(0, 20))
-def test_events_that_come_together_are_encoded_as_each_alone(bodies: list[Body], place: int) -> None:
+def test_events_that_come_together_are_encoded_as_each_alone(bodies: list[Body], index: int) -> None:
     events = events_of(bodies)
     one, two, each = stream(), stream(), stream()
     together = one.encode(events)
-    assert two.encode(events[:place]) + two.encode(events[place:]) == together
+    assert two.encode(events[:index]) + two.encode(events[index:]) == together
     assert b"".join(each.encode([event]) for event in events) == together
 
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from aish.frontends.asgi import CONNECTION, Exchange
-from aish.frontends.http.server.disconnect_monitor import ClientGone, Watch
+from aish.frontends.http.server.disconnect_monitor import ClientDisconnected, DisconnectMonitor
 from aish.types.events import TextDelta
 from support.asgi import Visit
 from support.engines import Bench
@@ -57,7 +57,7 @@ async def test_a_client_that_leaves_is_noticed_while_further_requests_of_it_wait
             writer.write(chat("b") * waiting)
             await eventually(lambda: len(connection.pipeline) == waiting)
         await eventually(lambda: not state.tasks)
-        assert http.service.under_way == 0
+        assert http.service.active_requests == 0
     assert len(bench.scripted.requests) == 1
     assert not caplog.records
 
@@ -160,7 +160,7 @@ async def test_a_client_that_does_not_read_is_given_up(stream, key):
         with await stop_reading(port, request * 2):
             await eventually(lambda: state.connections)
             await eventually(lambda: not state.connections and not state.tasks)
-        await eventually(lambda: http.service.under_way == 0)
+        await eventually(lambda: http.service.active_requests == 0)
 
 
 def app_that_sends(body, *headers):
@@ -262,7 +262,7 @@ async def test_what_closes_after_a_client_that_has_gone_is_not_broken_off():
     exchange = Exchange({"method": "GET", "path": "/", "headers": [], CONNECTION: link}, None, None)
 
     async def left():
-        with Watch(exchange, None, heartbeat_s=LONG_S):
+        with DisconnectMonitor(exchange, None, heartbeat_s=LONG_S):
             try:
                 await asyncio.sleep(LONG_S)
             finally:
@@ -273,7 +273,7 @@ async def test_what_closes_after_a_client_that_has_gone_is_not_broken_off():
     task = asyncio.create_task(left())
     await eventually(lambda: link.on_gone)
     link.on_gone()
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await task
     assert closed == [True]
 
@@ -293,7 +293,7 @@ async def test_news_wait_for_the_opening_where_the_client_takes_its_time():
             await go.wait()
         await visit._send(event)
 
-    with Watch(Exchange(visit._scope, visit._receive, send), Signs(), heartbeat_s=LONG_S) as watch:
+    with DisconnectMonitor(Exchange(visit._scope, visit._receive, send), Signs(), heartbeat_s=LONG_S) as watch:
         watch.look(asyncio.get_running_loop().time() + 2)
         await asyncio.sleep(0)
         telling = asyncio.ensure_future(watch.send(b"news"))
@@ -312,10 +312,10 @@ async def test_headers_that_are_due_when_the_first_news_comes_are_sent_once():
         await visit._send(event)
 
     exchange = Exchange(visit._scope, visit._receive, send)
-    with Watch(exchange, Signs(), heartbeat_s=LONG_S) as watch:
+    with DisconnectMonitor(exchange, Signs(), heartbeat_s=LONG_S) as watch:
         watch.look(asyncio.get_running_loop().time() + 2)
         await watch.send(b"news")
-        assert watch._sign is not None
-        await watch._sign
+        assert watch._pending is not None
+        await watch._pending
         await watch.finish()
     assert starts == [1] and visit.reply.body == b"opening news" and visit.reply.ended

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.frontends.http.auth.console_session import COOKIE, KIND, LASTS_S
+from aish.frontends.http.auth.authentication import CONSOLE_COOKIE, CONSOLE_KIND
+from aish.frontends.http.auth.console_session import LIFETIME_S
 from aish.frontends.http.auth.keys import create_key, revoke_key
 from aish.frontends.http.console.files import ConsoleFiles
-from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.server.http_errors import HttpProblem
 from aish.types.events import TextDelta
 from support.engines import Bench
 from support.http_face import face
@@ -77,7 +78,7 @@ def test_no_path_leads_out_of_the_folder(tmp_path_factory, path):
     base = tmp_path_factory.getbasetemp() / "closed"
     (base / "console").mkdir(parents=True, exist_ok=True)
     (base / "a.js").write_text("outside")
-    with pytest.raises(Problem, match="has no file"):
+    with pytest.raises(HttpProblem, match="has no file"):
         asyncio.run(ConsoleFiles(base / "console").file(None, None, f"{path}a.js"))
 
 
@@ -96,11 +97,11 @@ async def test_a_key_becomes_a_cookie_that_scripts_and_other_sites_never_hold():
         reply = await http.ask("POST", "/v1/console/session", {"key": "k"})
         assert reply.status == 200
         cookie = reply.headers["set-cookie"]
-        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={LASTS_S}"))
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={LIFETIME_S}"))
         assert "Secure" not in cookie
         token = cookie.partition(";")[0]
         assert (await http.ask("GET", "/v1/models", cookie=token)).status == 200
-        assert (await http.ask("GET", "/v1/models", cookie=f"{COOKIE}=made-up")).status == 401
+        assert (await http.ask("GET", "/v1/models", cookie=f"{CONSOLE_COOKIE}=made-up")).status == 401
         assert (await http.ask("GET", "/v1/models", cookie=token, sec_fetch_site="cross-site")).status == 401
         assert (await http.ask("GET", "/v1/models", cookie=token, sec_fetch_site="same-site")).status == 401
         shown = (await http.ask("GET", "/v1/console", cookie=token)).json
@@ -133,7 +134,7 @@ async def test_what_changes_anything_needs_the_csrf_word_beside_the_cookie():
 
 
 async def test_a_session_may_what_its_key_may_and_ends_with_it(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.auth.keys._REMEMBERED_S", 0.0)
+    monkeypatch.setattr("aish.frontends.http.auth.authentication._CACHE_S", 0.0)
     bench = Bench([TextDelta("x")])
     key, record = await create_key(bench.store, "ann", models=("other:*",))
     await create_key(bench.store, "bob")
@@ -143,11 +144,11 @@ async def test_a_session_may_what_its_key_may_and_ends_with_it(monkeypatch):
         assert (await http.ask("GET", "/v1/models", cookie=token)).json["data"] == []
         assert await revoke_key(bench.store, record.id)
         assert (await http.ask("GET", "/v1/models", cookie=token)).status == 401
-    kept = [document for document in bench.store._documents.values() if document.kind == KIND]
+    kept = [document for document in bench.store._documents.values() if document.kind == CONSOLE_KIND]
     assert len(kept) == 1
     assert token.partition("=")[2] not in str(kept)
     assert key not in str(kept)
-    assert kept[0].expires_ms - kept[0].created_ms == LASTS_S * 1000
+    assert kept[0].expires_ms - kept[0].created_ms == LIFETIME_S * 1000
 
 
 async def test_a_sign_in_is_never_given_to_anybody_again():

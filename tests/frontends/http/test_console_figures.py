@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aish.engine.model.ledger import Caps, Prices
 from aish.frontends.http.auth.keys import create_key
-from aish.frontends.http.metrics.series import POINTS, STEP_MS, Series
+from aish.frontends.http.metrics.accumulators import POINTS, STEP_MS, Series
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.usage import Price, Usage

@@ -37,7 +37,7 @@ async def http(tmp_path):
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     runtime = Container(ProcessEnvironment(tmp_path, env), load_config(cwd=tmp_path, env=env, flags={}))
     service = Service(runtime)
-    async with asyncio.timeout(60), service.opened():
+    async with asyncio.timeout(60), service.open():
         assert not await runtime.mcp_settled(30)
         yield Face(service, App(service, {}))
 

@@ -9,8 +9,7 @@ import socket
 import pytest
 
 from aish.frontends.http.auth.keys import create_key, revoke_key
-from aish.frontends.http.sessions.feed import Place, encoded
-from aish.frontends.http.sessions.feed_news import MAX_LISTENERS, Listener
+from aish.frontends.http.sessions.feed import MAX_LISTENERS, FeedListener, FeedPosition, encode_row
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import Event, TextDelta, encode_events
 from aish.types.messages import user
@@ -206,15 +205,15 @@ async def test_a_new_configuration_ends_the_feed_and_whoever_comes_back_misses_n
 async def test_the_feed_ends_when_the_server_does():
     async with face(Bench()) as http:
         reply = asyncio.create_task(http.ask("GET", "/v1/events"))
-        await eventually(lambda: http.service.news._listeners)
+        await eventually(lambda: http.service.feed._listeners)
         http.service.draining = True
         assert (await reply).ended
-        assert not http.service.news._listeners
-        assert not http.service.news._tasks
+        assert not http.service.feed._listeners
+        assert not http.service.feed._tasks
 
 
 async def test_there_is_a_limit_to_those_who_listen(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.sessions.feed_news.MAX_LISTENERS", 1)
+    monkeypatch.setattr("aish.frontends.http.sessions.feed.MAX_LISTENERS", 1)
     assert MAX_LISTENERS > 1
     async with face(Bench()) as http, listening(http):
         refused = await http.ask("GET", "/v1/events")
@@ -223,7 +222,7 @@ async def test_there_is_a_limit_to_those_who_listen(monkeypatch):
 
 
 def test_a_listener_that_takes_nothing_is_lost_and_holds_no_more():
-    listener = Listener(lambda owner: owner == "mine")
+    listener = FeedListener(lambda owner: owner == "mine")
     for _ in range(10_000):
         listener.put("others", b"x")
     assert not listener.is_lost
@@ -235,12 +234,12 @@ def test_a_listener_that_takes_nothing_is_lost_and_holds_no_more():
 
 def test_a_place_within_a_row_skips_what_was_heard_of_it():
     row = FeedRow(7, "s", "t", 1, b'{"n":1}\n{"n":2}\n{"n":3}\n')
-    assert [one.data["n"] for one in read_feed(encoded(row, Place(7, 2).skipped(row)))] == [3]
-    assert [one.id for one in read_feed(encoded(row))] == ["7.1", "7.2", "7.3"]
-    assert encoded(row, Place(7, 3).skipped(row)) == b""
-    assert Place(7, 2).before == 6
-    assert Place(7).before == 7
-    assert Place(6).skipped(row) == 0
+    assert [one.data["n"] for one in read_feed(encode_row(row, FeedPosition(7, 2).skipped(row)))] == [3]
+    assert [one.id for one in read_feed(encode_row(row))] == ["7.1", "7.2", "7.3"]
+    assert encode_row(row, FeedPosition(7, 3).skipped(row)) == b""
+    assert FeedPosition(7, 2).before == 6
+    assert FeedPosition(7).before == 7
+    assert FeedPosition(6).skipped(row) == 0
 
 
 async def test_a_turn_begun_in_another_process_is_heard_as_it_was_recorded(tmp_path):
@@ -338,7 +337,7 @@ def _is_ready(port):
 
 
 async def test_one_whose_key_is_revoked_hears_no_more(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.auth.keys._REMEMBERED_S", 0.0)
+    monkeypatch.setattr("aish.frontends.http.auth.authentication._CACHE_S", 0.0)
     bench = Bench(*STEPS)
     boss, record = await create_key(bench.store, "boss", admin=True)
     ann, _ = await create_key(bench.store, "ann")
@@ -352,7 +351,7 @@ async def test_one_whose_key_is_revoked_hears_no_more(monkeypatch):
 
 
 async def test_one_without_a_key_hears_no_more_once_there_is_one(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.auth.keys._REMEMBERED_S", 0.0)
+    monkeypatch.setattr("aish.frontends.http.auth.authentication._CACHE_S", 0.0)
     bench = Bench(*STEPS)
     async with face(bench) as http, listening(http) as feed:
         key, _ = await create_key(bench.store, "ann")

@@ -122,7 +122,7 @@ async def test_afterwards_all_who_ask_at_once_are_given_the_reply(monkeypatch):
 
 async def test_a_key_is_not_taken_by_a_request_for_which_there_was_no_room(monkeypatch):
     async with face(bench()) as http:
-        monkeypatch.setattr(http.service.live, "_max_turns", 0)
+        monkeypatch.setattr(http.service.background_turns, "_max_turns", 0)
         assert (await ask(http).run(http.app)).status == 503
         monkeypatch.undo()
         assert (await ask(http).run(http.app)).status == 200
@@ -203,7 +203,7 @@ async def test_where_the_disk_is_full_as_it_fails_its_key_is_free_later(monkeypa
 async def test_what_another_process_left_is_not_run_again():
     under = bench()
     async with face(under) as http:
-        await http.app._idempotent._taken(*_names(http))
+        await http.app._idempotent._claim(*_names(http))
         reply = await ask(http).run(http.app)
     assert (reply.status, reply.json["error"]["code"]) == (409, "idempotency_conflict")
     assert under.tools.calls == []

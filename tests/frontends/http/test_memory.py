@@ -45,7 +45,10 @@ async def nothing_waits_for_the_collector(bench, requests, status):
         with left_to_the_collector() as found:
             for sent in requests[1:]:
                 await ask(sent)
-    assert {type(thing).__name__ for thing in found} <= {"Connection", "Served"}  # the transport of a closed one
+    assert {type(thing).__name__ for thing in found} <= {
+        "ClientConnection",
+        "RequestCycle",
+    }  # the transport of a closed one
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -203,7 +203,7 @@ def test_there_is_a_limit_to_models_and_tools_that_are_counted_by_name():
             StepStarted(f"up:model-{number}"),
             ToolResult(f"mcp__tool-{number}", ResultStatus.OK, (), Effect.READ),
         ]
-        meter.see([Event("", "turn_1", seq, 0, body) for seq, body in enumerate(bodies, 1)])
+        meter.observe([Event("", "turn_1", seq, 0, body) for seq, body in enumerate(bodies, 1)])
     families = {family.name: family for family in text_string_to_metric_families(metrics.page().decode())}
     tools = {sample.labels["tool"] for sample in families["aish_tool_calls"].samples}
     assert len(tools) <= 302
@@ -245,9 +245,9 @@ def test_no_two_panels_of_the_dashboard_overlap():
 def test_models_beyond_the_most_that_are_told_apart_are_counted_by_the_same_meters(monkeypatch):
     metrics = Metrics()
     for number in range(_MAX_MODELS):
-        metrics.of_model(f"up:{number}")
-    beyond = metrics.of_model("up:beyond")
+        metrics.model_counters(f"up:{number}")
+    beyond = metrics.model_counters("up:beyond")
     made = []
-    monkeypatch.setattr("aish.frontends.http.metrics.counters.ModelMeters", lambda *given: made.append(given))
-    assert metrics.of_model("up:another") is beyond
+    monkeypatch.setattr("aish.frontends.http.metrics.counters.ModelCounters", lambda *given: made.append(given))
+    assert metrics.model_counters("up:another") is beyond
     assert made == []

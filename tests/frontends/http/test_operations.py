@@ -132,7 +132,7 @@ async def test_a_key_that_is_used_up_may_look_at_what_it_has_stop_it_and_delete_
 
 
 async def test_with_a_key_in_the_store_one_is_needed_and_a_revoked_one_is_none(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.auth.keys._REMEMBERED_S", 0.0)
+    monkeypatch.setattr("aish.frontends.http.auth.authentication._CACHE_S", 0.0)
     bench = Bench([TextDelta("x")])
     key, record = await create_key(bench.store, "ann")
     async with face(bench) as http:
@@ -166,7 +166,7 @@ async def test_a_server_that_others_reach_does_not_start_without_keys():
 
 
 async def test_it_does_not_open_when_the_last_key_is_revoked(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.auth.keys._REMEMBERED_S", 0.0)
+    monkeypatch.setattr("aish.frontends.http.auth.authentication._CACHE_S", 0.0)
     bench = Bench([TextDelta("x")])
     key, record = await create_key(bench.store, "ann")
     async with face(bench, must_have_keys=True) as http:
@@ -369,7 +369,7 @@ async def test_a_question_whose_asker_has_died_or_given_up_is_not_asked_any_more
 
 
 async def test_an_answer_another_process_took_is_noticed(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.sessions.approvals._LOOK_S", 0.02)
+    monkeypatch.setattr("aish.frontends.http.sessions.approvals._POLL_S", 0.02)
     bench = Bench([call("t__w")], [TextDelta("done")], tools=Tools().add("t__w", effect=Effect.WRITE))
     async with face(bench) as one, face(bench) as other:
         asking = asyncio.create_task(one.chat(tools=[function("t__w")]))
@@ -505,7 +505,7 @@ async def test_a_reload_serves_new_requests_anew_and_lets_old_ones_end():
     runtime.reloads_to = FakeRuntime(new)
     async with face(old, runtime=runtime) as http:
         slow = asyncio.create_task(http.chat())
-        await eventually(lambda: http.service.under_way)
+        await eventually(lambda: http.service.active_requests)
         await http.service.reload(runtime.reloaded())
         assert (await http.chat()).json["choices"][0]["message"]["content"] == "new"
         assert not runtime.closed
@@ -572,7 +572,7 @@ async def test_pages_of_other_sites_are_refused(headers, status):
 async def test_more_requests_than_allowed_are_told_to_come_back():
     async with face(Bench([0.3, TextDelta("x")]), max_requests=1) as http:
         slow = asyncio.create_task(http.chat())
-        await eventually(lambda: http.service.under_way)
+        await eventually(lambda: http.service.active_requests)
         reply = await http.chat()
         assert reply.status == 503 and reply.headers["retry-after"] == "1"
         assert (await slow).status == 200

@@ -6,8 +6,8 @@ import socket
 import msgspec
 import pytest
 
-from aish.frontends.http.openai.responses import handler, remote
-from aish.frontends.http.openai.responses.store import KIND, Kept
+from aish.frontends.http.openai.responses import background, handler
+from aish.frontends.http.openai.responses.store import KIND, StoredResponse
 from aish.frontends.http.turns import background_turns
 from aish.types.events import TextDelta
 from aish.types.records import Document
@@ -97,7 +97,9 @@ async def test_a_client_that_leaves_the_stream_ends_nothing_and_may_come_back(he
 
 
 async def test_what_memory_does_not_keep_is_made_again_while_it_runs(held, monkeypatch):
-    monkeypatch.setattr(background_turns.LiveTurn.__init__, "__kwdefaults__", {"kept_bytes": 10, "refill": None})
+    monkeypatch.setattr(
+        background_turns.BackgroundTurn.__init__, "__kwdefaults__", {"buffer_bytes": 10, "refill": None}
+    )
     words = [TextDelta(f"{n} ") for n in range(50)]
     async with Site(held.bench(*words), tools=["*"]).opened() as here:
         begun = await here.create(background=True)
@@ -146,7 +148,7 @@ async def test_a_deleted_one_is_ended_first(held):
         await held.reached.wait()
         assert (await here.send("DELETE", f"/v1/responses/{begun['id']}")).status == 200
         assert (await here.send("GET", f"/v1/responses/{begun['id']}")).status == 404
-        assert here.service.live.find(begun["id"]) is None
+        assert here.service.background_turns.find(begun["id"]) is None
 
 
 async def test_when_the_server_closes_those_that_run_have_failed(held):
@@ -165,7 +167,7 @@ async def test_one_whose_process_was_killed_has_failed_with_what_was_recorded_of
         begun = await here.create(background=True)
         await held.reached.wait()
         (running,) = await bench.store.list_documents(KIND)
-        kept = msgspec.json.decode(running.body, type=Kept)
+        kept = msgspec.json.decode(running.body, type=StoredResponse)
         dead = msgspec.structs.replace(kept, runner=f"{socket.gethostname()}/1/1")
         await here.send("DELETE", f"/v1/responses/{begun['id']}")
     await bench.store.put(Document(KIND, running.id, msgspec.json.encode(dead)))
@@ -189,7 +191,7 @@ async def test_one_that_ends_while_it_is_read_has_not_failed(held, monkeypatch):
         found = await find(kind, id)
         if kind == KIND:
             held.go.set()
-            await eventually(lambda: here.service.live.find(id) is None)
+            await eventually(lambda: here.service.background_turns.find(id) is None)
         return found
 
     async with Site(bench, tools=["*"]).opened() as here:
@@ -212,7 +214,7 @@ async def test_the_last_word_of_a_process_that_has_just_died_counts(held, monkey
         held.go.set()
         done = await here.until(begun["id"], "completed")
     (ended,) = await bench.store.list_documents(KIND)
-    kept = msgspec.structs.replace(msgspec.json.decode(running.body, type=Kept), runner=dead)
+    kept = msgspec.structs.replace(msgspec.json.decode(running.body, type=StoredResponse), runner=dead)
     await bench.store.put(msgspec.structs.replace(running, body=msgspec.json.encode(kept)))
 
     async def find_late(kind, id):
@@ -253,7 +255,7 @@ async def test_one_that_is_cancelled_as_it_is_being_kept_stays_completed_and_its
 
 async def test_there_are_not_more_at_once_than_there_is_room_for(held):
     async with Site(held.bench(), tools=["*"]).opened() as here:
-        here.service.live._max_turns = 1
+        here.service.background_turns._max_turns = 1
         await here.create(background=True)
         status, error = await here.refused(background=True)
     assert (status, error["code"]) == (503, "overloaded")
@@ -272,8 +274,8 @@ class Process:
 @pytest.fixture
 def processes(monkeypatch):
     names = iter("abc")
-    monkeypatch.setattr(handler, "EngineOwners", lambda service: Process(next(names)))
-    monkeypatch.setattr(remote, "LOOK_S", 0.01)
+    monkeypatch.setattr(handler, "CurrentOwners", lambda service: Process(next(names)))
+    monkeypatch.setattr(background, "POLL_S", 0.01)
 
 
 @pytest.mark.usefixtures("processes")

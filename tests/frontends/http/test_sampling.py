@@ -3,7 +3,7 @@
 import pytest
 
 from aish.frontends.http.anthropic.request import MessagesBody
-from aish.frontends.http.openai.chat.request import ChatBody
+from aish.frontends.http.openai.chat.handler import ChatBody
 from aish.frontends.http.openai.responses.request import ResponseBody
 from aish.frontends.http.turns.request_fields import Extensions
 from aish.types.events import TextDelta

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from aish.frontends.http.openai.chat.encoder import ChatStream
-from aish.frontends.http.server.disconnect_monitor import Watch
+from aish.frontends.http.openai.chat.encoder import ChatStreamEncoder
+from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
@@ -94,14 +94,14 @@ def request(path: str, **fields: object) -> bytes:
 def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What went the short way."""
     heard: list[str] = []
-    hear = Watch.hear
+    hear = DisconnectMonitor.hear
 
-    def noted(watch: Watch, text: str) -> bool:
+    def noted(watch: DisconnectMonitor, text: str) -> bool:
         is_heard = hear(watch, text)
         heard.extend([text] * is_heard)
         return is_heard
 
-    monkeypatch.setattr(Watch, "hear", noted)
+    monkeypatch.setattr(DisconnectMonitor, "hear", noted)
     return heard
 
 
@@ -191,8 +191,8 @@ class Line:
 
 async def test_words_are_a_sign_of_life_and_do_not_overtake_one():
     line: Any = Line()
-    watch = Watch(line, ChatStream("id", "m", 1, (), usage=False, trace=False), heartbeat_s=10)
-    watch.word = str.encode
+    encoder = ChatStreamEncoder("id", "m", 1, (), usage=False, trace=False)
+    watch = DisconnectMonitor(line, encoder, heartbeat_s=10, encode_word=str.encode)
     now_s = asyncio.get_running_loop().time()
     assert watch.hear("word")
     watch.look(now_s + 11)
@@ -258,7 +258,7 @@ async def test_what_went_the_short_way_leaves_nothing_to_the_collector(path: str
         with left_to_the_collector() as found:
             await ask()
     assert len(straight) == 2 * (len(WORDS) - LEARNED)
-    assert {type(thing).__name__ for thing in found} <= {"Connection", "Served"}  # as in `test_memory`
+    assert {type(thing).__name__ for thing in found} <= {"ClientConnection", "RequestCycle"}  # as in `test_memory`
 
 
 async def test_what_follows_the_end_is_heard_by_nobody(straight: list[str]):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.frontends.http.anthropic.encoder import MessagesStream
-from aish.frontends.http.openai.chat.encoder import ChatStream
-from aish.frontends.http.openai.responses.encoder import ResponseStream
-from aish.frontends.http.openai.responses.output_items import Setup
-from aish.frontends.http.turns.delivery import Streamer
+from aish.frontends.http.anthropic.encoder import MessagesStreamEncoder
+from aish.frontends.http.openai.chat.encoder import ChatStreamEncoder
+from aish.frontends.http.openai.responses.encoder import ResponseEncoder
+from aish.frontends.http.openai.responses.objects import EncoderSetup
+from aish.frontends.http.turns.delivery import TurnEncoder
 from aish.types.events import (
     ArgumentsDelta,
     Body,
@@ -25,10 +25,10 @@ from aish.types.events import (
 )
 
 CLIENTS = ("theirs",)
-ENCODERS: dict[str, Callable[[], Streamer | ResponseStream]] = {
-    "chat": lambda: ChatStream("c", "m", 1, CLIENTS, usage=False, trace=False),
-    "messages": lambda: MessagesStream(id="c", model="m", clients=CLIENTS, show_ours=True),
-    "responses": lambda: ResponseStream(Setup("resp_1", "{}", "{}")),
+ENCODERS: dict[str, Callable[[], TurnEncoder | ResponseEncoder]] = {
+    "chat": lambda: ChatStreamEncoder("c", "m", 1, CLIENTS, usage=False, trace=False),
+    "messages": lambda: MessagesStreamEncoder(id="c", model="m", clients=CLIENTS, show_ours=True),
+    "responses": lambda: ResponseEncoder(EncoderSetup("resp_1", "{}", "{}")),
 }
 OTHERS: tuple[tuple[Body, str], ...] = (
     (StepStarted("m"), ""),

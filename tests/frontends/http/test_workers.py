@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aish.config.schema.config import Config
-from aish.frontends.http.server.reload import Reloading
+from aish.frontends.http.server.lifespan import ReloadOnSignal
 from support.command import Command, ended
 from support.eventually import eventually
 from support.free_port import free_port
@@ -195,7 +195,7 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
     old, new = [SimpleNamespace(config=Config(), redacted=str) for _ in range(2)]
     kept = iter([old, new])
     service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reloaded=lambda: next(kept)))
-    async with Reloading(service) as reloading:
+    async with ReloadOnSignal(service) as reloading:
         os.kill(os.getpid(), signal.SIGHUP)
         await begun.wait()
         reloading.reload()

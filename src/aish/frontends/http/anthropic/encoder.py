@@ -1,7 +1,7 @@
-"""The messages API (Anthropic's shape), the answer: from the engine's events to its blocks.
+"""Encodes a turn's events as the messages API has them.
 
-Calls that we run are shown as `mcp_tool_use` and `mcp_tool_result` to clients that asked for an MCP server's tools, and
-not at all to others, which would not know what to do with them.
+Calls that we run are shown as `mcp_tool_use` and `mcp_tool_result` to clients that asked for an MCP server's tools.
+Other clients would not know what to do with them and do not see them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.chat.encoder import Narrative, closing_words
-from aish.frontends.http.server.http_errors import INVALID, Problem, anthropic_shape, problem_of_failure, settled
+from aish.frontends.http.openai.chat.encoder import ParagraphJoiner, limit_notice
+from aish.frontends.http.server.http_errors import (
+    INVALID,
+    HttpProblem,
+    anthropic_shape,
+    problem_of_failure,
+    without_retry,
+)
 from aish.types.events import (
     LIMIT_ENDS,
     ArgumentsDelta,
@@ -31,10 +37,10 @@ from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
 
-# Of thoughts: some clients keep only those that are signed. Nothing is proved by it.
+# For thinking blocks: some clients keep only signed ones. It proves nothing.
 SIGNATURE = "aish"
 _encode = msgspec.json.encode
-_IN_PIECES = frozenset({TextDelta, ReasoningDelta, ToolCallStarted, ArgumentsDelta})
+_STREAMED = frozenset({TextDelta, ReasoningDelta, ToolCallStarted, ArgumentsDelta})
 _STEP_ENDS = frozenset({ToolCallReady, ToolResult, StepStarted, Failed, TurnFinished})
 
 
@@ -66,11 +72,11 @@ def message_object(id: str, model: str, content: list[Any], reason: str | None, 
     }
 
 
-def problem_of_end(finished: TurnFinished, failed: Problem | None) -> Problem | None:
+def problem_of_end(finished: TurnFinished, failed: HttpProblem | None) -> HttpProblem | None:
     if finished.reason in (TurnEnd.FAILED, TurnEnd.INTERRUPTED):
-        return failed or Problem(500, finished.detail)
+        return failed or HttpProblem(500, finished.detail)
     if finished.reason is TurnEnd.COST:
-        return Problem(402, finished.detail, type=INVALID, code="cost_limit")
+        return HttpProblem(402, finished.detail, type=INVALID, code="cost_limit")
     return None
 
 
@@ -90,9 +96,9 @@ def mcp_result(event: Event, result: ToolResult) -> dict[str, Any]:
     return {"type": "mcp_tool_result", "tool_use_id": event.call, "is_error": is_error, "content": content}
 
 
-class MessagesStream:
-    """Blocks are opened when something for them comes, and closed when something for another does. One that is closed
-    is not opened again: what comes in between the arguments of a call waits until they are whole, or the step ends."""
+class MessagesStreamEncoder:
+    """Opens a block when its first event comes, and closes it when an event for another block comes. A closed block is
+    not opened again: events between the arguments of a call wait until these are complete, or until the step ends."""
 
     heartbeat = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -103,11 +109,11 @@ class MessagesStream:
         self._show_ours = show_ours
         self._index = -1
         self._open: tuple[str, str] | None = None  # kind of block and call
-        self._unfinished = ""  # the call whose arguments are coming
-        self._arguments: list[str] = []  # its
+        self._unfinished = ""  # the call whose arguments are incomplete
+        self._arguments: list[str] = []  # of that call
         self._waiting: list[Event] = []
-        self._narrative = Narrative()
-        self.failed: Problem | None = None
+        self._paragraphs = ParagraphJoiner()
+        self.failed: HttpProblem | None = None
         self.effects = False
 
     def opening(self) -> bytes:
@@ -115,32 +121,34 @@ class MessagesStream:
         return _event("message_start", {"message": message})
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        return b"".join([piece for event in events for piece in self._pieces(event)])
+        return b"".join([piece for event in events for piece in self._encode_in_order(event)])
 
     def word(self, text: str) -> bytes:
-        if self._unfinished:  # it waits, too
+        if self._unfinished:  # the text waits, too
             return self.encode([Event("", "", 0, 0, TextDelta(text))])
-        return b"".join([*self._turn_to("text"), self._delta("text_delta", "text", self._narrative.text(text))])
+        return b"".join([*self._open_block("text"), self._delta("text_delta", "text", self._paragraphs.join(text))])
 
-    def failure(self, problem: Problem) -> bytes:
-        return b"event: error\ndata: " + _encode(anthropic_shape(settled(problem, effects=self.effects))) + b"\n\n"
+    def failure(self, problem: HttpProblem) -> bytes:
+        return (
+            b"event: error\ndata: " + _encode(anthropic_shape(without_retry(problem, effects=self.effects))) + b"\n\n"
+        )
 
-    def _pieces(self, event: Event) -> list[bytes]:
+    def _encode_in_order(self, event: Event) -> list[bytes]:
         if not self._unfinished:
-            return self._told(event)
-        if type(event.body) not in _IN_PIECES:
-            return [*(self._tell_waiting() if type(event.body) in _STEP_ENDS else ()), *self._told(event)]
+            return self._encode_event(event)
+        if type(event.body) not in _STREAMED:
+            return [*(self._release_waiting() if type(event.body) in _STEP_ENDS else ()), *self._encode_event(event)]
         if event.call != self._unfinished and not self._is_whole():
             self._waiting.append(event)
             return []
-        told = self._told(event)
+        encoded = self._encode_event(event)
         if self._waiting and self._is_whole():
             waiting, self._waiting = self._waiting, []
-            told += [piece for waited in waiting for piece in self._pieces(waited)]
-        return told
+            encoded += [piece for waited in waiting for piece in self._encode_in_order(waited)]
+        return encoded
 
     def _is_whole(self) -> bool:
-        """Whether the call that was waited for need be waited for no longer."""
+        """Whether no call is incomplete any more."""
         text = "".join(self._arguments)
         try:
             if text.endswith("}"):
@@ -150,34 +158,34 @@ class MessagesStream:
             pass
         return not self._unfinished
 
-    def _tell_waiting(self) -> list[bytes]:
-        """The step has ended: what belongs together is told together."""
+    def _release_waiting(self) -> list[bytes]:
+        """The step has ended: encodes the waiting events, grouped by call."""
         waiting, self._waiting, self._unfinished = self._waiting, [], ""
         order = list(dict.fromkeys(event.call for event in waiting))
-        told = [self._told(event) for call in order for event in waiting if event.call == call]
+        encoded = [self._encode_event(event) for call in order for event in waiting if event.call == call]
         self._unfinished = ""
-        return [piece for pieces in told for piece in pieces]
+        return [piece for pieces in encoded for piece in pieces]
 
-    def _told(self, event: Event) -> list[bytes]:
+    def _encode_event(self, event: Event) -> list[bytes]:
         body = event.body
         match body:
             case TextDelta(text):
-                return [*self._turn_to("text"), self._delta("text_delta", "text", self._narrative.text(text))]
+                return [*self._open_block("text"), self._delta("text_delta", "text", self._paragraphs.join(text))]
             case ReasoningDelta(text):
-                return [*self._turn_to("thinking"), self._delta("thinking_delta", "thinking", text)]
+                return [*self._open_block("thinking"), self._delta("thinking_delta", "thinking", text)]
             case StepStarted():
-                self._narrative.step()
+                self._paragraphs.begin_step()
                 return []
             case ToolCallStarted(name=name) if name in self._clients:
                 self._unfinished, self._arguments = event.call, []
-                return self._turn_to("tool_use", event.call, name)
+                return self._open_block("tool_use", event.call, name)
             case ArgumentsDelta(text) if self._open == ("tool_use", event.call):
                 self._arguments.append(text)
                 return [self._delta("input_json_delta", "partial_json", text)]
             case ToolCallReady(name, arguments) if self._show_ours and name not in self._clients:
-                return self._block(mcp_use(event, name, arguments))
+                return self._whole_block(mcp_use(event, name, arguments))
             case ToolResult() if self._show_ours:
-                return self._block(mcp_result(event, body))
+                return self._whole_block(mcp_result(event, body))
             case Failed():
                 self.failed = problem_of_failure(body)
                 return []
@@ -186,8 +194,8 @@ class MessagesStream:
             case _:
                 return []
 
-    def _turn_to(self, kind: str, call: str = "", name: str = "") -> list[bytes]:
-        """The block for what comes next, opened if it is not the one that is open."""
+    def _open_block(self, kind: str, call: str = "", name: str = "") -> list[bytes]:
+        """Opens the block for the next event, unless it is open."""
         if self._open == (kind, call):
             return []
         blocks: dict[str, dict[str, Any]] = {
@@ -200,8 +208,8 @@ class MessagesStream:
         self._open = (kind, call)
         return [*pieces, _event("content_block_start", {"index": self._index, "content_block": blocks[kind]})]
 
-    def _block(self, block: dict[str, Any]) -> list[bytes]:
-        """One that comes as a whole."""
+    def _whole_block(self, block: dict[str, Any]) -> list[bytes]:
+        """A block that comes as a whole."""
         pieces = self._close()
         self._index += 1
         self._open = (block["type"], "")
@@ -222,15 +230,18 @@ class MessagesStream:
         if (problem := problem_of_end(finished, self.failed)) is not None:
             return [*self._close(), self.failure(problem)]
         pieces: list[bytes] = []
-        if words := closing_words(finished):
-            pieces += [*self._turn_to("text"), self._delta("text_delta", "text", self._narrative.last(words))]
+        if words := limit_notice(finished):
+            pieces += [
+                *self._open_block("text"),
+                self._delta("text_delta", "text", self._paragraphs.append_notice(words)),
+            ]
         delta = {"stop_reason": stop_reason(finished.reason), "stop_sequence": None}
         closing = _event("message_delta", {"delta": delta, "usage": usage_object(finished.usage)})
         return [*pieces, *self._close(), closing, _event("message_stop", {})]
 
 
-class MessagesWhole:
-    """The same as one answer."""
+class MessagesReplyBuilder:
+    """The same as one reply."""
 
     def __init__(self, *, id: str, model: str, clients: Sequence[str], show_ours: bool) -> None:
         self._id = id
@@ -238,9 +249,9 @@ class MessagesWhole:
         self._clients = frozenset(clients)
         self._show_ours = show_ours
         self._content: list[dict[str, Any]] = []
-        self._narrative = Narrative()
+        self._paragraphs = ParagraphJoiner()
         self._finished: TurnFinished | None = None
-        self._failed: Problem | None = None
+        self._failed: HttpProblem | None = None
 
     def feed(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -249,11 +260,11 @@ class MessagesWhole:
     def body(self) -> bytes:
         finished = self._finished
         if finished is None:
-            raise self._failed or Problem(500, "the turn did not come to its end")
+            raise self._failed or HttpProblem(500, "the turn did not come to its end")
         if (problem := problem_of_end(finished, self._failed)) is not None:
             raise problem
-        if words := closing_words(finished):
-            self._add("text", "text", self._narrative.last(words))
+        if words := limit_notice(finished):
+            self._add("text", "text", self._paragraphs.append_notice(words))
         reason = stop_reason(finished.reason)
         return _encode(message_object(self._id, self._model, self._content, reason, finished.usage))
 
@@ -261,11 +272,11 @@ class MessagesWhole:
         body = event.body
         match body:
             case TextDelta(text):
-                self._add("text", "text", self._narrative.text(text))
+                self._add("text", "text", self._paragraphs.join(text))
             case ReasoningDelta(text):
                 self._add("thinking", "thinking", text)
             case StepStarted():
-                self._narrative.step()
+                self._paragraphs.begin_step()
             case ToolCallReady(name, arguments) if name in self._clients:
                 use = mcp_use(event, name, arguments)
                 self._content.append({"type": "tool_use", "id": event.call, "name": name, "input": use["input"]})

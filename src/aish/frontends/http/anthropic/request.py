@@ -1,4 +1,4 @@
-"""The messages API (Anthropic's shape), the request: from its JSON to the canonical one."""
+"""Reads a request of the messages API into the canonical form."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from aish.frontends.http.openai.documents import read_document, read_search_result
-from aish.frontends.http.server.bodies import decode_body
-from aish.frontends.http.server.http_errors import Problem, bad_field
-from aish.frontends.http.turns.dynamic_mcp import read_credentials
-from aish.frontends.http.turns.request_fields import Extensions, Function, McpTool, find_knobs
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body
+from aish.frontends.http.turns.request_fields import Extensions, read_knobs
+from aish.frontends.http.turns.tool_fields import ClientFunction, McpEntry, read_credentials
 from aish.types.messages import (
     AssistantMessage,
     ImagePart,
@@ -26,8 +25,8 @@ from aish.types.messages import (
 from aish.types.requests import Sampling, ToolChoice
 
 Block = dict[str, Any]
-_TOOL_CHANGES = ("tool_addition", "tool_removal")  # say nothing to the model
-_TOOL_SEARCH = "tool_search_tool"  # how the types of Anthropic's own begin
+_TOOL_CHANGES = ("tool_addition", "tool_removal")  # tell the model nothing
+_TOOL_SEARCH = "tool_search_tool"  # the prefix of the types of Anthropic's own search tools
 
 
 class _Turn(msgspec.Struct, frozen=True):
@@ -95,18 +94,20 @@ def read_sampling(given: MessagesBody) -> Sampling:
         stop=tuple(given.stop_sequences or ()),
         json_schema=schema,
         reasoning_effort=effort,
-        knobs=find_knobs(given),
+        knobs=read_knobs(given),
     )
 
 
-def _no_threads() -> Problem:
-    """In these words: Anthropic's clients then send the whole conversation themselves."""
+def _no_threads() -> HttpProblem:
+    """Uses the words after which Anthropic's clients send the whole conversation themselves."""
     details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-    return Problem(400, "thread: conversations are not kept here, send all messages", param="thread", details=details)
+    return HttpProblem(
+        400, "thread: conversations are not kept here, send all messages", param="thread", details=details
+    )
 
 
 def _output(given: Block) -> tuple[dict[str, Any] | None, str]:
-    """The schema an answer has to fit, and how much thought to put into it: other backends know no more than high."""
+    """The schema for the answer and the reasoning effort. Other backends know no effort above high."""
     effort = given.get("effort")
     if not isinstance(effort, str | None):
         raise bad_field("output_config.effort", "must be text")
@@ -120,23 +121,23 @@ def _output(given: Block) -> tuple[dict[str, Any] | None, str]:
             raise bad_field("output_config.format", "must be json_schema with its schema")
 
 
-def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
-    """Functions have a schema; `mcp_toolset` names a server of ours, or one of `mcp_servers`; Anthropic's own tools are
-    passed over. A function with `defer_loading` is there once the conversation refers to it; at once where nobody
-    but Anthropic could have searched for it."""
+def read_tools(given: MessagesBody) -> tuple[list[ClientFunction], list[McpEntry]]:
+    """Functions have a schema. `mcp_toolset` names a server of ours, or one of `mcp_servers`. Anthropic's own tools are
+    ignored. A function with `defer_loading` is there once the conversation refers to it; at once if the request has a
+    search tool of Anthropic's, which we cannot run."""
     tools = given.tools or []
     late = not any(str(tool.get("type")).startswith(_TOOL_SEARCH) for tool in tools)
     known = _referred_to(given.messages) if late and any(tool.get("defer_loading") for tool in tools) else set()
     brought = dict(_server(f"mcp_servers[{place}]", server) for place, server in enumerate(given.mcp_servers or []))
-    functions: list[Function] = []
-    servers: list[McpTool] = []
+    functions: list[ClientFunction] = []
+    servers: list[McpEntry] = []
     for place, tool in enumerate(tools):
         field, kind = f"tools[{place}]", tool.get("type", "custom")
         if kind == "mcp_toolset":
             label = tool.get("mcp_server_name")
             if not isinstance(label, str) or not label:
                 raise bad_field(f"{field}.mcp_server_name", "must name a server")
-            servers.append(brought.get(label) or McpTool(label, field=field))
+            servers.append(brought.get(label) or McpEntry(label, field=field))
         elif kind == "custom":
             function = _function(field, tool)
             if not late or tool.get("defer_loading") is not True or function.name in known:
@@ -145,7 +146,7 @@ def read_tools(given: MessagesBody) -> tuple[list[Function], list[McpTool]]:
 
 
 def _referred_to(turns: Sequence[_Turn]) -> set[str]:
-    """The names of tools that results, or changes of what there is, refer to."""
+    """The names of tools that results, or changes of the tools, refer to."""
     blocks = [block for turn in turns if isinstance(turn.content, list) for block in turn.content]
     inner = [block["content"] for block in blocks if isinstance(block.get("content"), list)]
     found: set[str] = set()
@@ -156,13 +157,13 @@ def _referred_to(turns: Sequence[_Turn]) -> set[str]:
     return found
 
 
-def _server(field: str, given: Block) -> tuple[str, McpTool]:
-    """In this API nobody is asked about the tools of a server that a request brings."""
+def _server(field: str, given: Block) -> tuple[str, McpEntry]:
+    """This API has no approvals for tools of servers that a request brings."""
     label, url, token = given.get("name"), given.get("url"), given.get("authorization_token")
     if not isinstance(label, str) or not isinstance(url, str):
         raise bad_field(field, "must have a name and a url")
     token, _ = read_credentials(field, {"authorization": token})
-    return label, McpTool(label, url=url, field=field, agreed=("*",), token=token)
+    return label, McpEntry(label, url=url, field=field, agreed=("*",), token=token)
 
 
 def read_choice(given: Block | None) -> tuple[ToolChoice, bool | None]:
@@ -182,7 +183,7 @@ def read_choice(given: Block | None) -> tuple[ToolChoice, bool | None]:
             raise bad_field("tool_choice", "must be auto, any, none or a tool with its name")
 
 
-def _function(field: str, tool: Block) -> Function:
+def _function(field: str, tool: Block) -> ClientFunction:
     name, description, schema = tool.get("name"), tool.get("description"), tool.get("input_schema")
     if not isinstance(name, str):
         raise bad_field(f"{field}.name", "must be text")
@@ -190,11 +191,11 @@ def _function(field: str, tool: Block) -> Function:
         raise bad_field(f"{field}.description", "must be text")
     if not isinstance(schema, dict | None):
         raise bad_field(f"{field}.input_schema", "must be a JSON schema")
-    return Function(field, name, description or "", schema or {})
+    return ClientFunction(field, name, description or "", schema or {})
 
 
 def _from_user(field: str, blocks: Sequence[Block], names: dict[str, str]) -> list[Message]:
-    """Results of tools stand before what the user says besides."""
+    """Puts tool results before the rest of the message."""
     results: list[Message] = []
     parts: list[Part] = []
     for place, block in enumerate(blocks):
@@ -229,7 +230,7 @@ def _from_assistant(field: str, blocks: Sequence[Block], names: dict[str, str]) 
             case {"type": "mcp_tool_result"}:
                 results += _from_user(field, [{**block, "type": "tool_result"}], names)
             case {"type": str()}:
-                continue  # redacted thinking, and what we cannot know
+                continue  # redacted thinking, and unknown blocks
             case _:
                 raise bad_field(here, "a block says its type")
     return [AssistantMessage("".join(text), tuple(calls), "".join(reasoning)), *results]

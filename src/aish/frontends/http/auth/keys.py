@@ -1,7 +1,6 @@
-"""Keys: who may call, and how much. Only their hashes are kept.
+"""Keys in the store, and what each has spent today.
 
-A key is random and long, so a plain hash of it is enough. Without any key the server is open, and listens on this
-machine only. Keys are looked up in the store and remembered for a few seconds, so that one revoked stops working soon.
+A key is random and long, so a plain hash of it is enough. Only the hash is stored.
 """
 
 from __future__ import annotations
@@ -13,10 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.auth.key_spending import KeySpending, Spent
-from aish.frontends.http.server.http_errors import INVALID, Problem
 from aish.ports import Store
 from aish.types.ids import new_id
 from aish.types.records import Document
@@ -24,15 +19,16 @@ from aish.types.usage import Usage
 
 KIND = "key"
 PREFIX = "aish-"
-GIVEN = "given"  # the id of keys of this run
-_REMEMBERED_S = 5.0
-_MAX_REMEMBERED = 10_000
-_ANYBODY = Caller(admin=True)  # where no key is needed
-_MAX_KEYS = 1_000_000  # all of them: one that is not listed cannot be revoked
+_MAX_KEYS = 1_000_000  # all of them: a key that is not listed cannot be revoked
+_SPENT_KIND = "spent"
+_OTHERS_CACHE_S = 5.0
+_DAY_S = 86_400
+# Processes that answered for one key on one day, restarts included.
+_MAX_SHARES = 10_000
 
 
 class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a key. `models` and `tools` are globs; None for a limit means none."""
+    """A stored key. `models` and `tools` are globs; None for a limit means none."""
 
     id: str
     name: str
@@ -46,16 +42,8 @@ class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens_per_day: int | None = None
     dollars_per_day: float | None = None
 
-    def caller(self) -> Caller:
-        return Caller(self.id, self.models, self.tools, self.admin, self.metrics, self.digest)
 
-
-class _Known(msgspec.Struct):
-    record: KeyRecord | None
-    until_s: float
-
-
-_decoder = msgspec.json.Decoder(KeyRecord)
+decode_record = msgspec.json.Decoder(KeyRecord).decode
 
 
 def digest_of(key: str) -> str:
@@ -63,7 +51,7 @@ def digest_of(key: str) -> str:
 
 
 async def create_key(store: Store, name: str, **scope: object) -> tuple[str, KeyRecord]:
-    """The key itself, which is shown once and never kept."""
+    """Returns the key itself, which is shown once and never stored."""
     key = PREFIX + secrets.token_urlsafe(32)
     digest, now_ms = digest_of(key), time.time_ns() // 1_000_000
     given = {"id": new_id("key"), "name": name, "digest": digest, "created_ms": now_ms, **scope}
@@ -73,152 +61,70 @@ async def create_key(store: Store, name: str, **scope: object) -> tuple[str, Key
 
 
 async def list_keys(store: Store) -> Sequence[KeyRecord]:
-    return [_decoder.decode(document.body) for document in await store.list_documents(KIND, limit=_MAX_KEYS)]
+    return [decode_record(document.body) for document in await store.list_documents(KIND, limit=_MAX_KEYS)]
 
 
 async def revoke_key(store: Store, id: str) -> bool:
-    """By id or name."""
+    """Deletes the key with this id or name. Returns whether there was one."""
     found = [record for record in await list_keys(store) if id in (record.id, record.name)]
     return any([await store.delete(KIND, record.digest) for record in found])
 
 
-class KeyRing:
-    """`given` are keys of this run only, which may do everything. `always`: nobody comes in without a key, even if
-    the last one has been revoked."""
+class KeySpent(msgspec.Struct):
+    tokens: int = 0
+    dollars: float = 0.0
 
-    def __init__(self, store: Store, given: Sequence[str] = (), *, always: bool = False) -> None:
+
+class _Shares(msgspec.Struct):
+    own: KeySpent
+    others: KeySpent
+    until_s: float = 0.0
+
+
+_decode_spent = msgspec.json.Decoder(KeySpent).decode
+
+
+class KeySpending:
+    """What each key spent today, over all processes that share the store.
+
+    Each process stores its own share in a document of its own, so no process overwrites another's. The sum of the
+    others is read again every few seconds. Within those a key may spend a little more than it has, on each process.
+    """
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._always = always
-        self._given = frozenset(digest_of(key) for key in given)
-        self._known: dict[str, _Known] = {}
-        self._needed_until_s = 0.0
-        self._needed = True
-        self._minutes: dict[str, tuple[int, int]] = {}
-        self._spending = KeySpending(store)
+        self._process_id = secrets.token_hex(8)
+        self._shares: dict[tuple[str, int], _Shares] = {}
 
-    async def admit(self, exchange: Exchange, *, spends: bool = True) -> Caller:
-        """Who asks. Problem 401 for nobody we know, 429 for too often, 402 for what is spent: then a key may still
-        look at what it has paid for, stop it and delete it."""
-        if key := key_in(exchange):
-            return await self.admit_digest(digest_of(key), spends=spends)
-        if time.monotonic() > self._needed_until_s:
-            await self._look()
-        if self._needed:
-            raise _unknown("send a key: Authorization: Bearer aish-…", "missing_api_key")
-        return _ANYBODY
+    async def today(self, key: str) -> KeySpent:
+        shares = await self._find(key, _today())
+        return KeySpent(shares.own.tokens + shares.others.tokens, shares.own.dollars + shares.others.dollars)
 
-    async def admit_digest(self, digest: str, *, asks: bool = True, spends: bool = True) -> Caller:
-        """The same for a key of which only the hash is known. One who does not ask but looks, at a page that looks
-        often, is not held to how often a key may ask and how much it may spend."""
-        if digest in self._given:
-            return Caller(GIVEN, admin=True)
-        record = await self._find(digest)
-        if record is None:
-            if await self.are_needed():
-                raise _unknown("this key is not known, or no longer", "invalid_api_key")
-            return _ANYBODY  # many clients cannot do without a key; where none is needed any will do
-        if asks:
-            self._check_rate(record)
-        if asks and spends:
-            await self._check_budget(record)
-        return record.caller()
+    async def add(self, key: str, usage: Usage) -> None:
+        day = _today()
+        own = (await self._find(key, day)).own
+        own.tokens += usage.total_tokens
+        own.dollars += usage.cost or 0.0
+        expires_ms = (day + 3) * _DAY_S * 1000
+        owner = f"{key}:{day}"
+        id, body = f"{owner}:{self._process_id}", msgspec.json.encode(own)
+        await self._store.put(Document(_SPENT_KIND, id, body, owner, expires_ms=expires_ms), wait=False)
 
-    async def is_known(self, digest: str) -> bool:
-        return digest in self._given or await self._find(digest) is not None
+    async def _find(self, key: str, day: int) -> _Shares:
+        shares = self._shares.get((key, day))
+        if shares is None:
+            self._shares = {id: value for id, value in self._shares.items() if id[1] == day}
+            shares = self._shares.setdefault((key, day), _Shares(KeySpent(), KeySpent()))
+        if shares.until_s <= time.monotonic():
+            shares.others = await self._others(f"{key}:{day}")
+            shares.until_s = time.monotonic() + _OTHERS_CACHE_S
+        return shares
 
-    async def are_needed(self) -> bool:
-        """Whether nobody comes in without."""
-        if time.monotonic() > self._needed_until_s:
-            await self._look()
-        return self._needed
-
-    async def _look(self) -> None:
-        now_s = time.monotonic()
-        self._needed = self._always or await self.are_there()
-        self._needed_until_s = now_s + _REMEMBERED_S
-
-    async def still_admits(self, caller: Caller) -> bool:
-        """Whether one who stays would be let in now: keys are revoked meanwhile, or the first is made."""
-        if caller.digest:
-            return await self._find(caller.digest) is not None
-        return caller.key == GIVEN or not await self.are_needed()
-
-    async def spend(self, caller: Caller, usage: Usage) -> None:
-        if not caller.key or caller.key == GIVEN:
-            return
-        await self._spending.add(caller.key, usage)
-
-    async def check_budget(self, caller: Caller) -> None:
-        """For work that goes on without being asked for. Problem 402, and 401 where its key has been revoked."""
-        if not caller.key or caller.key == GIVEN:
-            return
-        record = next((record for record in await list_keys(self._store) if record.id == caller.key), None)
-        if record is None:
-            raise _unknown("the key that this was begun with has been revoked", "invalid_api_key")
-        await self._check_budget(record)
-
-    async def day_of(self, caller: Caller) -> tuple[Spent, float | None]:
-        """What a key came to today, and the dollars it may."""
-        if not caller.key or caller.key == GIVEN:
-            return Spent(), None
-        records = [record for record in await list_keys(self._store) if record.id == caller.key]
-        return await self._spending.today(caller.key), records[0].dollars_per_day if records else None
-
-    async def _find(self, digest: str) -> KeyRecord | None:
-        now_s = time.monotonic()
-        known = self._known.get(digest)
-        if known is not None and known.until_s > now_s:
-            return known.record
-        document = await self._store.find(KIND, digest)
-        record = None if document is None else _decoder.decode(document.body)
-        if len(self._known) >= _MAX_REMEMBERED:
-            self._known.clear()
-        self._known[digest] = _Known(record, now_s + _REMEMBERED_S)
-        return record
-
-    async def are_there(self) -> bool:
-        """Whether there is any."""
-        return bool(self._given or await self._store.list_documents(KIND, limit=1))
-
-    def _check_rate(self, record: KeyRecord) -> None:
-        if record.per_minute is None:
-            return
-        minute = int(time.time() // 60)
-        counted, count = self._minutes.get(record.id, (minute, 0))
-        count = count + 1 if counted == minute else 1
-        self._minutes[record.id] = (minute, count)
-        if count > record.per_minute:
-            wait_s = 60 - int(time.time() % 60)
-            raise Problem(
-                429,
-                f"this key may ask {record.per_minute} times a minute",
-                code="rate_limit_exceeded",
-                headers=[(b"retry-after", b"%d" % wait_s)],
-            )
-
-    async def _check_budget(self, record: KeyRecord) -> None:
-        if record.tokens_per_day is None and record.dollars_per_day is None:
-            return
-        spent = await self._spending.today(record.id)
-        if record.tokens_per_day is not None and spent.tokens >= record.tokens_per_day:
-            raise _used_up(f"{spent.tokens} of {record.tokens_per_day} tokens")
-        if record.dollars_per_day is not None and spent.dollars >= record.dollars_per_day:
-            raise _used_up(f"${spent.dollars:.4f} of ${record.dollars_per_day:.4f}")
+    async def _others(self, owner: str) -> KeySpent:
+        found = await self._store.list_documents(_SPENT_KIND, owner=owner, limit=_MAX_SHARES)
+        spent = [_decode_spent(document.body) for document in found if not document.id.endswith(self._process_id)]
+        return KeySpent(sum(each.tokens for each in spent), sum(each.dollars for each in spent))
 
 
-def _unknown(text: str, code: str) -> Problem:
-    return Problem(401, text, code=code, headers=[(b"www-authenticate", b"Bearer")])
-
-
-def _used_up(what: str) -> Problem:
-    return Problem(402, f"the budget of this key is used up for today: {what}", type=INVALID, code="budget_exceeded")
-
-
-def key_in(exchange: Exchange) -> str:
-    """As OpenAI's clients send it, or as Anthropic's do."""
-    headers = exchange.headers
-    if b"authorization" in headers.raw:
-        scheme, _, key = (headers.get("authorization") or "").partition(" ")
-        if scheme.lower() == "bearer":
-            return key.strip()
-    return (headers.get("x-api-key") or "") if b"x-api-key" in headers.raw else ""
+def _today() -> int:
+    return int(time.time() // _DAY_S)

@@ -46,12 +46,12 @@ async def _create(arguments: argparse.Namespace, store: Store) -> int:
     for name in ("per_minute", "tokens_per_day", "dollars_per_day"):
         if (value := getattr(arguments, name)) is not None and value <= 0:
             raise UsageError(f"--{name.replace('_', '-')} must be more than zero")
-    usual = () if arguments.metrics and not arguments.admin else ("*",)
+    default = () if arguments.metrics and not arguments.admin else ("*",)
     key, record = await create_key(
         store,
         arguments.name,
-        models=tuple(arguments.models or usual),
-        tools=tuple(arguments.tools or usual),
+        models=tuple(arguments.models or default),
+        tools=tuple(arguments.tools or default),
         admin=arguments.admin,
         metrics=arguments.metrics,
         per_minute=arguments.per_minute,

@@ -9,10 +9,9 @@ import msgspec
 
 from aish.engine.model.ledger import day_start_ms
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.server.http_errors import Problem, bad_field
-from aish.frontends.http.server.queries import read_number
-from aish.frontends.http.server.routes import Route
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
+from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.spending_table import By, grouped, total
 from aish.types.usage import Spent
@@ -26,16 +25,16 @@ class ConsoleFigures:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[HttpRoute]:
         return [
-            Route("GET", "/v1/metrics.json", self.metrics, "The last hour of this process, for charts"),
-            Route("GET", "/v1/spending", self.spending, "What calls came to, and the caps"),
+            HttpRoute("GET", "/v1/metrics.json", self.metrics, "The last hour of this process, for charts"),
+            HttpRoute("GET", "/v1/spending", self.spending, "What calls came to, and the caps"),
         ]
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:
         if not caller.admin:
-            raise Problem(403, "this is for keys of administrators", code="forbidden")
-        shown = {**self._service.metrics.series.shown(), "under_way": self._service.under_way}
+            raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
+        shown = {**self._service.metrics.series.shown(), "under_way": self._service.active_requests}
         await exchange.reply(200, msgspec.json.encode(shown))
 
     async def spending(self, exchange: Exchange, caller: Caller) -> None:
@@ -58,15 +57,15 @@ class ConsoleFigures:
         }
 
     async def _of_key(self, caller: Caller) -> dict[str, Any]:
-        """A key knows its own day only: the store keeps what was spent by session and model, not by key."""
-        spent, cap = await self._service.keys.day_of(caller)
+        """A key sees only its own day: the store has spending by session and model, not by key."""
+        spent, cap = await self._service.keys.spending_today(caller)
         today = {"tokens": spent.tokens, "cost": spent.dollars}
         caps = self._service.engine.ledger.caps
         return {"rows": [], "today": today, "cap_day": cap, "cap_session": caps.session}
 
 
 def _shown(spent: Spent) -> dict[str, Any]:
-    """`cost` is null where nothing is known of it; `unknown` says how many calls it leaves out."""
+    """`cost` is null where no price is known; `unknown` is the number of calls that it leaves out."""
     cost = None if spent.calls and spent.unknown == spent.calls else spent.cost
     return {
         "calls": spent.calls,

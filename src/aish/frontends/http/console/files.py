@@ -1,6 +1,6 @@
-"""The console's page and the files it is made of, as they lie in the package. They hold no data, so they need no key.
+"""The console's page and its files, as they lie in the package. They contain no data, so they need no key.
 
-A file is read when it is first asked for, kept with its compressed form, and read again when it has changed on disk.
+A file is read when it is first requested, cached with its compressed form, and read again after it has changed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.server.http_errors import Problem
-from aish.frontends.http.server.routes import Route
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.server.http_errors import HttpProblem
+from aish.frontends.http.server.routes import HttpRoute
 
 FOLDER = Path(__file__).with_name("static")
 
-# Nothing but our own files runs, and nobody else's page frames ours. `data:` and `blob:` are pictures in a chat.
+# Only our own files run, and no other page may frame ours. `data:` and `blob:` are pictures in a chat.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -63,10 +63,10 @@ class ConsoleFiles:
         self._folder = folder
         self._files: dict[str, _File] = {}
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[HttpRoute]:
         return [
-            Route("GET", "/", self.page, "The console", open=True),
-            Route("GET", "/console/{*path}", self.file, "A file of the console", open=True),
+            HttpRoute("GET", "/", self.page, "The console", open=True),
+            HttpRoute("GET", "/console/{*path}", self.file, "A file of the console", open=True),
         ]
 
     async def page(self, exchange: Exchange, caller: Caller) -> None:
@@ -110,5 +110,5 @@ async def _reply(exchange: Exchange, file: _File) -> None:
         await exchange.reply(200, file.plain, headers)
 
 
-def _missing(path: str) -> Problem:
-    return Problem(404, f"the console has no file {path[:100]}", code="not_found")
+def _missing(path: str) -> HttpProblem:
+    return HttpProblem(404, f"the console has no file {path[:100]}", code="not_found")

@@ -1,7 +1,7 @@
-"""The MCP servers as a person looks after them: `/v1/mcp`, and connecting, disconnecting and asking one anew.
+"""Tools and MCP servers, for the console: `/v1/tools` and `/v1/mcp`, with connect, disconnect and refresh.
 
-Only servers of the configuration can be connected: nothing that comes over HTTP names a command or a place to call.
-Those that requests have brought are shown to whoever brought them and to administrators, and end by themselves.
+Only configured servers can be connected: no request names a command or an address. Servers that requests have brought
+are shown to the keys that brought them and to administrators; they end by themselves.
 """
 
 from __future__ import annotations
@@ -14,13 +14,37 @@ import msgspec
 
 from aish.errors import AishError
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.console.tools import shown
-from aish.frontends.http.server.http_errors import Problem
-from aish.frontends.http.server.routes import Route
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.server.http_errors import HttpProblem
+from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import McpServerView
 from aish.types.dynamic_mcp import GuestView
+from aish.types.tools import ToolSpec
+
+
+class ConsoleTools:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def routes(self) -> list[HttpRoute]:
+        return [HttpRoute("GET", "/v1/tools", self.list, "The tools that may be offered to a model")]
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        asked = self._service.consent_for(caller) is not None
+        offered = self._service.engine.offered(caller.tools, interactive=asked, owner=caller.owner)
+        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": [shown(spec) for spec in offered]}))
+
+
+def shown(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "effect": spec.effect.value,
+        "server": spec.source,
+        "schema": spec.schema,
+    }
+
 
 _REFRESH_S = 30.0
 # Starting one may download it first.
@@ -33,12 +57,12 @@ class ConsoleMcp:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[HttpRoute]:
         return [
-            Route("GET", "/v1/mcp", self.list, "The MCP servers and how they are"),
-            Route("POST", "/v1/mcp/{alias}/refresh", self.refresh, "Ask one for its tools anew"),
-            Route("POST", "/v1/mcp/{alias}/connect", self.connect, "Connect one of the configuration, anew"),
-            Route("POST", "/v1/mcp/{alias}/disconnect", self.disconnect, "Disconnect one"),
+            HttpRoute("GET", "/v1/mcp", self.list, "The MCP servers and how they are"),
+            HttpRoute("POST", "/v1/mcp/{alias}/refresh", self.refresh, "Ask one for its tools anew"),
+            HttpRoute("POST", "/v1/mcp/{alias}/connect", self.connect, "Connect one of the configuration, anew"),
+            HttpRoute("POST", "/v1/mcp/{alias}/disconnect", self.disconnect, "Disconnect one"),
         ]
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
@@ -71,12 +95,12 @@ class ConsoleMcp:
         await self._service.runtime.disconnect_mcp(alias)
         await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
 
-    def _unknown(self, alias: str) -> Problem:
+    def _unknown(self, alias: str) -> HttpProblem:
         known = ", ".join(self._service.runtime.mcp_servers) or "none"
-        return Problem(404, f"there is no MCP server {alias[:80]}; there are: {known}", code="server_not_found")
+        return HttpProblem(404, f"there is no MCP server {alias[:80]}; there are: {known}", code="server_not_found")
 
     def _shown(self, alias: str, caller: Caller) -> dict[str, Any]:
-        """What a server wrote to its log is for administrators: it may be about anything."""
+        """The log of a server is for administrators, since it may contain anything."""
         server = self._service.runtime.mcp_servers.get(alias)
         configured = self._service.runtime.config.mcp.servers.get(alias)
         if server is None:
@@ -111,7 +135,7 @@ def _brought(guest: GuestView) -> dict[str, Any]:
 
 def _check_admin(caller: Caller) -> None:
     if not caller.admin:
-        raise Problem(403, "this is for keys of administrators", code="forbidden")
+        raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
 
 
 async def _within(work: Any, seconds: float, alias: str) -> None:
@@ -119,7 +143,7 @@ async def _within(work: Any, seconds: float, alias: str) -> None:
         async with asyncio.timeout(seconds):
             await work
     except TimeoutError:
-        raise Problem(504, f"{alias} gave no answer within {seconds:g} s", code="server_timeout") from None
+        raise HttpProblem(504, f"{alias} gave no answer within {seconds:g} s", code="server_timeout") from None
     except AishError as exc:
         text = f"{exc.message} ({exc.hint})" if exc.hint else exc.message
-        raise Problem(502, f"{alias}: {text}", code="server_failed") from exc
+        raise HttpProblem(502, f"{alias}: {text}", code="server_failed") from exc

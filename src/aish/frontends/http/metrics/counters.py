@@ -1,5 +1,7 @@
-"""What the server counts, in the form Prometheus reads. Labels have few values: nothing a client sends becomes one
-unless it names something of ours."""
+"""The server's counters, as Prometheus reads them.
+
+Labels have few values: nothing that a client sends becomes a label unless it names something of ours.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from aish.frontends.http.metrics.metric_batches import Spread, Tally
-from aish.frontends.http.metrics.series import MAX_SAMPLES, Series
-from aish.frontends.http.server.logs import note_turn
+from aish.frontends.http.metrics.accumulators import MAX_SAMPLES, CounterBatch, HistogramBatch, Series
+from aish.frontends.http.server.logs import log_turn_id
 from aish.types.events import (
     ArgumentsDelta,
     Event,
@@ -37,7 +38,7 @@ _RATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 _MAX_MODELS = 100  # more names than this are counted as "other"
 _MAX_TOOLS = 300  # the same of tools: MCP servers bring any number
-# What the engine and the providers tell the user when they ask again: the events have no other sign of it.
+# What the engine and the providers report when they ask again: no event has it in another form.
 _ASKED_AGAIN = (
     ("; asking ", "fallback"),
     ("sending results as text instead", "form"),
@@ -52,8 +53,8 @@ MANY_WORKERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where the work
 
 
 class Metrics:
-    """`together`: several processes count, and each answers for all. `is_ours`: the tool of that name is not one that a
-    request has brought, whose name is a client's word."""
+    """`together`: several processes count, and each answers for all. `is_ours`: whether the tool is not one that a
+    request has brought, whose name the client chose."""
 
     def __init__(self, *, together: bool = False, is_ours: Callable[[str], bool] = lambda tool: True) -> None:
         self.together = together
@@ -80,7 +81,7 @@ class Metrics:
         )
         self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
         self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
-        self.under_way = Gauge(
+        self.active_requests = Gauge(
             "aish_requests_under_way", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
         )
         self.mcp_servers = Gauge(
@@ -95,15 +96,15 @@ class Metrics:
         )
         self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
         self.series = Series()
-        self._of_models: dict[str, ModelMeters] = {}
+        self._models: dict[str, ModelCounters] = {}
         self._tools: set[str] = set()
-        self._of_requests: dict[tuple[str, int], Tally] = {}
+        self._request_counts: dict[tuple[str, int], CounterBatch] = {}
 
     def count_request(self, method: str, route: str, status: int, failed: int) -> None:
-        """`failed`: what the status would have been, where a stream had begun before it failed."""
-        tally = self._of_requests.get((route, status))
+        """`failed`: what the status would have been, if the stream had not begun before it failed."""
+        tally = self._request_counts.get((route, status))
         if tally is None:
-            tally = self._of_requests[route, status] = Tally(self.requests.labels(route, str(status)))
+            tally = self._request_counts[route, status] = CounterBatch(self.requests.labels(route, str(status)))
         tally.count += 1
         if method == "POST":  # what is asked for, not what is looked at
             point = self.series.now()
@@ -111,7 +112,7 @@ class Metrics:
             if (failed or status) >= 500:
                 point.errors += 1
 
-    def count_spent(self, model: ModelMeters | None, usage: Usage, *, turns: int = 0) -> None:
+    def count_spent(self, model: ModelCounters | None, usage: Usage, *, turns: int = 0) -> None:
         point = self.series.now()
         point.turns += turns
         point.tokens_in += usage.prompt_tokens
@@ -124,15 +125,15 @@ class Metrics:
             if usage.cost:
                 model.cost.inc(usage.cost)
 
-    def hand_on(self) -> None:
-        """What has been counted, to what Prometheus reads."""
-        for tally in self._of_requests.values():
-            tally.hand_on()
-        for model in self._of_models.values():
-            model.hand_on()
+    def flush(self) -> None:
+        """Adds what has been counted to what Prometheus reads."""
+        for tally in self._request_counts.values():
+            tally.flush()
+        for model in self._models.values():
+            model.flush()
 
     def page(self) -> bytes:
-        self.hand_on()
+        self.flush()
         if not self.together:
             return generate_latest(self.registry)
         everybody = CollectorRegistry()
@@ -140,13 +141,13 @@ class Metrics:
         return generate_latest(everybody)
 
     def close(self) -> None:
-        """This process ends: what it has counted stays, what is so only while it lives goes."""
-        self.hand_on()
+        """Keeps the counts of this process, and removes the figures that hold only while it lives."""
+        self.flush()
         if self.together:
             forget_process(os.getpid())
 
-    def of_tool(self, tool: str, status: str) -> Counter:
-        """ "" for one that was never found."""
+    def tool_counter(self, tool: str, status: str) -> Counter:
+        """`tool` is "" for one that was never found."""
         return self.tool_calls.labels(self._named(tool) if tool else "unknown", status)
 
     def _named(self, tool: str) -> str:
@@ -159,51 +160,51 @@ class Metrics:
         self._tools.add(tool)
         return tool
 
-    def of_model(self, model: str) -> ModelMeters:
-        known = self._of_models.get(model)
+    def model_counters(self, model: str) -> ModelCounters:
+        known = self._models.get(model)
         if known is None:
-            if len(self._of_models) >= _MAX_MODELS:
+            if len(self._models) >= _MAX_MODELS:
                 model = "other"
-            if model not in self._of_models:
-                self._of_models[model] = ModelMeters(self, model)
-            known = self._of_models[model]
+            if model not in self._models:
+                self._models[model] = ModelCounters(self, model)
+            known = self._models[model]
         return known
 
 
 def forget_process(pid: int) -> None:
-    """Of those that count together: what was so only while it lived."""
+    """Removes the figures that held only while this process lived, for processes that count together."""
     mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
-class ModelMeters:
+class ModelCounters:
     """The counters of one model, looked up once."""
 
     def __init__(self, metrics: Metrics, model: str) -> None:
-        self.first_token = Spread(metrics.first_token.labels(model), _SECONDS)
-        self.token_rate = Spread(metrics.token_rate.labels(model), _RATES)
-        self.rounds = Spread(metrics.rounds.labels(model), _ROUNDS)
-        self.tokens_in = Tally(metrics.tokens.labels(model, "in"))
-        self.tokens_out = Tally(metrics.tokens.labels(model, "out"))
+        self.first_token = HistogramBatch(metrics.first_token.labels(model), _SECONDS)
+        self.token_rate = HistogramBatch(metrics.token_rate.labels(model), _RATES)
+        self.rounds = HistogramBatch(metrics.rounds.labels(model), _ROUNDS)
+        self.tokens_in = CounterBatch(metrics.tokens.labels(model, "in"))
+        self.tokens_out = CounterBatch(metrics.tokens.labels(model, "out"))
         self.cost = metrics.cost.labels(model)
         self.broken_streams = metrics.broken_streams.labels(model)
         self.retries = {kind: metrics.retries.labels(model, kind) for kind in ("fallback", "form")}
         self.left_out = metrics.left_out.labels(model)
-        self.ends = {end: Tally(metrics.turns.labels(model, end.value)) for end in TurnEnd}
+        self.ends = {end: CounterBatch(metrics.turns.labels(model, end.value)) for end in TurnEnd}
 
-    def hand_on(self) -> None:
+    def flush(self) -> None:
         for tally in (self.first_token, self.token_rate, self.rounds, self.tokens_in, self.tokens_out):
-            tally.hand_on()
+            tally.flush()
         for tally in self.ends.values():
-            tally.hand_on()
+            tally.flush()
 
 
 class TurnMeter(msgspec.Struct, eq=False):
-    """Looks at one turn's events as they pass: counts, and knows what has been done that must not be done again."""
+    """Counts one turn's events as they pass, and knows whether it did something that must not be done again."""
 
     _metrics: Metrics
     _began_ns: int = msgspec.field(default_factory=time.time_ns)
-    _model: ModelMeters | None = None
-    _first_ms: int = 0  # by the event's own time: of what nobody watches all comes at the end
+    _model: ModelCounters | None = None
+    _first_ms: int = 0  # by the event's own time: events that are not streamed arrive all at the end
     _steps: int = 0
     _open: set[str] = set()  # calls without a result
     turn: str = ""  # once it has begun
@@ -214,7 +215,7 @@ class TurnMeter(msgspec.Struct, eq=False):
     def has_open_call(self) -> bool:
         return bool(self._open)
 
-    def see(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[Event]) -> None:
         if self._first_ms and type(events[0].body) is TextDelta:
             return  # nearly every batch
         for event in events:
@@ -228,19 +229,20 @@ class TurnMeter(msgspec.Struct, eq=False):
                 if body.left_out and self._model is not None:
                     self._model.left_out.inc(body.left_out)
             elif type(body) is TurnStarted:
-                self._model = self._metrics.of_model(body.model)
+                self._model = self._metrics.model_counters(body.model)
                 self.turn = event.turn
                 self.had_effect = body.after_effect
-                note_turn(event.session, event.turn)
+                log_turn_id(event.session, event.turn)
             elif type(body) is TurnFinished:
                 self._finished(body, event.at_ms)
             elif type(body) is not ArgumentsDelta:
                 self._see_other(event)
 
-    def see_left(self, events: Sequence[Event]) -> None:
-        """What was owed of a turn that was left. A call that was broken off stays open: it may have had its effect."""
+    def count_abandoned(self, events: Sequence[Event]) -> None:
+        """Counts the events of a turn that its client left. A call that was broken off stays open: it may have had its
+        effect."""
         broken_off = set(self._open)
-        self.see(events)
+        self.observe(events)
         self._open |= broken_off
 
     def _see_other(self, event: Event) -> None:
@@ -248,7 +250,7 @@ class TurnMeter(msgspec.Struct, eq=False):
         if isinstance(body, ToolResult):
             self._open.discard(event.call)
             self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
-            self._metrics.of_tool(body.name if self._is_known(body) else "", body.status.value).inc()
+            self._metrics.tool_counter(body.name if self._is_known(body) else "", body.status.value).inc()
             self._metrics.series.now().tool_calls += 1
             self._repaired(body.repairs)
         elif isinstance(body, ToolCallReady):
@@ -258,7 +260,7 @@ class TurnMeter(msgspec.Struct, eq=False):
             self._asked_again(body.text)
 
     def _is_known(self, result: ToolResult) -> bool:
-        """A call that was broken off has no effect to tell of, though its tool was found."""
+        """A call that was broken off reports no effect, though its tool was found."""
         if result.effect is not None:
             return True
         return result.status is not ResultStatus.UNKNOWN_TOOL and self._metrics.is_ours(result.name)

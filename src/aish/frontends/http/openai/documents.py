@@ -1,6 +1,7 @@
-"""Documents that come with a message, in the shapes of all APIs: text under its name where they are text, else a note.
+"""Documents and images that come with a message, in the shapes of all APIs.
 
-A client that has read a PDF sends it with everything it says from then on: it could not go on if it were refused.
+A text document becomes text under its name; of any other the model gets a note. Refusing it would not do: a client that
+has read a PDF sends it again with each later request.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import binascii
 from typing import Any
 
 from aish.frontends.http.server.http_errors import bad_field
-from aish.types.messages import ImagePart, TextPart
+from aish.types.messages import (
+    ImagePart,
+    TextPart,
+)
 
 _TEXT_KINDS = ("application/json", "application/xml", "application/yaml")
-_MAX_NOTE_CHARS = 200  # of what a client says of a document: enough for most addresses
+_MAX_NOTE_CHARS = 200  # of what the client says about a document: enough for most addresses
 
 
 def read_document(field: str, block: dict[str, Any]) -> TextPart:
-    """A `document` of messages."""
+    """A `document` of the messages API."""
     title, context, place = block.get("title"), block.get("context"), f"{field}.source"
     match block.get("source"):
         case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
@@ -41,7 +45,7 @@ def read_search_result(field: str, block: dict[str, Any]) -> TextPart:
 
 
 def read_file(field: str, given: dict[str, Any]) -> TextPart:
-    """A `file` of chat completions, an `input_file` of responses."""
+    """A `file` of chat completions, or an `input_file` of responses."""
     match given:
         case {"file_data": str(data)} if data.startswith("data:"):
             said = _from_data_url(f"{field}.file_data", data)
@@ -90,3 +94,15 @@ def _note(what: str) -> str:
 
 def _under(said: str, *heads: Any) -> TextPart:
     return TextPart("\n".join([*(head for head in heads if isinstance(head, str) and head), said]))
+
+
+def read_image(field: str, url: str) -> ImagePart:
+    if not url.startswith("data:"):
+        if not url.startswith(("http://", "https://")):
+            raise bad_field(field, "must be a data: or http(s) url")
+        return ImagePart(url=url, media_type="image/*")
+    head, comma, data = url[5:].partition(",")
+    media_type, _, encoding = head.partition(";")
+    if not comma or encoding != "base64":
+        raise bad_field(field, "a data url holds base64")
+    return ImagePart(media_type or "image/png", data=data)

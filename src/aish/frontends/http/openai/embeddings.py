@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings` and `POST /tokenize`."""
+"""`POST /v1/embeddings`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Annotated, Literal, cast
 import msgspec
 
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.openai.token_counting import count_text
-from aish.frontends.http.server.bodies import decode_body
-from aish.frontends.http.server.disconnect_monitor import while_there
-from aish.frontends.http.server.http_errors import bad_field
-from aish.frontends.http.server.routes import Route
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.openai.models import TokenizeBody, _tokenize_decoder, count_text
+from aish.frontends.http.server.disconnect_monitor import run_while_connected
+from aish.frontends.http.server.http_errors import bad_field, decode_body
+from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.types.embeddings import Inputs
 from aish.types.usage import NOTHING_USED
@@ -36,27 +35,19 @@ class EmbeddingsBody(msgspec.Struct, frozen=True):
     dimensions: int | None = None
 
 
-class TokenizeBody(msgspec.Struct, frozen=True):
-    """llama.cpp says `content`, vLLM `prompt`, others `text`."""
-
-    model: str = ""
-    content: str | None = None
-    prompt: str | None = None
-    text: str | None = None
-
-
 _embeddings_decoder = msgspec.json.Decoder(EmbeddingsBody)
-_tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
 
 
 class Embeddings:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[HttpRoute]:
         return [
-            Route("POST", "/v1/embeddings", self.create, "Vectors for texts, or for token ids", body=EmbeddingsBody),
-            Route("POST", "/tokenize", self.tokenize, "How many tokens a text is", body=TokenizeBody),
+            HttpRoute(
+                "POST", "/v1/embeddings", self.create, "Vectors for texts, or for token ids", body=EmbeddingsBody
+            ),
+            HttpRoute("POST", "/tokenize", self.tokenize, "How many tokens a text is", body=TokenizeBody),
         ]
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
@@ -65,9 +56,9 @@ class Embeddings:
         service.check_model(caller, given.model)
         inputs = _inputs(given.input)
         route = await service.engine.router.resolve(given.model)
-        embedded = await while_there(exchange, service.engine.aside.embed(route, inputs))
+        embedded = await run_while_connected(exchange, service.engine.aside.embed(route, inputs))
         vectors, spent = embedded.vectors, embedded.usage or NOTHING_USED
-        service.metrics.count_spent(service.metrics.of_model(route.name), spent)
+        service.metrics.count_spent(service.metrics.model_counters(route.name), spent)
         await service.keys.spend(caller, spent)
         _check_dimensions(given, vectors)
         encoded = _as_base64 if given.encoding_format == "base64" else list
@@ -82,7 +73,7 @@ class Embeddings:
         text = next((t for t in (given.content, given.prompt, given.text) if t is not None), None)
         if text is None:
             raise bad_field("content", "is missing")
-        count = await while_there(exchange, count_text(self._service, given.model, text))
+        count = await run_while_connected(exchange, count_text(self._service, given.model, text))
         answer = {"count": count.tokens, "max_model_len": count.window, "estimated": count.estimated}
         await exchange.reply(200, msgspec.json.encode(answer))
 
@@ -108,14 +99,14 @@ def _inputs(given: str | list[str | int | list[int]]) -> Inputs:
 
 
 def _check_dimensions(given: EmbeddingsBody, vectors: Sequence[Sequence[float]]) -> None:
-    """Backends that can shorten vectors are few, and a vector of another length than was asked for fits nowhere."""
+    """Few backends can shorten vectors, and a vector of another length than requested fits nowhere."""
     there = {len(vector) for vector in vectors}
     if given.dimensions is not None and there != {given.dimensions}:
         raise bad_field("dimensions", f"{given.model} gives {', '.join(map(str, sorted(there)))}, and no other number")
 
 
 def _as_base64(vector: Sequence[float]) -> str:
-    """Little-endian 32-bit floats, which is what OpenAI's clients ask for unless told otherwise."""
+    """Little-endian 32-bit floats, which OpenAI's clients ask for by default."""
     packed = array.array("f", vector)
     if sys.byteorder == "big":
         packed.byteswap()

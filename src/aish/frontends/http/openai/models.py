@@ -1,4 +1,8 @@
-"""`GET /v1/models` and one of them. Presets come first: they are what whoever runs the server has names for."""
+"""`GET /v1/models`, `POST /tokenize`, and how many tokens a request has.
+
+Presets come first in the list: they are the names that the operator chose. Tokens are counted by the backend's own
+tokenizer where it has one, else estimated from the characters.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,27 @@ import msgspec
 
 from aish.config.schema.config import PresetConfig
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
+from aish.frontends.http.turns.tool_fields import RequestTools
+from aish.types.messages import AssistantMessage, Message
 from aish.types.models import ModelInfo
 
 
-class Models:
+class TokenizeBody(msgspec.Struct, frozen=True):
+    """llama.cpp calls the text `content`, vLLM `prompt`, others `text`."""
+
+    model: str = ""
+    content: str | None = None
+    prompt: str | None = None
+    text: str | None = None
+
+
+_tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
+
+
+class ModelRoutes:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._since_s = int(time.time())
@@ -31,8 +49,8 @@ class Models:
     async def get(self, exchange: Exchange, caller: Caller, model: str) -> None:
         try:
             self._service.check_model(caller, model)
-        except Problem as exc:
-            raise Problem(404, f"no model named {model}", code="model_not_found") from exc
+        except HttpProblem as exc:
+            raise HttpProblem(404, f"no model named {model}", code="model_not_found") from exc
         route = await self._service.engine.router.resolve(model)
         await exchange.reply(200, msgspec.json.encode(self._object(route.info, model)))
 
@@ -58,3 +76,38 @@ def _meant(preset: PresetConfig, infos: Sequence[ModelInfo]) -> ModelInfo:
     provider, colon, model = preset.model.partition(":")
     info = found or (ModelInfo(provider, model) if colon else ModelInfo("", preset.model))
     return msgspec.structs.replace(info, context_size=preset.context_size or info.context_size)
+
+
+_CHARS_A_TOKEN = 4
+_A_MESSAGE = 4  # what a chat template adds around each
+
+
+class Count(msgspec.Struct, frozen=True):
+    tokens: int
+    estimated: bool
+    window: int | None = None
+
+
+async def count_text(service: Service, model: str, text: str) -> Count:
+    route = await service.engine.router.resolve(model)
+    counted = await route.provider.count_tokens(route.info.id, text) if text else 0
+    window = route.info.context_size
+    if counted is None:
+        return Count(-(-len(text) // _CHARS_A_TOKEN), estimated=True, window=window)
+    return Count(counted, estimated=False, window=window)
+
+
+async def count_request(service: Service, model: str, messages: Sequence[Message], tools: RequestTools) -> Count:
+    texts = [_text(message) for message in messages]
+    known = [spec for spec in service.engine.tools_for(tools.guest_name).specs() if spec.name in tools.ours]
+    texts += [
+        msgspec.json.encode([spec.name, spec.description, spec.schema]).decode() for spec in (*known, *tools.clients)
+    ]
+    count = await count_text(service, model, "\n".join(texts))
+    return msgspec.structs.replace(count, tokens=count.tokens + _A_MESSAGE * len(messages))
+
+
+def _text(message: Message) -> str:
+    if isinstance(message, AssistantMessage):
+        return message.text + "".join(call.name + call.arguments for call in message.tool_calls)
+    return message.text

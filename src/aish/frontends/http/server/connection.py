@@ -1,11 +1,12 @@
-"""A client's connection under uvicorn's server, which accepts it and ends it.
+"""A client's HTTP connection, under uvicorn's server, which accepts it and ends it.
 
-A request has a bounded time to say what it wants: or a client that sends a header now and then holds a connection for
-ever. One that does not read what it is sent is dropped, for the same reason. Whoever answers is told at once when the
-client goes away. And the application is told when connections are to end: a worker has no other way to learn it, and a
-stream without an end would hold it up.
+It replaces uvicorn's own protocol class, because that cost a small request more than everything else done for it. The
+parser is the same (`httptools`).
 
-It is our own since uvicorn's costs a small request more than anything else that is done for it. The parser is the same.
+Time is limited in both directions: a client has to send its head in time, and it has to read what it is sent, or the
+connection is dropped. The handler of a request is told at once when its client goes away. The application is told when
+connections are to end (`drain`): a worker process has no other way to learn it, and an endless stream would keep the
+server from stopping.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from urllib.parse import unquote
 import httptools
 
 from aish.frontends.asgi import CONNECTION, Scope
-from aish.frontends.http.server.request_cycle import Served
+from aish.frontends.http.server.request_cycle import RequestCycle
 from aish.net.deadlines import sweep_of
 from aish.net.read_size import read_little
 from aish.net.write_batcher import outbox_of
@@ -32,22 +33,21 @@ if TYPE_CHECKING:
 
 # For a whole head to arrive. A slow phone takes a second.
 HEAD_S = 20.0
-# For a client that is still sending to notice that it has been answered, and will not be read.
+# After a reply that ends the connection: for a client that is still sending to notice it.
 _LINGER_S = 2.0
-# Requests that wait for the one before them, and are still read: who does not read learns late that a client has gone.
-_MAX_WAITING = 16
-# They may all have come in one read. Whoever sends more at once is answered so many.
-_MAX_HELD = 1000
-# For a client to read what it was sent, where the application does not say.
+# Requests that wait for an earlier one and are still read: a client that leaves is noticed only while we read.
+_MAX_WAITING_READ = 16
+# Pipelined requests may all come in one read. Of more than this, the rest is not answered.
+_MAX_PIPELINED = 1000
+# For a client to read what it was sent, unless the application sets a limit.
 _SEND_S = 30.0
-# So much has to be read within that time, or a client that takes a byte now and then would stay for ever.
-_LEAST_READ_BYTES = 16 * 1024
-# Of a body that nobody has taken yet.
+# The least that it has to read in that time. Otherwise a client that reads a byte now and then would stay for ever.
+_MIN_READ_BYTES = 16 * 1024
+# Of a body that the handler has not taken yet.
 _HIGH_WATER_BYTES = 64 * 1024
-# Read without anything coming of it: of a head, of what follows a body, of what is said about a chunk. The parser keeps
-# it. Four times what browsers send at most.
-_MAX_UNHEARD_BYTES = 64 * 1024
-_KEPT_URL_BYTES = 200  # a longer one is nobody's habit, and 256 of them would be much to keep
+# Input that the parser buffers without a result: a head, trailers, chunk extensions. Four times what browsers send.
+_MAX_OVERHEAD_BYTES = 64 * 1024
+_MAX_CACHED_URL_BYTES = 200  # longer ones are rarely repeated, and 256 of them would take much memory
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
@@ -55,17 +55,17 @@ _BAD = b"this is not a request of HTTP"
 _BAD_REPLY = _REFUSAL % (b"400 Bad Request", len(_BAD), _BAD)
 _HOSTS = b"a request has one Host header, no less and no more"
 _HOSTS_REPLY = _REFUSAL % (b"400 Bad Request", len(_HOSTS), _HOSTS)
-_LONG = b"the headers may have %d bytes" % _MAX_UNHEARD_BYTES
+_LONG = b"the headers may have %d bytes" % _MAX_OVERHEAD_BYTES
 _LONG_REPLY = _REFUSAL % (b"431 Request Header Fields Too Large", len(_LONG), _LONG)
 
 log = logging.getLogger(__name__)
 
 
 class _UnclearHost(httptools.HttpParserError):
-    """Whoever stands before us may have read another one than we do."""
+    """A proxy in front of us may have read another Host than we did."""
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         if not config.loaded:
             config.load()
@@ -73,14 +73,14 @@ class Connection(asyncio.Protocol):
         self._state = server_state
         self._keep_alive_s = config.timeout_keep_alive
         self._parser = self._new_parser()
-        self._unheard_bytes = 0
-        self._is_deaf = False  # what still comes is thrown away
-        self.pipeline: deque[Served] = deque()  # those that wait for the one before them
-        self._current: Served | None = None  # the one being answered
-        self._newest: Served | None = None  # the one being read
+        self._overhead_bytes = 0
+        self._ignores_input = False  # further input is thrown away
+        self.pipeline: deque[RequestCycle] = deque()  # requests that wait for an earlier one
+        self._current: RequestCycle | None = None  # the request being answered
+        self._newest: RequestCycle | None = None  # the request being read
         self._head_due_s: float | None = None
         self._idle_due_s: float | None = None
-        self._unread_since_s: float | None = None  # more is waiting to be sent than is kept, or it is the last
+        self._unread_since_s: float | None = None  # since the write buffer is full, or the last reply is written
         self._unread_bytes = 0
         self._writable: asyncio.Event | None = None
         self._is_reading = True
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._client, self._server = _address(transport, "peername"), _address(transport, "sockname")
         self._head_due_s = self._time() + HEAD_S
         self._sweep, self._outbox = sweep_of(self._loop), outbox_of(self._loop)
-        self.write_together = partial(self._outbox.put, self.transport)
+        self.write_batched = partial(self._outbox.put, self.transport)
         self._sweep.add(self)
         self._state.connections.add(cast(Any, self))
 
@@ -107,60 +107,60 @@ class Connection(asyncio.Protocol):
         self.is_full = False
         if self._writable is not None:
             self._writable.set()
-        for served in (self._current, *self.pipeline):
-            if served is not None:
-                served.leave()
+        for cycle in (self._current, *self.pipeline):
+            if cycle is not None:
+                cycle.client_left()
         self.pipeline.clear()
 
     def eof_received(self) -> None:
-        """Whoever sends no more is taken to have gone."""
+        """A client that sends no more is taken to have gone."""
         self.close()
 
     # What comes in
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf:
+        if self._ignores_input:
             return
         if self._current is None and self._head_due_s is None:
             self._idle_due_s = None
             self._head_due_s = self._time() + HEAD_S
-        self._unheard_bytes += len(data)
+        self._overhead_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
-            self._stay(data, exc.args[0])
+            self._ignore_upgrade(data, exc.args[0])
         except httptools.HttpParserError as exc:
             self._refuse(_reply_to(exc))
         else:
-            if self._unheard_bytes > _MAX_UNHEARD_BYTES:
+            if self._overhead_bytes > _MAX_OVERHEAD_BYTES:
                 self._refuse(_LONG_REPLY)
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # What follows a request that ends the connection is not read; the request is answered all the same.
+        # Data after a request that ends the connection is ignored; the request itself is answered.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
-    def _stay(self, data: bytes, heard: int) -> None:
-        """Whoever asks for another protocol is answered as if it had not: a parser that has not stopped at the question
-        hears the same head without it. Java asks with every first request, bodies included."""
+    def _ignore_upgrade(self, data: bytes, parsed: int) -> None:
+        """Answers a request for another protocol as if it had not asked: a new parser reads the same head without the
+        `Upgrade` header. Java's client asks with every first request, with bodies too."""
         rest = memoryview(data)
         try:
-            while heard:  # each time there is less left, by a head
-                rest, head, heard = rest[heard:], self._head_without_question(), 0
+            while parsed:  # each round consumes one head
+                rest, head, parsed = rest[parsed:], self._head_without_upgrade(), 0
                 self._parser = self._new_parser()
                 self._parser.feed_data(head)
                 try:
                     self._parser.feed_data(rest)
                 except httptools.HttpParserUpgrade as exc:
-                    heard = exc.args[0]
+                    parsed = exc.args[0]
         except httptools.HttpParserError:
             self._refuse(_BAD_REPLY)
 
-    def _head_without_question(self) -> bytes:
+    def _head_without_upgrade(self) -> bytes:
         method, version = self._parser.get_method(), self._parser.get_http_version().encode()
         if method == b"CONNECT":
-            raise httptools.HttpParserError("nobody is connected through")
+            raise httptools.HttpParserError("CONNECT is not supported")
         lines = [b"%b %b HTTP/%b" % (method, self._url, version)]
         lines += [b"%b: %b" % pair for pair in self._headers if pair[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
@@ -177,22 +177,22 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head_due_s = self._idle_due_s = None
-        self._unheard_bytes = 0
+        self._overhead_bytes = 0
         parser = self._parser
-        if parser.should_upgrade():  # and stops here
+        if parser.should_upgrade():  # the parser stops here
             return
-        if self._is_deaf or len(self.pipeline) >= _MAX_HELD:
-            self._stop_hearing()
+        if self._ignores_input or len(self.pipeline) >= _MAX_PIPELINED:
+            self._ignore_further_requests()
             return
         version = parser.get_http_version()
         is_old = version == "1.0"
-        headers, self._headers = self._headers, []  # what comes after the body is said by the body, not about it
+        headers, self._headers = self._headers, []  # trailers after the body are not headers
         names = dict(headers)
         hosts = b"host" in names if len(names) == len(headers) else sum(name == b"host" for name, _ in headers)
         if hosts != 1 and (hosts or not is_old):
             raise _UnclearHost
-        find_parts = _known_parts if len(self._url) < _KEPT_URL_BYTES else _parts
-        path, raw_path, query = find_parts(self._url)
+        split = _split_known_url if len(self._url) < _MAX_CACHED_URL_BYTES else _split_url
+        path, raw_path, query = split(self._url)
         scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
@@ -207,95 +207,96 @@ class Connection(asyncio.Protocol):
             "client": self._client,
             "server": self._server,
         }
-        served = self._newest = scope[CONNECTION] = Served(self, scope)
-        served.keep_alive = not is_old and parser.should_keep_alive()
-        served.expects = not is_old and b"expect" in names and _expects(headers)
+        cycle = self._newest = scope[CONNECTION] = RequestCycle(self, scope)
+        cycle.keep_alive = not is_old and parser.should_keep_alive()
+        cycle.expects_continue = not is_old and b"expect" in names and _expects_continue(headers)
         if self._current is None:
-            self._begin(served)
+            self._begin(cycle)
             return
-        self.pipeline.append(served)
-        if len(self.pipeline) > _MAX_WAITING:
+        self.pipeline.append(cycle)
+        if len(self.pipeline) > _MAX_WAITING_READ:
             self._stop_reading()
 
     def on_body(self, body: bytes) -> None:
-        self._unheard_bytes = 0
-        served = self._newest
-        if served is None or served.complete:
+        self._overhead_bytes = 0
+        cycle = self._newest
+        if cycle is None or cycle.complete:
             return
-        if served.add_body(body) > _HIGH_WATER_BYTES:
+        if cycle.add_body(body) > _HIGH_WATER_BYTES:
             self._stop_reading()
 
     def on_message_complete(self) -> None:
         if self._newest is not None:
             self._newest.end_body()
-        if self._current is None:  # its answer did not wait for it
+        if self._current is None:  # it was answered before its body had arrived
             self._head_due_s, self._idle_due_s = None, self._time() + self._keep_alive_s
 
-    def _stop_hearing(self) -> None:
-        """Those that wait are answered, and no more."""
-        self._is_deaf, self._newest = True, None
+    def _ignore_further_requests(self) -> None:
+        """The requests that wait are answered, and no more."""
+        self._ignores_input, self._newest = True, None
         if self.pipeline:
             self.pipeline[-1].keep_alive = False
 
     def _refuse(self, reply: bytes) -> None:
-        """What is being answered in full is; what is being read has no end any more."""
-        self._is_deaf = True
+        """Answers what cannot be parsed and closes. A request that is complete is still answered; one that is being
+        read has no end any more."""
+        self._ignores_input = True
         self.pipeline.clear()
-        served = self._current
-        if served is not None and (served is not self._newest or not served.more_body):
-            served.keep_alive = False
+        cycle = self._current
+        if cycle is not None and (cycle is not self._newest or not cycle.more_body):
+            cycle.keep_alive = False
             return
-        if served is None or not served.started:
-            self._outbox.flush()  # what was answered before
+        if cycle is None or not cycle.started:
+            self._outbox.flush()  # earlier replies
             self.write(reply)
-        if served is not None:
-            served.leave()
-        self._hang_up()
+        if cycle is not None:
+            cycle.client_left()
+        self._half_close()
 
     def _stop_reading(self) -> None:
         if self._is_reading and not self.transport.is_closing():
             self._is_reading = False
             self.transport.pause_reading()
 
-    def read_on(self) -> None:
-        if not self._is_reading and not self.transport.is_closing() and len(self.pipeline) <= _MAX_WAITING:
+    def continue_reading(self) -> None:
+        if not self._is_reading and not self.transport.is_closing() and len(self.pipeline) <= _MAX_WAITING_READ:
             self._is_reading = True
             self.transport.resume_reading()
 
     # What goes out
 
-    def _begin(self, served: Served) -> None:
-        self._current = served
+    def _begin(self, cycle: RequestCycle) -> None:
+        self._current = cycle
         self._outbox.at_work += 1
-        served.task = self._loop.create_task(served.run(self.app))
-        self._state.tasks.add(served.task)
+        cycle.task = self._loop.create_task(cycle.run(self.app))
+        self._state.tasks.add(cycle.task)
 
-    def ended(self, served: Served) -> None:
-        """Told by the task itself. One that is cancelled before its first step stays in the set: only uvicorn does
-        that, at its end, and it waits for none of them any more."""
+    def task_ended(self, cycle: RequestCycle) -> None:
+        """Called by the task itself. A task that is cancelled before its first step stays in the set: only uvicorn does
+        that, at its end, when it no longer waits for any."""
         self._outbox.at_work -= 1
-        if served.task is not None:
-            self._state.tasks.discard(served.task)
+        if cycle.task is not None:
+            self._state.tasks.discard(cycle.task)
 
-    def answered(self, served: Served) -> None:
+    def reply_finished(self, cycle: RequestCycle) -> None:
         self._state.total_requests += 1
         self._current = None
         if self.transport.is_closing():
             return
-        if not served.keep_alive and served.more_body:
-            self._hang_up()
-        elif not served.keep_alive:
+        if not cycle.keep_alive and cycle.more_body:
+            self._half_close()
+        elif not cycle.keep_alive:
             self.close()
         elif self.pipeline:
             self._begin(self.pipeline.popleft())
-            self.read_on()
+            self.continue_reading()
         else:
             self._idle_due_s = self._time() + self._keep_alive_s
             if not self._is_reading:
-                self.read_on()
+                self.continue_reading()
 
-    def write_soon(self, served: Served) -> None:
-        self._loop.call_soon(served.flush)
+    def flush_soon(self, cycle: RequestCycle) -> None:
+        self._loop.call_soon(cycle.flush)
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -316,23 +317,24 @@ class Connection(asyncio.Protocol):
     # How it ends
 
     def close(self) -> None:
-        """Once the client has read what it was sent."""
+        """Closes once the client has read what it was sent."""
         self._outbox.flush()
         if self._unread_since_s is None:
             self._unread_since_s, self._unread_bytes = self._time(), self.transport.get_write_buffer_size()
         self.transport.close()
 
-    def _hang_up(self) -> None:
-        """Closes when the client does, or soon: one that still sends would be reset, and lose what it was told."""
-        self._is_deaf = True
+    def _half_close(self) -> None:
+        """Sends no more, and closes when the client does, or soon after. A client that still sends would get a reset,
+        and lose the reply."""
+        self._ignores_input = True
         self.pipeline.clear()
         self._head_due_s, self._idle_due_s = None, self._time() + _LINGER_S
         self._outbox.flush()
         self.transport.write_eof()
-        self.read_on()
+        self.continue_reading()
 
     def shutdown(self) -> None:
-        """No more requests; the one that is being answered is."""
+        """Takes no more requests. The one that is being answered is finished."""
         if (drain := getattr(self.app, "drain", None)) is not None:
             drain()
         if self._current is None:
@@ -343,8 +345,8 @@ class Connection(asyncio.Protocol):
     def look(self, now_s: float) -> None:
         if self._head_due_s is not None and now_s >= self._head_due_s:
             self._head_due_s = None
-            # One that says nothing at all is one that a browser keeps ready; one with a body has been answered.
-            if self._unheard_bytes and (self._newest is None or not self._newest.more_body):
+            # A silent connection is one that a browser keeps ready; a request with a body has been answered already.
+            if self._overhead_bytes and (self._newest is None or not self._newest.more_body):
                 self._outbox.flush()
                 self.write(_TIMEOUT)
             self.close()
@@ -352,26 +354,26 @@ class Connection(asyncio.Protocol):
             self._idle_due_s = None
             self.close()
         if self._unread_since_s is not None:
-            self._look_at_reader(now_s, self._unread_since_s)
-        if not self._is_reading and _has_left(self.transport):
+            self._check_slow_reader(now_s, self._unread_since_s)
+        if not self._is_reading and _has_peer_closed(self.transport):
             self.transport.abort()
 
-    def _look_at_reader(self, now_s: float, since_s: float) -> None:
+    def _check_slow_reader(self, now_s: float, since_s: float) -> None:
         unread = self.transport.get_write_buffer_size()
-        if self._unread_bytes - unread >= _LEAST_READ_BYTES:
+        if self._unread_bytes - unread >= _MIN_READ_BYTES:
             self._unread_since_s, self._unread_bytes = now_s, unread
         elif now_s - since_s >= getattr(self.app, "send_timeout_s", _SEND_S):
             self.transport.abort()
 
 
-def _parts(url: bytes) -> tuple[str, bytes, bytes]:
-    """Its path, the same as it came, and the query."""
+def _split_url(url: bytes) -> tuple[str, bytes, bytes]:
+    """Returns its decoded path, its raw path and its query."""
     parsed = httptools.parse_url(url)
     raw_path = parsed.path or b"/"  # a whole URL may have none
     return unquote(raw_path.decode("ascii")), raw_path, parsed.query or b""
 
 
-_known_parts = lru_cache(maxsize=256)(_parts)  # clients ask for the same few again and again
+_split_known_url = lru_cache(maxsize=256)(_split_url)  # clients use the same few URLs again and again
 
 
 def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | None:
@@ -379,21 +381,21 @@ def _address(transport: asyncio.BaseTransport, which: str) -> tuple[str, int] | 
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None
 
 
-def _expects(headers: list[tuple[bytes, bytes]]) -> bool:
+def _expects_continue(headers: list[tuple[bytes, bytes]]) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
-def _has_left(transport: asyncio.BaseTransport) -> bool:
-    """Whoever is not read is not heard leaving, and has to be looked for. On systems that can tell."""
+def _has_peer_closed(transport: asyncio.BaseTransport) -> bool:
+    """Looks for a hang-up on a connection that is not read, where the system can tell."""
     if transport.is_closing() or not hasattr(select, "poll"):
         return False
-    place = select.poll()
-    place.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
-    return bool(place.poll(0))
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket"), getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
 
 
 def _reply_to(error: httptools.HttpParserError) -> bytes:
-    """What goes wrong in what the parser calls is told of as if the client had done it."""
+    """The reply to a parse error. An exception in our own callbacks is logged as a defect, and answered like one."""
     cause = error.__context__
     if isinstance(cause, _UnclearHost):
         return _HOSTS_REPLY

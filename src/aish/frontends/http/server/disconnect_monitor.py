@@ -1,8 +1,8 @@
-"""A reply under way and the client it goes to.
+"""Watches the client while a reply is under way, and keeps a silent stream alive.
 
-Looks after two things: a client that goes away takes its turn with it; a stream that is silent gets a sign of life. One
-that stops reading is made to go away by its connection. Headers wait a moment for the first news, so that what fails at
-once is an error with its own status; they do not wait longer, since clients count until they come.
+When the client goes away, the task of the request is cancelled. (A client that stops reading is disconnected by its
+connection.) A silent stream gets a heartbeat. Headers wait briefly for the first data, so an early failure can be
+answered with its own status; not longer, because clients time the wait for headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.server.http_errors import ShutDown
 from aish.net.deadlines import PERIOD_S, Sweep, sweep_of
 
-# How long the headers wait for the first news: a second, less what the sweep may come late.
+# How long the headers wait for the first data: a second, less the period of the timer that checks it.
 HEADERS_S = 1.0 - PERIOD_S
 
 
@@ -28,34 +28,44 @@ class Encoder(Protocol):
     def heartbeat(self) -> bytes: ...
 
     def opening(self) -> bytes:
-        """What begins the stream, before any news."""
+        """The beginning of the stream, before any event."""
 
 
-class ClientGone(Exception):
-    """Nobody is there to be answered any more."""
+class ClientDisconnected(Exception):
+    """The client went away."""
 
 
-class Watch:
-    """`encoder` None: the reply is sent as a whole at the end, and nothing before it."""
+class DisconnectMonitor:
+    """A context around the work on one reply. `encoder` None: the reply is sent as a whole at the end, and nothing
+    before it.
 
-    word: Callable[[str], bytes]  # how a word is told, where words are heard
+    `encode_word` encodes one word of text, where the engine may pass words directly.
+    """
 
-    def __init__(self, exchange: Exchange, encoder: Encoder | None, *, heartbeat_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        encoder: Encoder | None,
+        *,
+        heartbeat_s: float = 0.0,
+        encode_word: Callable[[str], bytes] | None = None,
+    ) -> None:
         self._exchange = exchange
         self._encoder = encoder
+        self._encode_word = encode_word
         self._heartbeat_s = heartbeat_s
         self._sweep: Sweep | None = None
-        self._gone = False
-        self._sign: asyncio.Future[None] | None = None  # of life, or the headers
+        self._is_gone = False
+        self._pending: asyncio.Future[None] | None = None  # a heartbeat or the headers, being sent
         if encoder is not None:
             self._loop = asyncio.get_running_loop()
             self._sweep = sweep_of(self._loop)
             self._sent_s = self._loop.time()
-        self._has_sent = False  # since the last look: what time it is need not be asked for each piece
+        self._has_sent = False  # since the last tick: saves asking for the time with each piece
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> DisconnectMonitor:
         self._task = asyncio.current_task()
-        self._exchange.when_gone(self._give_up)
+        self._exchange.when_gone(self._cancel_turn)
         if self._sweep is not None:
             self._sweep.add(self)
         return self
@@ -63,8 +73,8 @@ class Watch:
     def _leave_sweep(self) -> None:
         if self._sweep is not None:
             self._sweep.discard(self)
-        if self._sign is not None:
-            self._sign.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
 
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -72,40 +82,41 @@ class Watch:
         self._exchange.stop_watching()
         if self._sweep is not None:
             self._leave_sweep()
-        if self._gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
+        if self._is_gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
-            raise ClientGone from exc
+            raise ClientDisconnected from exc
 
     def check_shut_down(self, exc: asyncio.CancelledError) -> None:
-        """Whoever is cancelled although the client is there is told by ShutDown, and can still say so."""
-        if not self._gone and self._task is not None:
+        """Raises ShutDown if the task was cancelled although the client is there. The client can still be told."""
+        if not self._is_gone and self._task is not None:
             self._task.uncancel()
             raise ShutDown from exc
 
     def send(self, data: bytes) -> Awaitable[None]:
-        """Not a coroutine of its own: every piece of every answer comes through here."""
+        """Not a coroutine of its own, because every piece of every reply comes through here."""
         self._has_sent = True
-        if self._sign is not None and not self._sign.done():
-            return self._send_after(self._sign, data)
+        if self._pending is not None and not self._pending.done():
+            return self._send_after(self._pending, data)
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
 
     def is_ready(self) -> bool:
-        """Whether the next piece can be sent at once: nothing stands before it, and nobody is waited for."""
-        return (self._sign is None or self._sign.done()) and self._exchange.is_open()
+        """Whether the next piece would be written at once."""
+        return (self._pending is None or self._pending.done()) and self._exchange.is_open()
 
     def hear(self, text: str) -> bool:
-        """The client as the engine's listener: what is said is sent to it in the same breath."""
-        sign, exchange = self._sign, self._exchange
-        if (sign is not None and not sign.done()) or not exchange.is_open():
+        """The engine's listener: encodes a word and writes it to the client at once. Returns False if it could not."""
+        pending, exchange = self._pending, self._exchange
+        if (pending is not None and not pending.done()) or not exchange.is_open():
             return False
-        if data := self.word(text):
+        assert self._encode_word is not None
+        if data := self._encode_word(text):
             self._has_sent = True
             exchange.send_now(data)
         return True
 
-    async def _send_after(self, sign: asyncio.Future[None], data: bytes) -> None:
-        """A client that takes its time has not had the opening yet."""
-        await asyncio.wait({sign})
+    async def _send_after(self, pending: asyncio.Future[None], data: bytes) -> None:
+        """For a slow client, which has not taken the opening yet."""
+        await asyncio.wait({pending})
         await self.send(data)
 
     async def _start_with(self, data: bytes) -> None:
@@ -132,28 +143,28 @@ class Watch:
         assert self._encoder is not None
         if self._has_sent:
             self._has_sent, self._sent_s = False, now_s
-        if self._sign is not None and not self._sign.done():
+        if self._pending is not None and not self._pending.done():
             return
         if not self._exchange.started:
             if now_s - self._sent_s >= HEADERS_S:
-                self._sign_by(self._start())
+                self._send_in_background(self._start())
         elif now_s - self._sent_s >= self._heartbeat_s:
             self._sent_s = now_s
-            self._sign_by(self._exchange.send_piece(self._encoder.heartbeat))
+            self._send_in_background(self._exchange.send_piece(self._encoder.heartbeat))
 
-    def _sign_by(self, work: Awaitable[None]) -> None:
-        self._sign = asyncio.ensure_future(work)
+    def _send_in_background(self, work: Awaitable[None]) -> None:
+        self._pending = asyncio.ensure_future(work)
 
-    def _give_up(self) -> None:
+    def _cancel_turn(self) -> None:
         """Once: to cancel again would break off what closes the turn."""
-        if not self._gone and self._task is not None:
-            self._gone = True
+        if not self._is_gone and self._task is not None:
+            self._is_gone = True
             self._task.cancel()
 
 
-async def while_there(exchange: Exchange, work: Awaitable[Result]) -> Result:
-    """What comes of it, for a reply that is sent as a whole. A client that goes breaks it off."""
-    with Watch(exchange, None) as watch:
+async def run_while_connected(exchange: Exchange, work: Awaitable[Result]) -> Result:
+    """Awaits the work for a reply that is sent as a whole, and cancels it when the client goes away."""
+    with DisconnectMonitor(exchange, None) as watch:
         try:
             return await work
         except asyncio.CancelledError as exc:

@@ -1,13 +1,16 @@
-"""What went wrong, as clients of each API expect to read it. The one table from our errors to theirs.
+"""Errors as clients of each API expect them, and the reading of bodies and numbers that raises them.
 
-Clients retry 429 and 5xx on their own, so a limit or a refusal is never one of those; and those of them that would ask
-again even so are told that it does not help.
+This is the one table from our errors to HTTP statuses. Clients retry 429 and 5xx on their own, so a limit or a refusal
+never has such a status; clients that would retry even so are told not to (`x-should-retry`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from aish.errors import AishError, ProviderBusy, ProviderRejected
 from aish.frontends.asgi import Pairs
@@ -16,9 +19,9 @@ from aish.types.events import Failed
 INVALID, SERVER = "invalid_request_error", "server_error"
 
 
-class Problem(Exception):
-    """A request that is answered with an error. `param` is the field at fault, `code` a word programs look for,
-    `details` what Anthropic's clients read besides."""
+class HttpProblem(Exception):
+    """A request that is answered with an error. `param` is the field at fault, `code` a word for programs, `details`
+    additional fields that Anthropic's clients read."""
 
     def __init__(
         self,
@@ -41,15 +44,15 @@ class Problem(Exception):
         self.details = details
 
 
-class ShutDown(Problem):
-    """The server ends before the request was answered."""
+class ShutDown(HttpProblem):
+    """The server was stopped before the request was answered."""
 
     def __init__(self) -> None:
         super().__init__(503, "aish was shut down before this was answered", type=SERVER, code="shut_down")
 
 
 _FINAL = (401, 402, 403, 424)
-_NO_RETRY = (b"x-should-retry", b"false")  # heeded by the SDKs of OpenAI and Anthropic
+_NO_RETRY = (b"x-should-retry", b"false")  # the SDKs of OpenAI and Anthropic obey it
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -59,15 +62,15 @@ _TYPES = {
     503: "overloaded_error",
 }
 
-Shape = Callable[[Problem], dict[str, Any]]
+Shape = Callable[[HttpProblem], dict[str, Any]]
 
 
-def openai_shape(problem: Problem) -> dict[str, Any]:
+def openai_shape(problem: HttpProblem) -> dict[str, Any]:
     kind = INVALID if problem.status in (404, 413) else problem.type
     return {"error": {"message": problem.message, "type": kind, "param": problem.param, "code": problem.code}}
 
 
-def anthropic_shape(problem: Problem) -> dict[str, Any]:
+def anthropic_shape(problem: HttpProblem) -> dict[str, Any]:
     kind = "api_error" if problem.type == SERVER else problem.type
     error: dict[str, Any] = {"type": kind, "message": problem.message}
     if problem.details is not None:
@@ -75,23 +78,23 @@ def anthropic_shape(problem: Problem) -> dict[str, Any]:
     return {"type": "error", "error": error}
 
 
-def settled(problem: Problem, *, effects: bool) -> Problem:
-    """Clients ask again on their own after a failure of the server; not after one that would repeat an effect."""
+def without_retry(problem: HttpProblem, *, effects: bool) -> HttpProblem:
+    """Changes a server error to one that clients do not retry, if a retry would repeat an effect."""
     if effects and (problem.status >= 500 or problem.status == 429):
-        return Problem(424, problem.message, type=INVALID, code=problem.code)
+        return HttpProblem(424, problem.message, type=INVALID, code=problem.code)
     return problem
 
 
-def bad_field(field: str, why: str) -> Problem:
-    return Problem(400, f"{field}: {why}", param=field, code="invalid_value")
+def bad_field(field: str, why: str) -> HttpProblem:
+    return HttpProblem(400, f"{field}: {why}", param=field, code="invalid_value")
 
 
-def uncovered_model(model: str) -> Problem:
-    """For a key that is not for it."""
-    return Problem(403, f"your key does not cover the model {model}", code="model_not_allowed")
+def uncovered_model(model: str) -> HttpProblem:
+    """For a key that does not cover the model."""
+    return HttpProblem(403, f"your key does not cover the model {model}", code="model_not_allowed")
 
 
-# By the name of the error, which is all that a Failed event keeps of it: status and code.
+# Status and code by the name of the error, which is all that a Failed event holds of it.
 _KNOWN = {
     "ModelNotFound": (404, "model_not_found"),
     "SessionNotFound": (404, "session_not_found"),
@@ -110,7 +113,7 @@ _KNOWN = {
 }
 
 
-def problem_of(error: AishError) -> Problem:
+def problem_of(error: AishError) -> HttpProblem:
     headers: Pairs = ()
     if isinstance(error, ProviderBusy) and error.retry_after_s is not None:
         headers = [(b"retry-after", b"%d" % max(1, round(error.retry_after_s)))]
@@ -118,16 +121,59 @@ def problem_of(error: AishError) -> Problem:
     return _problem(type(error).__name__, error.message, error.hint, headers, status)
 
 
-def problem_of_failure(failed: Failed) -> Problem:
+def problem_of_failure(failed: Failed) -> HttpProblem:
     return _problem(failed.kind, failed.message, failed.hint, rejected=failed.status)
 
 
-def _problem(kind: str, message: str, hint: str, headers: Pairs = (), rejected: int = 0) -> Problem:
+def _problem(kind: str, message: str, hint: str, headers: Pairs = (), rejected: int = 0) -> HttpProblem:
     status, code = _KNOWN.get(kind, (500, "internal_error"))
     if rejected == 401:
-        # The backend refused our key, not the client's: nothing it could mend by sending another.
+        # The backend refused our key, so the client can do nothing about it.
         status, code = 502, "upstream_refused_us"
     elif 400 <= rejected < 500:
         status = rejected
     text = f"{message} ({hint})" if hint else message
-    return Problem(status, text, code=code, headers=headers)
+    return HttpProblem(status, text, code=code, headers=headers)
+
+
+T = TypeVar("T")
+
+_MISSING = re.compile("Object missing required field `([^`]+)`")
+# How gzip and zstd begin. Other formats cannot be recognised.
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+
+
+def decode_body(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decodes a JSON body. Raises HttpProblem 400 that names the field, or 415 for a compressed body."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as exc:
+        raise validation_problem(exc) from exc
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        if body.startswith(_PACKED):
+            raise HttpProblem(415, "the body is compressed: send it as it is", code="unsupported_encoding") from exc
+        raise HttpProblem(400, f"the body is not JSON: {exc}", code="invalid_json") from exc
+    except RecursionError as exc:
+        raise HttpProblem(400, "the body is nested too deeply", code="invalid_json") from exc
+
+
+def validation_problem(exc: msgspec.ValidationError) -> HttpProblem:
+    """Reads the field out of msgspec's message: Expected `int`, got `str` - at `$.messages[0].role`."""
+    text, _, path = str(exc).partition(" - at `")
+    field = path.rstrip("`").removeprefix("$").removeprefix(".")
+    if missing := _MISSING.match(text):
+        field = f"{field}.{missing[1]}" if field else missing[1]
+        return HttpProblem(400, f"{field}: is missing", param=field, code="missing_field")
+    return HttpProblem(400, f"{field or 'body'}: {text}", param=field or None, code="invalid_type")
+
+
+# More than any bound has. Python refuses to read numbers of thousands of digits.
+_MAX_DIGITS = 18
+
+
+def read_number(field: str, given: str, *, least: int = 1, most: int) -> int:
+    """Reads a number of a query string. Raises HttpProblem 400 if it is out of bounds."""
+    is_number = given.isascii() and given.isdecimal() and len(given) <= _MAX_DIGITS
+    if not is_number or not least <= int(given) <= most:
+        raise bad_field(field, f"must be a number from {least} to {most}")
+    return int(given)

@@ -1,5 +1,5 @@
-"""The server's log on stderr: lines to read, or one JSON object on each. Every line names the request, the session and
-the turn it belongs to, as far as they are known, and holds no known secret."""
+"""The server's log on stderr, as text lines or as JSON objects. Each line names its request, session and turn as far as
+they are known, and contains no known secret."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ import msgspec
 from aish.config.schema.telemetry import LogConfig
 from aish.frontends.terminal import visible
 
-# A traceback or a message of a backend may be long; a line that a collector cuts is no JSON any more.
+# A traceback or a backend's message may be long, and a JSON line that a collector cuts is invalid.
 _MAX_CHARS = 16_000
 
 
-class Where(msgspec.Struct):
-    """What a task works for."""
+class LogContext(msgspec.Struct):
+    """The request that a task works for."""
 
     request: str = ""
     session: str = ""
     turn: str = ""
 
 
-_where: ContextVar[Where | None] = ContextVar("aish_log_where", default=None)
+_context: ContextVar[LogContext | None] = ContextVar("aish_log_where", default=None)
 
 
-def note_request(request: str) -> None:
-    _where.set(Where(request))
+def log_request_id(request: str) -> None:
+    _context.set(LogContext(request))
 
 
-def note_turn(session: str, turn: str) -> None:
-    """Of the request under way."""
-    if (where := _where.get()) is not None:
-        where.session, where.turn = session, turn
+def log_turn_id(session: str, turn: str) -> None:
+    """Adds the session and the turn to the log lines of the current request."""
+    if (context := _context.get()) is not None:
+        context.session, context.turn = session, turn
 
 
 def log_to(config: LogConfig, redact: Callable[[str], str], stream: TextIO | None = None) -> None:
-    """From now on the log goes to stderr, or there. Whatever wrote it before does so no more."""
+    """Sends the log to stderr or `stream` from now on, and nowhere else."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(redact) if config.format == "json" else TextLines(redact))
     logging.basicConfig(handlers=[handler], level=config.level.upper(), force=True)
@@ -54,8 +54,8 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         ids = " ".join(f"{name}={value}" for name, value in {**_ids(), **_fields(record)}.items())
-        said = " ".join(record.getMessage().splitlines())
-        line = visible(f"{record.levelname} {record.name}: {said}{' ' if ids else ''}{ids}")
+        message = " ".join(record.getMessage().splitlines())
+        line = visible(f"{record.levelname} {record.name}: {message}{' ' if ids else ''}{ids}")
         trouble = _trouble(self, record)
         return self._redact(f"{line}\n{trouble}" if trouble else line)[:_MAX_CHARS]
 
@@ -80,13 +80,13 @@ class JsonLines(logging.Formatter):
 
 
 def _ids() -> dict[str, str]:
-    where = _where.get()
-    given: dict[str, str] = msgspec.structs.asdict(where) if where is not None else {}
+    context = _context.get()
+    given: dict[str, str] = msgspec.structs.asdict(context) if context is not None else {}
     return {name: value for name, value in given.items() if value}
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra={"fields": …}`: the few figures of a request."""
+    """The figures of a request, given as `extra={"fields": …}`."""
     fields = getattr(record, "fields", None)
     return fields if isinstance(fields, dict) else {}
 

@@ -1,4 +1,4 @@
-"""For whoever runs the server: metrics, and asking MCP servers for their tools anew."""
+"""For operators: health, metrics, and a refresh of the tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from aish import __version__
 from aish.errors import AishError
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import CONTENT_TYPE
-from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import McpServerView
 
@@ -25,20 +26,22 @@ class Operations:
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:
         if not (caller.admin or caller.metrics):
-            raise Problem(403, "this is for keys made with --metrics, or --admin", code="forbidden")
+            raise HttpProblem(403, "this is for keys made with --metrics, or --admin", code="forbidden")
         metrics = self._service.metrics
-        self._service.note_now()
+        self._service.update_gauges()
         states = Counter(server.state for server in self._service.runtime.mcp_servers.values())
         for state in ("connecting", "ready", "failed", "closed"):
             metrics.mcp_servers.labels(state).set(states[state])
         page = metrics.page()
-        metrics.under_way.set(self._service.under_way - 1)  # other workers read it when this one is answered
+        metrics.active_requests.set(
+            self._service.active_requests - 1
+        )  # without this request, as other workers will read it
         await exchange.reply(200, page, [(b"content-type", CONTENT_TYPE)])
 
     async def refresh_mcp(self, exchange: Exchange, caller: Caller) -> None:
-        """Each server is asked at once; one that fails does not keep the others from being new."""
+        """Asks all servers at the same time. A server that fails does not keep the others from being refreshed."""
         if not caller.admin:
-            raise Problem(403, "this is for keys of administrators", code="forbidden")
+            raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
         servers = self._service.runtime.mcp_servers
         names = list(servers)
         shown = await asyncio.gather(*(_refresh(servers[name]) for name in names))
@@ -59,3 +62,16 @@ async def _refresh(server: McpServerView) -> dict[str, Any]:
     except AishError as exc:
         return {"ok": False, "state": server.state, "error": exc.message}
     return {"ok": True, "state": server.state, "tools": count}
+
+
+class Health:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def alive(self, exchange: Exchange, caller: Caller) -> None:
+        await exchange.reply(200, msgspec.json.encode({"status": "ok", "version": __version__}))
+
+    async def ready(self, exchange: Exchange, caller: Caller) -> None:
+        service = self._service
+        status = "draining" if service.draining else "starting" if service.is_starting else "ready"
+        await exchange.reply(200 if status == "ready" else 503, msgspec.json.encode({"status": status}))

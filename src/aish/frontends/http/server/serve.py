@@ -1,9 +1,9 @@
 """`aish serve`: the application under uvicorn, until a signal ends it.
 
-SIGTERM and SIGINT: no new requests, streams under way have `drain_s` to end, then everything is closed in order. A
-SIGINT after either does not wait for them; a second SIGTERM hurries nobody, since whoever sends one may send it twice
-(to a process and to its group, say). SIGHUP: the configuration is read anew; requests under way keep the old one. With
-several workers a supervisor passes signals on.
+SIGTERM and SIGINT: no new requests are taken, streams under way have `drain_s` to end, then everything is closed in
+order. A later SIGINT ends the waiting. A second SIGTERM changes nothing, since some supervisors send it twice (to a
+process and to its group, for example). SIGHUP reads the configuration anew; requests under way keep the old one. With
+several workers a supervisor process passes the signals on.
 
 Exit codes: 0 after SIGTERM, which asks for just this; 130 after SIGINT.
 """
@@ -32,7 +32,7 @@ from aish.errors import UsageError
 from aish.frontends.asgi import App as Asgi
 from aish.frontends.http.metrics.counters import MANY_WORKERS, forget_process
 from aish.frontends.http.server.app import App
-from aish.frontends.http.server.connection import Connection
+from aish.frontends.http.server.connection import ClientConnection
 from aish.frontends.http.server.logs import log_to
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import Runtime
@@ -51,16 +51,16 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
         print(f"· {notice}", file=sys.stderr)
     if not 1 <= arguments.workers <= _MAX_WORKERS:
         raise UsageError(f"--workers must be between 1 and {_MAX_WORKERS}")
-    keys_of(arguments, runtime.process_environment.env)  # what is wrong with them is said once, and not by each worker
+    keys_of(arguments, runtime.process_environment.env)  # reports errors once, and not in each worker
     if arguments.workers > 1:
         return _run_many(arguments, runtime, worker)
     service, app = make_app(arguments, runtime, mount_mcp)
     server = _Server(_config(app, arguments, runtime), service)
     try:
         server.run()
-    except SystemExit as exc:  # uvicorn's word for what it has logged
-        raise _not_started(arguments, runtime) from exc
-    return _code(server.told) if server.started else 1
+    except SystemExit as exc:  # uvicorn has logged why
+        raise _start_failed(arguments, runtime) from exc
+    return _exit_code(server.signals) if server.started else 1
 
 
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
@@ -70,18 +70,18 @@ def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMc
         runtime, keys_of(arguments, runtime.process_environment.env), must_have_keys=not is_loopback(host)
     )
     app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
-    # What is loaded now stays: the collector need not look at it again and again.
+    # Objects that exist now stay, so the garbage collector can skip them.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none
+    gc.set_threshold(20_000, 20, 50)  # a request makes a thousand objects and leaves none behind
     return service, app
 
 
 def keys_of(arguments: argparse.Namespace, env: Mapping[str, str]) -> list[str]:
-    """Those of this run."""
+    """The keys that are given for this run."""
     keys: list[str] = [*arguments.key]
     for name in arguments.key_env:
-        if not looks_secret(name):  # by its name it is kept from tools, and out of what is recorded
+        if not looks_secret(name):  # the name decides that tools do not see it and that records omit it
             raise UsageError(f"{name} is no name for a variable that holds a secret", hint="call it SERVER_KEY, say")
         if not (key := env.get(name, "").strip()):
             raise UsageError(f"the variable {name}, which is to hold a key, is not set", hint=f"export {name}=…")
@@ -94,23 +94,23 @@ def _run_many(arguments: argparse.Namespace, runtime: Runtime, worker: Callable[
         os.environ[MANY_WORKERS] = folder
         config = _config(worker, arguments, runtime, factory=True, workers=arguments.workers)
         try:
-            place = config.bind_socket()
+            listener = config.bind_socket()
         except SystemExit as exc:
-            raise _not_started(arguments, runtime) from exc
-        _announce([place])
-        workers = _Workers(config, sockets=[place])
+            raise _start_failed(arguments, runtime) from exc
+        _announce([listener])
+        workers = _Workers(config, sockets=[listener])
         workers.run()
     if any(one.exitcode == STARTUP_FAILURE for one in workers.processes):
-        raise _not_started(arguments, runtime)
-    return _code(workers.told)
+        raise _start_failed(arguments, runtime)
+    return _exit_code(workers.signals)
 
 
-def _code(told: Sequence[int]) -> int:
-    """By the signals that ended it."""
-    return INTERRUPTED if signal.SIGINT in told else 0
+def _exit_code(signals: Sequence[int]) -> int:
+    """The exit code, by the signals that ended the server."""
+    return INTERRUPTED if signal.SIGINT in signals else 0
 
 
-def _not_started(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
+def _start_failed(arguments: argparse.Namespace, runtime: Runtime) -> UsageError:
     listen = arguments.listen or runtime.config.serve.listen
     return UsageError(f"the server could not start at {listen}", hint="why is said above")
 
@@ -130,8 +130,8 @@ def _config(
         workers=workers,
         host=host,
         port=port,
-        http=Connection,
-        ws="none",  # or a library that happens to be there would take connections over from ours
+        http=ClientConnection,
+        ws="none",  # a websocket library that is installed would replace our connections
         loop="auto",  # uvloop, where there is one
         lifespan="on",
         log_config=None,
@@ -148,22 +148,22 @@ def _drain_s(runtime: Runtime) -> int:
     return max(1, round(runtime.config.serve.drain_s))
 
 
-class _Ending(uvicorn.Server):
-    """uvicorn's own would raise the signals again at its end: it would look killed, and, hurried, would be, before what
-    was broken off could say so."""
+class _QuietServer(uvicorn.Server):
+    """Does not raise the signals again at its end, as uvicorn's own does: the process would look killed, and cancelled
+    requests could not tell their clients."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.told: list[int] = []
+        self.signals: list[int] = []
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.told.append(sig)
+        self.signals.append(sig)
         if sig == signal.SIGINT:
             self.force_exit = self.should_exit
         self.should_exit = True
 
 
-class _Server(_Ending):
+class _Server(_QuietServer):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
@@ -171,7 +171,7 @@ class _Server(_Ending):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            _announce([place for server in self.servers for place in server.sockets])
+            _announce([listener for server in self.servers for listener in server.sockets])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.draining = True
@@ -181,72 +181,72 @@ class _Server(_Ending):
 
 class _Worker(Process):
     def start(self) -> None:
-        """With its end of the line open here too, one that has ended would be waited for as if it were slow."""
+        """Closes the worker's end of the pipe here. While it is open, a worker that has ended looks like a slow one."""
         super().start()
         self.child_conn.close()
 
     @property
     def server(self) -> uvicorn.Server:
         if self._server is None:
-            self._server = _Ending(self.config)
+            self._server = _QuietServer(self.config)
         return self._server
 
 
 class _Workers(Multiprocess):
-    """uvicorn's own would end the workers on SIGHUP, and what they are answering with them. On SIGTERM it would tell
-    them half a second late, and keep the place open where they take no more. A second signal it would not hear."""
+    """Differs from uvicorn's own: SIGHUP does not end the workers. SIGTERM reaches them at once, and the listening
+    socket is closed where no more requests are taken. A second signal is obeyed."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
-        self.told: list[int] = []
+        self.signals: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        """A handler: it may not wake the loop, which may be about to wait."""
+        """A signal handler. It may not wake the event loop, which may be about to wait."""
         self.signal_queue.append(number)
-        self.told.append(number)
-        if len(self.told) == 1:
+        self.signals.append(number)
+        if len(self.signals) == 1:
             self._pass_on(signal.SIGTERM)
         elif number == signal.SIGINT:
             self._pass_on(signal.SIGINT)
 
     def init_processes(self) -> None:
-        self.processes = [self._started() for _ in range(self.processes_num)]
+        self.processes = [self._start_worker() for _ in range(self.processes_num)]
 
-    def _started(self) -> Process:
+    def _start_worker(self) -> Process:
         worker = _Worker(self.config, self.sockets)
         worker.start()
         return worker
 
     def terminate_all(self) -> None:
-        for place in self.sockets:
-            place.close()
+        for listener in self.sockets:
+            listener.close()
         super().terminate_all()
 
     def keep_subprocess_alive(self) -> None:
-        for place, worker in enumerate(self.processes):
-            if self._ends or worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
+        for index, worker in enumerate(self.processes):
+            if self._is_ending or worker.is_alive(timeout=self.config.timeout_worker_healthcheck):
                 continue
-            worker.kill()  # it may only hang
+            worker.kill()  # it may hang
             worker.join()
             if worker.pid is not None:
-                forget_process(worker.pid)  # it could not do so itself
-            if worker.exitcode == STARTUP_FAILURE:  # and would fail in the same way again
+                forget_process(worker.pid)  # it could not remove its own figures
+            if worker.exitcode == STARTUP_FAILURE:  # it would fail in the same way again
                 self.should_exit.set()
-            elif not self._ends:
-                self.processes[place] = self._started()
+            elif not self._is_ending:
+                self.processes[index] = self._start_worker()
 
     @property
-    def _ends(self) -> bool:
-        """Also when the loop has not come to the signal yet."""
-        return bool(self.told) or self.should_exit.is_set()
+    def _is_ending(self) -> bool:
+        """Also true when the loop has not handled the signal yet."""
+        return bool(self.signals) or self.should_exit.is_set()
 
     def handle_hup(self) -> None:
         self._pass_on(signal.SIGHUP)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        if os.name == "nt":  # where it would end them at once
+        if os.name == "nt":  # there a signal would end them at once
             return
         for worker in self.processes:
             if worker.pid is not None and worker.process.is_alive():
@@ -274,9 +274,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _announce(places: Sequence[socket.socket]) -> None:
-    for place in places:
-        host, port = place.getsockname()[:2]
+def _announce(listeners: Sequence[socket.socket]) -> None:
+    for listener in listeners:
+        host, port = listener.getsockname()[:2]
         print(
             f"aish serves at http://[{host}]:{port}" if ":" in host else f"aish serves at http://{host}:{port}",
             file=sys.stderr,

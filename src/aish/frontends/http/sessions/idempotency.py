@@ -1,8 +1,11 @@
-"""`Idempotency-Key`: the same request asked again is the same request.
+"""`Idempotency-Key`: the same request sent again gets the same reply.
 
-While it is being answered, whoever asks with its key follows along; afterwards the recorded reply is given again. It is
-run by a task of its own, so that a connection that breaks does not stop it: the client that comes back finds it. A
-failure that clients are meant to ask again after is not kept, unless something has been done by then.
+While the request is being answered, others with its key follow along; afterwards they get the recorded reply. It runs
+in a task of its own, so a broken connection does not stop it, and the client that comes back finds it. A failure that
+clients are meant to retry is not stored, unless something has been done by then.
+
+A request that another process answers is waited for as long as that process lives. Its reply is in the store once it is
+complete.
 """
 
 from __future__ import annotations
@@ -10,31 +13,31 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
 
 from aish.errors import AishError
 from aish.frontends.asgi import CONNECTION, Exchange, Scope
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.sessions.idempotency_remote import Elsewhere
 from aish.frontends.http.sessions.reply_redaction import without_secrets
-from aish.frontends.http.turns.background_turns import LiveTurn, Missed
+from aish.frontends.http.turns.background_turns import BackgroundTurn, NotBuffered
 from aish.types.records import Document
 
 log = logging.getLogger(__name__)
 
 HEADER = "idempotency-key"
 KIND = "idempotent"
-KEPT_MS = 24 * 3600 * 1000
-# A longer reply is not kept: it can be followed, but not given again.
+LIFETIME_MS = 24 * 3600 * 1000
+# A longer reply is not stored: it can be followed, but not repeated.
 MAX_REPLY_BYTES = 8 * 1024 * 1024
-# What may wait in memory for a store that cannot be written now; of a longer reply it is only noted that it was given.
-_MAX_LATE_BYTES = 64 * 1024
+# What may wait in memory for a store that cannot be written now. Of a longer reply only its existence is recorded.
+_MAX_FALLBACK_BYTES = 64 * 1024
 _MAX_KEY_CHARS = 255
 _LENGTH = b"content-length"
 
@@ -47,24 +50,24 @@ class _Reply(msgspec.Struct, frozen=True):
     body: str
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """`reply` None: it is being answered by the process `runner`, or was when that died."""
+class _StoredReply(msgspec.Struct, frozen=True):
+    """`reply` None: the process `runner` is answering it, or was when it died."""
 
-    request: str  # a digest: the key belongs to this one and no other
+    request: str  # a digest: the key belongs to this request only
     reply: _Reply | None = None
     runner: str = ""
 
 
-_decoder = msgspec.json.Decoder(_Kept)
+_decoder = msgspec.json.Decoder(_StoredReply)
 
 
 class _Recording:
-    """Takes a reply apart for those who follow it."""
+    """Runs a request without a client and records its reply for those who follow it."""
 
     def __init__(self, id: str, scope: Scope, body: bytes, digest: str) -> None:
         self.digest = digest
-        self.beginning: asyncio.Task[_Kept | None] | None = None
-        self.live = LiveTurn(id, kept_bytes=MAX_REPLY_BYTES)
+        self.claiming: asyncio.Task[_StoredReply | None] | None = None
+        self.live = BackgroundTurn(id, buffer_bytes=MAX_REPLY_BYTES)
         self.begun = asyncio.Event()
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
@@ -78,7 +81,7 @@ class _Recording:
         if self._unread:
             return self._unread.pop()
         gone: asyncio.Future[MutableMapping[str, Any]] = asyncio.get_running_loop().create_future()
-        return await gone  # which never comes: this client does not go away
+        return await gone  # never set: this client does not go away
 
     async def _send(self, event: MutableMapping[str, Any]) -> None:
         if event["type"] == "http.response.start":
@@ -91,16 +94,16 @@ class _Recording:
             self.live.push(data)
 
 
-class Idempotent:
+class IdempotentReplies:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._recordings: dict[str, _Recording] = {}
-        self._elsewhere = Elsewhere(service, KIND)
+        self._remote = RemoteReply(service, KIND)
 
     async def answer(self, exchange: Exchange, scope: Scope, caller: Caller, key: str, answer: Answer) -> None:
-        """`answer` replies to the exchange it is given, whatever happens."""
+        """`answer` replies to the exchange that it is given, whatever happens."""
         if len(key) > _MAX_KEY_CHARS:
-            raise Problem(400, f"{HEADER}: at most {_MAX_KEY_CHARS} characters", param=HEADER)
+            raise HttpProblem(400, f"{HEADER}: at most {_MAX_KEY_CHARS} characters", param=HEADER)
         body = await exchange.body(self._service.config.max_body_bytes)
         id = _digest(caller.key, key)
         digest = _digest(exchange.method, exchange.path, body)
@@ -109,26 +112,26 @@ class Idempotent:
             recording = self._recordings[id] = _Recording(id, scope, body, digest)
         elif recording.digest != digest:
             raise _other_request()
-        if recording.beginning is None:
-            recording.beginning = asyncio.create_task(self._begin(id, recording, answer))
-        # Whoever comes before it is known what is kept under the key waits for it, too.
-        kept = await asyncio.shield(recording.beginning)
+        if recording.claiming is None:
+            recording.claiming = asyncio.create_task(self._claim_or_run(id, recording, answer))
+        # Requests that come before the claim is decided wait for it, too.
+        kept = await asyncio.shield(recording.claiming)
         if kept is not None:
             if kept.reply is None and kept.request == digest:
-                kept = await self._from_elsewhere(exchange, id, kept)
-            await _give_again(exchange, _checked(kept, digest))
+                kept = await self._wait_for_remote(exchange, id, kept)
+            await _replay(exchange, _checked(kept, digest))
         else:
             await _follow(exchange, recording)
 
-    async def _from_elsewhere(self, exchange: Exchange, id: str, kept: _Kept) -> _Kept:
-        changed = await self._elsewhere.changed(exchange, id, msgspec.json.encode(kept), kept.runner)
+    async def _wait_for_remote(self, exchange: Exchange, id: str, kept: _StoredReply) -> _StoredReply:
+        changed = await self._remote.changed(exchange, id, msgspec.json.encode(kept), kept.runner)
         return kept if changed is None else _decoder.decode(changed)
 
-    async def _begin(self, id: str, recording: _Recording, answer: Answer) -> _Kept | None:
-        """What is kept under this key; None: nothing was, and it is being answered from now on."""
+    async def _claim_or_run(self, id: str, recording: _Recording, answer: Answer) -> _StoredReply | None:
+        """Returns what is stored under this key; None: nothing was, and the request runs now."""
         begun = False
         try:
-            kept = await self._taken(id, recording.digest)
+            kept = await self._claim(id, recording.digest)
             if kept is None:
                 await self._start(id, recording, answer)
                 begun = True
@@ -139,35 +142,35 @@ class Idempotent:
 
     async def _start(self, id: str, recording: _Recording, answer: Answer) -> None:
         try:
-            self._service.live.start(recording.live, self._run(id, recording, answer))
-        except Problem:
-            await self._service.store.delete(KIND, id)  # or the key would be taken by a request that never ran
+            self._service.background_turns.start(recording.live, self._run(id, recording, answer))
+        except HttpProblem:
+            await self._service.store.delete(KIND, id)  # otherwise the key would belong to a request that never ran
             raise
 
-    async def _taken(self, id: str, digest: str) -> _Kept | None:
-        """What is there under this key; None: nothing was, and it is ours now."""
+    async def _claim(self, id: str, digest: str) -> _StoredReply | None:
+        """Returns what is stored under this key; None: nothing was, and the key is ours now."""
         store = self._service.store
-        expires_ms = self._service.now_ms() + KEPT_MS
-        mine = _Kept(digest, runner=self._service.engine.owners.me)
+        expires_ms = self._service.now_ms() + LIFETIME_MS
+        mine = _StoredReply(digest, runner=self._service.engine.owners.me)
         document = Document(KIND, id, msgspec.json.encode(mine), expires_ms=expires_ms)
         if await store.put_new(document):
             return None
         found = await store.find(KIND, id)
-        return _Kept(digest) if found is None else _decoder.decode(found.body)
+        return _StoredReply(digest) if found is None else _decoder.decode(found.body)
 
     async def _run(self, id: str, recording: _Recording, answer: Answer) -> None:
         try:
-            with self._service.request():
+            with self._service.active_request():
                 await answer(recording.exchange)
         finally:
             try:
-                await self._keep(id, recording)
+                await self._store_outcome(id, recording)
             finally:
                 self._recordings.pop(id, None)
-                del recording.exchange  # which leads back to it: memory does not wait for the collector
+                del recording.exchange  # breaks a reference cycle, so the memory is freed at once
 
-    async def _keep(self, id: str, recording: _Recording) -> None:
-        store, kept = self._service.store, await self._kept(recording)
+    async def _store_outcome(self, id: str, recording: _Recording) -> None:
+        store, kept = self._service.store, await self._outcome_of(recording)
         try:
             if kept is None:
                 await store.delete(KIND, id)
@@ -175,46 +178,48 @@ class Idempotent:
                 await store.put(self._document(id, kept))
         except AishError as exc:
             log.warning("what became of a request with an idempotency key is not written yet: %s", exc.message)
-            await store.put(self._late(id, recording.digest, kept), wait=False)
+            await store.put(self._fallback_document(id, recording.digest, kept), wait=False)
 
-    async def _kept(self, recording: _Recording) -> _Kept | None:
-        """None: it is as if it had not been asked."""
+    async def _outcome_of(self, recording: _Recording) -> _StoredReply | None:
+        """The document to store; None: a retry shall run again."""
         failed = recording.exchange.failed_status or recording.status
         if not recording.status or failed == 429 or failed >= 500:
             return None
         if recording.size > MAX_REPLY_BYTES:
-            return _Kept(recording.digest)
+            return _StoredReply(recording.digest)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
         body, engine = b"".join(recording.body).decode("utf-8", "replace"), self._service.engine
-        # Not here: a long stream takes a while.
+        # In a thread: a long stream takes a while.
         told = await asyncio.to_thread(without_secrets, body, engine.redacted_json, engine.redacted_pieces)
-        return _Kept(recording.digest, _Reply(recording.status, headers, told))
+        return _StoredReply(recording.digest, _Reply(recording.status, headers, told))
 
-    def _document(self, id: str, kept: _Kept) -> Document:
-        return Document(KIND, id, msgspec.json.encode(kept), expires_ms=self._service.now_ms() + KEPT_MS)
+    def _document(self, id: str, kept: _StoredReply) -> Document:
+        return Document(KIND, id, msgspec.json.encode(kept), expires_ms=self._service.now_ms() + LIFETIME_MS)
 
-    def _late(self, id: str, digest: str, kept: _Kept | None) -> Document:
-        """For when the store can be written again: nobody is to wait for this process any more."""
+    def _fallback_document(self, id: str, digest: str, kept: _StoredReply | None) -> Document:
+        """For when the store can be written again: no process shall wait for this one any more."""
         if kept is None:
-            return Document(KIND, id, msgspec.json.encode(_Kept(digest)), expires_ms=1)  # so it is not there
+            return Document(
+                KIND, id, msgspec.json.encode(_StoredReply(digest)), expires_ms=1
+            )  # expired, so it does not exist
         document = self._document(id, kept)
-        return document if len(document.body) <= _MAX_LATE_BYTES else self._document(id, _Kept(digest))
+        return document if len(document.body) <= _MAX_FALLBACK_BYTES else self._document(id, _StoredReply(digest))
 
 
 async def _follow(exchange: Exchange, recording: _Recording) -> None:
-    following = asyncio.create_task(_pass_on(exchange, recording))
+    following = asyncio.create_task(_relay(exchange, recording))
     try:
         await asyncio.shield(following)
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is None or following.cancelled():
             raise
-        # The server ends: the turn does, too, and its last words are passed on.
+        # The server stops: the turn ends, too, and the rest of its reply is relayed.
         task.uncancel()
         recording.live.stop()
         await following
 
 
-async def _pass_on(exchange: Exchange, recording: _Recording) -> None:
+async def _relay(exchange: Exchange, recording: _Recording) -> None:
     ended = asyncio.ensure_future(recording.begun.wait())
     gone = asyncio.ensure_future(exchange.gone())
     try:
@@ -228,15 +233,15 @@ async def _pass_on(exchange: Exchange, recording: _Recording) -> None:
                     return
                 await exchange.send_piece(piece)
         await exchange.send_piece(b"", last=True)
-    except Missed:
-        raise Problem(409, "the reply was too long to be given again", code="reply_not_kept") from None
+    except NotBuffered:
+        raise HttpProblem(409, "the reply was too long to be given again", code="reply_not_kept") from None
     finally:
         ended.cancel()
         gone.cancel()
 
 
-async def _give_again(exchange: Exchange, reply: _Reply) -> None:
-    """Whole, whether it was streamed or not; without its secrets it has another length."""
+async def _replay(exchange: Exchange, reply: _Reply) -> None:
+    """Sends the reply as a whole, even if it was streamed. Without its secrets it has another length."""
     body = reply.body.encode()
     kept = ((name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers)
     headers = [pair for pair in kept if pair[0] != _LENGTH]
@@ -245,11 +250,11 @@ async def _give_again(exchange: Exchange, reply: _Reply) -> None:
     await exchange.send_piece(body, last=True)
 
 
-def _checked(kept: _Kept, digest: str) -> _Reply:
+def _checked(kept: _StoredReply, digest: str) -> _Reply:
     if kept.request != digest:
         raise _other_request()
     if kept.reply is None:
-        raise Problem(
+        raise HttpProblem(
             409,
             "a request with this key is being answered elsewhere, or was broken off; what it did is not done again",
             code="idempotency_conflict",
@@ -257,10 +262,48 @@ def _checked(kept: _Kept, digest: str) -> _Reply:
     return kept.reply
 
 
-def _other_request() -> Problem:
-    return Problem(422, f"this {HEADER} was used for another request", param=HEADER, code="idempotency_key_reused")
+def _other_request() -> HttpProblem:
+    return HttpProblem(422, f"this {HEADER} was used for another request", param=HEADER, code="idempotency_key_reused")
 
 
 def _digest(*parts: str | bytes) -> str:
     whole = b"\0".join(part.encode("utf-8", "replace") if isinstance(part, str) else part for part in parts)
     return hashlib.sha256(whole).hexdigest()
+
+
+_POLL_S = 0.25
+# For recording a turn that has used up its time.
+_GRACE_S = 60.0
+
+
+class RemoteReply:
+    """Waits for the reply of another process."""
+
+    def __init__(self, service: Service, kind: str) -> None:
+        self._service = service
+        self._kind = kind
+
+    async def changed(self, exchange: Exchange, id: str, body: bytes, runner: str) -> bytes | None:
+        """Returns the document once it is no longer `body`; None if it does not change: its process died or takes
+        longer than a turn may, or the waiting client went away. Raises HttpProblem if the key was given up."""
+        gone = asyncio.ensure_future(exchange.gone())
+        due_s = time.monotonic() + self._service.limits.wall_s + _GRACE_S
+        try:
+            while not gone.done() and time.monotonic() < due_s and self._is_answered_by(runner):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_S):
+                        await asyncio.shield(gone)
+                found = await self._service.store.find(self._kind, id)
+                if found is None:
+                    raise HttpProblem(
+                        503, "the request failed where it was being answered", headers=[(b"retry-after", b"1")]
+                    )
+                if found.body != body:
+                    return found.body
+            return None
+        finally:
+            gone.cancel()
+
+    def _is_answered_by(self, runner: str) -> bool:
+        owners = self._service.engine.owners
+        return runner not in ("", owners.me) and owners.is_alive(runner) and not self._service.draining

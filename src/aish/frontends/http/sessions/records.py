@@ -1,4 +1,4 @@
-"""What has happened: `/v1/sessions…`, as a file, too, and `/v1/traces/{turn}`."""
+"""What has happened: `/v1/sessions…`, also as a file, and `/v1/traces/{turn}`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import msgspec
 
 from aish.engine.turn.transcript import record_from_events
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.server.disconnect_monitor import Watch
-from aish.frontends.http.server.http_errors import Problem, bad_field
-from aish.frontends.http.server.queries import read_number
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
 from aish.frontends.http.server.service import Service
 from aish.types.records import SessionRecord, TurnRecord
 
-# What another process has to write of a turn waits there for up to 0.3 s, and then for the disk.
+# Another process may hold events of a turn back for up to 0.3 s, and then waits for the disk.
 _LAG_S = 0.5
 _LOOK_S = 0.05
 _MOST = 1000
@@ -32,7 +31,7 @@ class Records:
         self._service = service
 
     async def sessions(self, exchange: Exchange, caller: Caller) -> None:
-        """`before` is the `next` of a list that did not end."""
+        """`before` is the `next` of a list that was not complete."""
         query = exchange.query
         limit = read_number("limit", query.get("limit", "20"), most=_MOST)
         found = await self._service.store.list_sessions(
@@ -57,7 +56,7 @@ class Records:
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "session.deleted", "deleted": True}))
 
     async def export(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        """As `aish sessions export` writes it, a turn at a time."""
+        """Like `aish sessions export`, one turn at a time."""
         session = await self._find(caller, id)
         config = self._service.config
         name = f'attachment; filename="{_file_name(id)}.jsonl"'
@@ -65,17 +64,17 @@ class Records:
         await exchange.start(200, [*exchange.extra, *headers])
         self._service.engine.catch_up()
         turns = await self._service.store.list_turns(session.id)
-        with Watch(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
+        with DisconnectMonitor(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
             for turn in turns:
                 await watch.send(await self._service.store.read_events(turn.id))
             await watch.finish()
 
     async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
-        """By its id, which only those know who were told; a session's turns by those who may see the session."""
+        """A turn of a session is visible to those who may see the session; any other turn to those who know its id."""
         self._service.engine.catch_up()
         record = await self._find_turn(turn)
         if record is None or (record.session and not _is_visible(caller, record.session)):
-            raise Problem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
+            raise HttpProblem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
         after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MAX_EVENTS)
         lines = (await self._service.store.read_events(turn)).splitlines()
         if not record.session:
@@ -86,7 +85,7 @@ class Records:
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
 
     async def _find_turn(self, turn: str) -> TurnRecord | None:
-        """Of one that another process runs, what its asker has been told already, though it may not be written yet."""
+        """Waits briefly for a turn of another process, whose client may know more of it than is stored."""
         record = await self._service.store.find_turn(turn)
         due_s = time.monotonic() + _LAG_S
         while self._may_be_behind(record) and time.monotonic() < due_s:
@@ -95,7 +94,7 @@ class Records:
         return record
 
     def _may_be_behind(self, record: TurnRecord | None) -> bool:
-        """In a session nothing is: there the end is written before it is told."""
+        """Turns of a session are never behind: their end is stored before it is sent."""
         engine = self._service.engine
         if record is None:
             return engine.shared
@@ -108,7 +107,7 @@ class Records:
             session = await self._service.store.find_session(name)
             if session is not None and _is_visible(caller, session.id):
                 return session
-        raise Problem(404, f"there is no session {id[:80]}", code="session_not_found")
+        raise HttpProblem(404, f"there is no session {id[:80]}", code="session_not_found")
 
 
 def _is_visible(caller: Caller, session: str) -> bool:

@@ -1,7 +1,7 @@
-"""A reply as it is kept to be given again: without secrets, also those that its stream tells in pieces.
+"""Removes secrets from a reply that is to be stored, also secrets that a stream splits over several events.
 
-Knows events whose data is JSON, and nothing of any API: pieces of one text stand in the same place of events that are
-about the same thing.
+It knows events whose data is JSON, and nothing of any API: fragments of one text are at the same path, in events about
+the same thing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 from aish.safety.redaction.redactor import TAGS
 
 _DATA = "data: "
-# By these, besides its place, it is told which text a piece belongs to.
+# These fields, besides its path, identify the text that a fragment belongs to.
 _ABOUT = ("type", "index", "item_id", "output_index", "content_index")
-_ODDS = "logprobs"  # which spell everything out once more
+_ODDS = "logprobs"  # they repeat the whole text
 _NO_TEXTS = frozenset({*_ABOUT, *TAGS, _ODDS, "id", "model"})  # the same in every event
 
 Path = tuple[str | int, ...]
@@ -49,7 +49,7 @@ def _event_in(line: str) -> Any:
 
 
 def _mask(events: dict[int, Any], redact_pieces: RedactPieces) -> bool:
-    """Takes out what several of them tell together; whether there was anything."""
+    """Removes the secrets that several events contain together. Returns whether there were any."""
     texts: dict[tuple[Path, tuple[Any, ...]], list[tuple[int, str]]] = {}
     for place, event in events.items():
         for path, about, text in _texts_in(event, (), ()):

@@ -1,7 +1,7 @@
-"""Long work on the server: `/v1/runs…`. Work towards a goal goes on in the background; a halt waits for a person.
+"""Runs on the server: `/v1/runs…`. Work towards a goal goes on in the background; a halt waits for a person.
 
-A run that another process left behind is taken over: at the start, and while the server runs. Only those that a server
-began go on by themselves; one begun in a shell goes on when somebody asks for it.
+A run that a dead process left behind is taken over, at the start and while the server runs. Only runs that a server
+began continue on their own; one that a shell began continues on request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -19,21 +19,18 @@ from aish.autonomy.worker import Norris
 from aish.errors import AishError, RunBusy, RunNotFound, StoreError, UsageError
 from aish.frontends.asgi import Exchange
 from aish.frontends.goal_request import checked_goal, first_state
-from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
-from aish.frontends.http.server.bodies import decode_body
-from aish.frontends.http.server.http_errors import Problem, bad_field, uncovered_model
-from aish.frontends.http.server.queries import read_number
+from aish.frontends.http.server.engine_host import EngineHost
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body, read_number, uncovered_model
 from aish.frontends.runs_view import run_json
 from aish.planner.run import PlanBody, resumed
+from aish.ports import Ask
 from aish.runs.ownership import OwnedRun
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
 from aish.types.runs import OPEN_STATES, Halt, HaltAnswer, HaltChoice, RunKind, RunRecord
-
-if TYPE_CHECKING:
-    from aish.frontends.http.server.service import Service
 
 log = logging.getLogger(__name__)
 
@@ -62,18 +59,19 @@ _goal_decoder = msgspec.json.Decoder(GoalBody)
 _resume_decoder = msgspec.json.Decoder(ResumeBody)
 
 
-class Runs:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+class ServerRuns:
+    def __init__(self, host: EngineHost, consent_for: Callable[[Caller], Ask | None]) -> None:
+        self._host = host
+        self._consent_for = consent_for
         self._working: dict[str, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Runs:
+    async def __aenter__(self) -> ServerRuns:
         self._looking = asyncio.create_task(self._take_over())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """What is under way is given back: it goes on where it is taken up next."""
+        """Gives up the runs under way: the process that takes them over continues them."""
         tasks = [task for task in (self._looking, *self._working.values()) if task is not None]
         for task in tasks:
             task.cancel()
@@ -81,7 +79,7 @@ class Runs:
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         limit = read_number("limit", exchange.query.get("limit", "50"), most=_MAX_LISTED)
-        found = await self._service.engine.runs.list(limit if caller.admin else _MAX_LISTED)
+        found = await self._host.engine.runs.list(limit if caller.admin else _MAX_LISTED)
         data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)][:limit]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
@@ -91,10 +89,10 @@ class Runs:
 
     async def start(self, exchange: Exchange, caller: Caller) -> None:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES), _goal_decoder)
-        engine, config = self._service.engine, self._service.runtime.config
+        engine, config = self._host.engine, self._host.runtime.config
         self._check_room()
         _check(given)
-        self._service.check_model(caller, given.model)
+        self._host.check_model(caller, given.model)
         known = [spec.name for spec in engine.tools.specs()]
         tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
         if not tools:
@@ -124,9 +122,9 @@ class Runs:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES) or b"{}", _resume_decoder)
         run = await self._find(caller, id)
         if run.state not in OPEN_STATES:
-            raise Problem(409, f"the run is over: {run.state}", code="run_over")
+            raise HttpProblem(409, f"the run is over: {run.state}", code="run_over")
         self._check_room()
-        engine = self._service.engine
+        engine = self._host.engine
         try:
             if run.kind is RunKind.PLAN:
                 await self._begin_plan(run)
@@ -134,7 +132,7 @@ class Runs:
                 _check_answer(run, given.answer)
                 await self._begin(engine.runs.taken(id), given.answer)
         except RunBusy as exc:
-            raise Problem(409, exc.message, code="run_busy") from exc
+            raise HttpProblem(409, exc.message, code="run_busy") from exc
         await exchange.reply(202, await self._described(caller, await engine.runs.find(id)))
 
     async def abandon(self, exchange: Exchange, caller: Caller, id: str) -> None:
@@ -143,70 +141,73 @@ class Runs:
             task.cancel()
             await asyncio.wait({task})
         try:
-            await self._service.engine.runs.abandon(run.id)
+            await self._host.engine.runs.abandon(run.id)
         except RunBusy as exc:
-            raise Problem(409, exc.message, code="run_busy") from exc
-        await exchange.reply(200, await self._described(caller, await self._service.engine.runs.find(id)))
+            raise HttpProblem(409, exc.message, code="run_busy") from exc
+        await exchange.reply(200, await self._described(caller, await self._host.engine.runs.find(id)))
 
     async def _described(self, caller: Caller, run: RunRecord) -> bytes:
-        steps = await self._service.engine.runs.steps(run.id)
+        steps = await self._host.engine.runs.steps(run.id)
         return msgspec.json.encode(_shown(caller, run_json(run, steps)))
 
     async def _find(self, caller: Caller, id: str) -> RunRecord:
         try:
-            run = await self._service.engine.runs.find(id)
+            run = await self._host.engine.runs.find(id)
         except RunNotFound:
             run = None
         if run is None or not _is_visible(caller, run):
-            raise Problem(404, f"there is no run {id[:80]}", code="run_not_found")
+            raise HttpProblem(404, f"there is no run {id[:80]}", code="run_not_found")
         return run
 
     def _check_room(self) -> None:
         if len(self._working) >= _MAX_AT_ONCE:
-            raise Problem(503, f"{_MAX_AT_ONCE} runs are under way already", code="overloaded")
+            raise HttpProblem(503, f"{_MAX_AT_ONCE} runs are under way already", code="overloaded")
 
     async def _begin(self, owning: AbstractAsyncContextManager[OwnedRun], answer: HaltAnswer | None) -> RunRecord:
-        """Its record, once it is ours; the work goes on in the background."""
+        """Returns the record once the run is ours; the work goes on in the background."""
         records: list[RunRecord] = []
 
         async def work(begun: Callable[[str], None]) -> None:
-            engine = self._service.engine
+            engine = self._host.engine
             async with owning as run:
                 records.append(run.record)
                 begun(run.record.id)
-                watcher = _Watcher(self._service, _owner_of(run.record))
-                worker = Norris(engine, run, watcher, self._service.runtime.containment)
-                watcher.used_up = worker.pause
+
+                def halt(why: str) -> None:
+                    worker.pause(why)
+
+                watcher = _Watcher(self._host, _owner_of(run.record), halt)
+                worker = Norris(engine, run, watcher, self._host.runtime.containment)
                 await worker.work(answer)
 
         await self._in_background(work)
         return records[0]
 
     async def _begin_plan(self, run: RunRecord) -> None:
-        """Gone on with as a turn of its session; what the gate asks about waits at `/v1/approvals`."""
+        """Continues a plan as a turn of its session. Questions of the gate wait at `/v1/approvals`."""
         body = msgspec.json.decode(run.body, type=PlanBody)
         caller = _owner_of(run)
-        meter = TurnMeter(self._service.metrics)
+        meter = TurnMeter(self._host.metrics)
 
         async def work(begun: Callable[[str], None]) -> None:
             request = resumed(body, run.id, run.session)
-            ask = self._service.ask(caller)
+            ask = self._consent_for(caller)
             try:
-                async with self._service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
+                async with self._host.engine.turn(request, ask=ask, left=meter.count_abandoned) as batches:
                     begun(run.id)
                     async for events in batches:
-                        meter.see(events)
+                        meter.observe(events)
             finally:
-                await self._service.keys.spend(caller, meter.usage)
+                await self._host.keys.spend(caller, meter.usage)
 
         await self._in_background(work)
 
     async def _in_background(self, work: Callable[[Callable[[str], None]], Awaitable[None]]) -> None:
-        """Returns when it has begun; what keeps it from that is raised here."""
+        """Returns when the work has begun; an error before that is raised here."""
         begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def working() -> None:
-            with self._service.request():
+            with self._host.active_request():
                 try:
                     await work(begun.set_result)
                 finally:
@@ -224,40 +225,40 @@ class Runs:
         task.add_done_callback(_log_failure)
 
     async def _take_over(self) -> None:
-        """Runs of servers that died go on here."""
+        """Continues the runs of servers that died."""
         while True:
             try:
-                for run in await self._service.engine.runs.left_behind():
+                for run in await self._host.engine.runs.left_behind():
                     if len(self._working) < _MAX_AT_ONCE and _is_servers(run) and run.id not in self._working:
-                        await self._begin(self._service.engine.runs.taken(run.id), None)
+                        await self._begin(self._host.engine.runs.taken(run.id), None)
             except (RunBusy, RunNotFound, StoreError) as exc:
                 log.info("a run was not taken over: %s", exc.message)
             await asyncio.sleep(_LOOK_S)
 
 
 class _Watcher:
-    """Nobody looks on: what happens is in the events, and a halt stays until somebody answers it. What a step costs is
-    its key's, and a key that is used up halts the work."""
+    """Without a user: events tell what happens, and a halt stays until it is answered. Each step is booked on the key
+    that owns the run; when its budget is used up, the work halts."""
 
-    def __init__(self, service: Service, owner: Caller) -> None:
-        self._service = service
+    def __init__(self, host: EngineHost, owner: Caller, halt_work: Callable[[str], None]) -> None:
+        self._host = host
         self._owner = owner
-        self.used_up: Callable[[str], None] = log.info
+        self._halt_work = halt_work
 
     def note(self, text: str) -> None:
         log.info("%s", text)
 
     @asynccontextmanager
     async def step(self, number: int, most: int, cost: float) -> AsyncIterator[Callable[[Sequence[Event]], None]]:
-        keys, meter = self._service.keys, TurnMeter(self._service.metrics)
+        keys, meter = self._host.keys, TurnMeter(self._host.metrics)
         try:
-            yield meter.see
+            yield meter.observe
         finally:
             await keys.spend(self._owner, meter.usage)
         try:
             await keys.check_budget(self._owner)
-        except Problem as problem:
-            self.used_up(problem.message)
+        except HttpProblem as problem:
+            self._halt_work(problem.message)
 
     def ran(self, command: str, result: ToolResult) -> None:
         pass
@@ -313,7 +314,7 @@ def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
 
 
 def _least(asked: Any, most: Any) -> Any:
-    """A request may ask for less than the configuration gives, never for more."""
+    """A request may lower the configured limit, never raise it."""
     if asked is None or most is None:
         return asked if most is None else most
     return min(asked, most)

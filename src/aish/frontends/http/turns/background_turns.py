@@ -1,9 +1,9 @@
-"""Turns that nobody has to listen to: each is run by a task of its own, and whoever likes follows it.
+"""Turns that run in tasks of their own, whether or not a client follows them.
 
-What a turn says is kept in numbered pieces, within bounds, so that a follower may come late or come back. What is no
-longer kept is made again by `refill` where the turn has one. A follower that leaves ends nothing; `cancel` does.
+The output of a turn is buffered in numbered pieces, within bounds, so a follower may come late or come back. What is no
+longer buffered is made again by `refill`, where the turn has one. A follower that leaves ends nothing; `cancel` does.
 
-Life: `LiveTurns` is opened with the server and, when closed, ends every turn that still runs.
+`BackgroundTurns` is opened with the server. Closing it ends every turn that still runs.
 """
 
 from __future__ import annotations
@@ -17,101 +17,101 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.server.http_errors import Problem
+from aish.frontends.http.server.http_errors import HttpProblem
 
 log = logging.getLogger(__name__)
 
-# Some minutes of a fast model's stream; what is older is read from the store.
-KEPT_BYTES = 1024 * 1024
-# Each holds its conversation and a model's attention.
+# Some minutes of a fast model's stream. Older output is read from the store.
+BUFFER_BYTES = 1024 * 1024
+# Each holds its conversation in memory and keeps a model busy.
 MAX_TURNS = 1024
-# For turns to write their end when the server closes.
+# For turns to record their end when the server closes.
 _CLOSING_S = 10.0
 
 Refill = Callable[[int, int], Awaitable[bytes]]  # events from this number up to, not with, that one
 
 
-class Missed(Exception):
-    """What was asked for is kept no more, and cannot be made again."""
+class NotBuffered(Exception):
+    """The requested events are no longer buffered and cannot be made again."""
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    begins: int
-    ends: int  # the number after its last event
+    first: int
+    end: int  # the number after its last event
     data: bytes
 
     def after(self, number: int) -> bytes:
         """Without the events before `number`."""
-        skip = number - self.begins
+        skip = number - self.first
         return self.data if skip <= 0 else self.data.split(b"\n\n", skip)[-1]
 
 
-class LiveTurn:
-    """Events are numbered from 0, each ends with an empty line; a piece may hold several."""
+class BackgroundTurn:
+    """One turn and its buffer. Events are numbered from 0 and end with an empty line; a piece may hold several."""
 
-    def __init__(self, id: str, *, kept_bytes: int = KEPT_BYTES, refill: Refill | None = None) -> None:
+    def __init__(self, id: str, *, buffer_bytes: int = BUFFER_BYTES, refill: Refill | None = None) -> None:
         self.id = id
         self.ended = False
-        self._kept_bytes = kept_bytes
+        self._buffer_bytes = buffer_bytes
         self._refill = refill
         self._pieces: deque[_Piece] = deque()
         self._size = 0
-        self._next = 0
-        self._news = asyncio.Event()
+        self._next_number = 0
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._begun = self._stopped = False
+        self._has_begun = self._is_stopped = False
 
     @property
     def next_number(self) -> int:
-        return self._next
+        return self._next_number
 
     def push(self, data: bytes, count: int = 1) -> None:
-        """`count` events. One piece is always kept, however large."""
+        """Adds `count` events. The last piece stays buffered, however large."""
         if not data:
             return
-        self._pieces.append(_Piece(self._next, self._next + count, data))
-        self._next += count
+        self._pieces.append(_Piece(self._next_number, self._next_number + count, data))
+        self._next_number += count
         self._size += len(data)
-        while self._size > self._kept_bytes and len(self._pieces) > 1:
+        while self._size > self._buffer_bytes and len(self._pieces) > 1:
             self._size -= len(self._pieces.popleft().data)
-        self._tell()
+        self._notify()
 
-    def kept(self, number: int) -> bytes | None:
-        """All that is there from the event `number` on; None if its beginning is kept no more."""
-        if number < self._next and self._pieces[0].begins > number:
+    def buffered(self, number: int) -> bytes | None:
+        """The events from `number` on; None if the first of them is no longer buffered."""
+        if number < self._next_number and self._pieces[0].first > number:
             return None
-        return b"".join(piece.after(number) for piece in self._pieces if piece.ends > number)
+        return b"".join(piece.after(number) for piece in self._pieces if piece.end > number)
 
     async def follow(self, number: int = 0) -> AsyncGenerator[bytes, None]:
-        """From the event `number` on, to the end. Raises Missed."""
+        """Yields the events from `number` on, to the end. Raises NotBuffered."""
         while True:
-            news = self._news
-            while number < self._next:
-                data, number = await self._from(number)
+            changed = self._changed
+            while number < self._next_number:
+                data, number = await self._read_from(number)
                 yield data
             if self.ended:
                 return
-            await news.wait()
+            await changed.wait()
 
     async def cancel(self) -> None:
-        """Returns when it has ended."""
+        """Returns when the turn has ended."""
         if self._task is not None and not self._task.done():
             self.stop()
             await asyncio.wait({self._task}, timeout=_CLOSING_S)
 
     def stop(self) -> None:
-        """A task that has not begun yet must begin all the same: its work has things to close."""
-        if self._begun and self._task is not None:
+        """Cancels the task. A task that has not begun yet must begin first, because its work has things to close."""
+        if self._has_begun and self._task is not None:
             self._task.cancel()
-        self._stopped = True
+        self._is_stopped = True
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._task = asyncio.create_task(self._run(work))
         return self._task
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        self._begun = True
-        if self._stopped and (task := asyncio.current_task()) is not None:
+        self._has_begun = True
+        if self._is_stopped and (task := asyncio.current_task()) is not None:
             task.cancel()
         try:
             await work
@@ -121,31 +121,31 @@ class LiveTurn:
             log.exception("a turn failed by a defect of aish")
         finally:
             self.ended = True
-            self._tell()
+            self._notify()
 
-    async def _from(self, number: int) -> tuple[bytes, int]:
-        """All that is there from `number` on, and the number that comes next."""
-        first, upto = self._pieces[0].begins, self._next
-        kept = self.kept(max(number, first)) or b""
+    async def _read_from(self, number: int) -> tuple[bytes, int]:
+        """The events from `number` on, and the number of the next one."""
+        first, upto = self._pieces[0].first, self._next_number
+        buffered = self.buffered(max(number, first)) or b""
         if number >= first:
-            return kept, upto
+            return buffered, upto
         if self._refill is None:
-            raise Missed
-        return await self._refill(number, first) + kept, upto
+            raise NotBuffered
+        return await self._refill(number, first) + buffered, upto
 
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
-class LiveTurns:
+class BackgroundTurns:
     def __init__(self, max_turns: int = MAX_TURNS) -> None:
         self._max_turns = max_turns
-        self._turns: dict[str, LiveTurn] = {}
+        self._turns: dict[str, BackgroundTurn] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.closing = False
 
-    async def __aenter__(self) -> LiveTurns:
+    async def __aenter__(self) -> BackgroundTurns:
         return self
 
     async def __aexit__(
@@ -157,19 +157,19 @@ class LiveTurns:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=_CLOSING_S)
 
-    def find(self, id: str) -> LiveTurn | None:
-        """One that runs."""
+    def find(self, id: str) -> BackgroundTurn | None:
+        """A turn that still runs."""
         return self._turns.get(id)
 
     def check_room(self) -> None:
         if len(self._turns) >= self._max_turns:
-            raise Problem(503, "too many turns at once", headers=[(b"retry-after", b"5")], code="overloaded")
+            raise HttpProblem(503, "too many turns at once", headers=[(b"retry-after", b"5")], code="overloaded")
 
-    def start(self, turn: LiveTurn, work: Coroutine[Any, Any, None]) -> None:
-        """It is found by its id until it ends. Raises Problem where there is no room."""
+    def start(self, turn: BackgroundTurn, work: Coroutine[Any, Any, None]) -> None:
+        """The turn is found by its id until it ends. Raises HttpProblem where too many run."""
         try:
             self.check_room()
-        except Problem:
+        except HttpProblem:
             work.close()
             raise
         self._turns[turn.id] = turn
@@ -177,7 +177,7 @@ class LiveTurns:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._drop(turn, done))
 
-    def _drop(self, turn: LiveTurn, task: asyncio.Task[None]) -> None:
+    def _drop(self, turn: BackgroundTurn, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if self._turns.get(turn.id) is turn:
             del self._turns[turn.id]

@@ -1,72 +1,76 @@
-"""Runs a turn for a client and delivers it: as a stream while it happens, or as a whole."""
+"""Runs a turn for a client and delivers it, as a stream or as a whole; with a summary of it in a header.
+
+`x-runtime-trace` says in brief what a turn did, for clients that ask with `trace`. `/v1/traces/{turn}` has all of it. A
+stream begins before there is anything to sum up, so its header only says where to look.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from aish.errors import AishError, drop_traceback
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
-from aish.frontends.http.server.disconnect_monitor import Encoder, Watch
-from aish.frontends.http.server.http_errors import Problem, ShutDown, problem_of, settled
+from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor, Encoder
+from aish.frontends.http.server.http_errors import HttpProblem, ShutDown, problem_of, without_retry
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.turns.trace_summary import TraceSummary, trace_link
 from aish.ports import Ask
-from aish.types.events import Event
+from aish.types.events import Event, PlanAccepted, PlanRejected, StepStarted, ToolResult
 from aish.types.requests import TurnRequest
 
 
-class Streamer(Encoder, Protocol):
-    """`failed` is set by `encode` when the turn has failed; the stream may still be able to say so with a status.
+class TurnEncoder(Encoder, Protocol):
+    """`encode` sets `failed` when the turn has failed; if the reply has not begun, it can still get an error status.
     `effects`: something has been done that must not be done again."""
 
-    failed: Problem | None
+    failed: HttpProblem | None
     effects: bool
 
     def encode(self, events: Sequence[Event]) -> bytes: ...
 
     def word(self, text: str) -> bytes:
-        """The same for a word that the model has said, after others."""
+        """The same for one word of text, after the first."""
 
-    def failure(self, problem: Problem) -> bytes:
+    def failure(self, problem: HttpProblem) -> bytes:
         """The error and the end of the stream."""
 
 
-class Whole(Protocol):
+class TurnCollector(Protocol):
     def feed(self, events: Sequence[Event]) -> None: ...
 
     def body(self) -> bytes:
-        """Raises Problem."""
+        """Raises HttpProblem if the turn has failed."""
 
 
 async def stream_turn(
     service: Service,
     exchange: Exchange,
     caller: Caller,
-    streamer: Streamer,
+    streamer: TurnEncoder,
     request: TurnRequest,
     ask: Ask | None,
     *,
     trace: bool = False,
 ) -> None:
     meter, unsent = TurnMeter(service.metrics), b""
-    with Watch(exchange, streamer, heartbeat_s=service.config.heartbeat_s) as watch:
-        watch.word = streamer.word
+    heartbeat_s = service.config.heartbeat_s
+    with DisconnectMonitor(exchange, streamer, heartbeat_s=heartbeat_s, encode_word=streamer.word) as watch:
         try:
             try:
-                async with service.engine.turn(request, ask=ask, left=meter.see_left, listener=watch) as batches:
+                async with service.engine.turn(request, ask=ask, left=meter.count_abandoned, listener=watch) as batches:
                     async for events in batches:
                         is_first = not meter.turn
-                        meter.see(events)
+                        meter.observe(events)
                         streamer.effects = meter.had_effect
                         data = streamer.encode(events)
                         if is_first:
-                            name_turn(exchange, meter.turn, trace=trace)
+                            add_turn_header(exchange, meter.turn, trace=trace)
                         if streamer.failed is not None and not exchange.started:
-                            unsent += data  # it is told by a status, if nothing begins before the turn has ended
+                            unsent += data  # it becomes an error status, if no data is sent before the turn has ended
                         elif data:
                             await watch.send(data)
             except asyncio.CancelledError as exc:
@@ -78,7 +82,7 @@ async def stream_turn(
                 exchange.failed_status = _settled(meter, streamer.failed).status
                 if unsent:
                     await watch.send(unsent)
-        except (AishError, Problem) as exc:
+        except (AishError, HttpProblem) as exc:
             problem = _settled(meter, exc)
             if not exchange.started:
                 raise problem from None
@@ -94,22 +98,22 @@ async def collect_turn(
     service: Service,
     exchange: Exchange,
     caller: Caller,
-    whole: Whole,
+    whole: TurnCollector,
     request: TurnRequest,
     ask: Ask | None,
     *,
     trace: bool = False,
 ) -> bytes:
     meter, summary = TurnMeter(service.metrics), TraceSummary() if trace else None
-    with Watch(exchange, None) as watch:
+    with DisconnectMonitor(exchange, None) as watch:
         try:
             try:
-                async with service.engine.turn(request, ask=ask, left=meter.see_left) as batches:
+                async with service.engine.turn(request, ask=ask, left=meter.count_abandoned) as batches:
                     async for events in batches:
-                        meter.see(events)
+                        meter.observe(events)
                         whole.feed(events)
                         if summary is not None:
-                            summary.see(events)
+                            summary.observe(events)
             except asyncio.CancelledError as exc:
                 watch.check_shut_down(exc)
                 raise
@@ -117,25 +121,70 @@ async def collect_turn(
             if summary is not None:
                 exchange.extra.append(summary.header())
             return body
-        except (AishError, Problem) as exc:
+        except (AishError, HttpProblem) as exc:
             raise _settled(meter, exc) from None
         finally:
-            name_turn(exchange, meter.turn)
+            add_turn_header(exchange, meter.turn)
             if caller.key:
                 await service.keys.spend(caller, meter.usage)
 
 
-def name_turn(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
-    """So that what happened can be looked up at `/v1/traces/…`. There is none where it failed before it began."""
+def add_turn_header(exchange: Exchange, turn: str, *, trace: bool = False) -> None:
+    """Names the turn, so that it can be found at `/v1/traces/…`. There is none if it failed before it began."""
     if turn:
         exchange.extra.append((b"x-turn-id", turn.encode()))
     if turn and trace:
         exchange.extra.append(trace_link(turn))
 
 
-def _settled(meter: TurnMeter, error: AishError | Problem) -> Problem:
-    """A call that was broken off may have had its effect, too."""
-    problem = error if isinstance(error, Problem) else problem_of(error)
+def _settled(meter: TurnMeter, error: AishError | HttpProblem) -> HttpProblem:
+    """The error that the client gets. A call that was broken off may have had its effect, too."""
+    problem = error if isinstance(error, HttpProblem) else problem_of(error)
     drop_traceback(error)
     broken_off = isinstance(error, ShutDown) and meter.has_open_call
-    return settled(problem, effects=meter.had_effect or broken_off)
+    return without_retry(problem, effects=meter.had_effect or broken_off)
+
+
+HEADER = b"x-runtime-trace"
+_MAX_BYTES = 4096  # proxies refuse larger headers
+
+
+class TraceSummary:
+    def __init__(self) -> None:
+        self._turn, self._steps, self._rewrites = "", 0, 0
+        self._plan: list[str] | None = None
+        self._calls: list[dict[str, Any]] = []
+
+    def observe(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event.body:
+                case StepStarted():
+                    self._turn, self._steps = event.turn, event.step
+                case PlanAccepted(plan):
+                    self._plan = [step["tool"] for step in plan["steps"]]
+                case PlanRejected():
+                    self._rewrites += 1
+                case ToolResult(name, status, duration_ms=duration_ms):
+                    self._calls.append({"tool": name, "status": status, "ms": duration_ms})
+                case _:
+                    pass
+
+    def header(self) -> tuple[bytes, bytes]:
+        """Leaves out calls that do not fit, the last ones first."""
+        planned = {} if self._plan is None else {"plan": self._plan, "rewrites": self._rewrites}
+        summary = {"turn": self._turn, "steps": self._steps, **planned, "tool_calls": self._calls}
+        while len(encoded := _encoded({**summary, "more": _place(self._turn)})) > _MAX_BYTES and self._calls:
+            self._calls.pop()
+        return HEADER, encoded
+
+
+def trace_link(turn: str) -> tuple[bytes, bytes]:
+    return HEADER, _encoded({"turn": turn, "more": _place(turn)})
+
+
+def _place(turn: str) -> str:
+    return f"/v1/traces/{turn}"
+
+
+def _encoded(summary: dict[str, Any]) -> bytes:
+    return json.dumps(summary, separators=(",", ":")).encode()  # in ASCII, which every header may hold

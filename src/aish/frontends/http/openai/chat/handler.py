@@ -1,27 +1,236 @@
-"""`POST /v1/chat/completions`."""
+"""`POST /v1/chat/completions`: decodes the request, reads its messages and runs the turn."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.openai.chat.encoder import ChatStream, ChatWhole
-from aish.frontends.http.openai.chat.request import ChatBody, decode_chat, read_messages, read_sampling, read_tools
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.openai.chat.encoder import ChatReplyBuilder, ChatStreamEncoder
+from aish.frontends.http.openai.documents import read_file, read_image
+from aish.frontends.http.server.http_errors import bad_field, decode_body
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import collect_turn, stream_turn
-from aish.frontends.http.turns.dynamic_mcp import bring_servers, consenting
+from aish.frontends.http.turns.dynamic_mcp import connect_dynamic_servers, with_prior_consent
 from aish.frontends.http.turns.request_fields import (
+    Extensions,
+    build_turn_request,
+    check_top_logprobs,
+    read_knobs,
+)
+from aish.frontends.http.turns.tool_fields import (
     NO_TOOLS,
-    Tools,
-    begin_request,
+    ClientFunction,
+    McpEntry,
+    RequestTools,
     check_count,
     check_servers,
     choose_tools,
+    read_function,
+    read_mcp,
     tool_choice,
 )
 from aish.types.ids import new_id
-from aish.types.requests import TurnRequest
+from aish.types.messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from aish.types.requests import Sampling, TurnRequest
+
+
+class _CallFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class _Call(msgspec.Struct, frozen=True):
+    id: str
+    function: _CallFunction | None = None
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class ChatBody(Extensions, frozen=True, kw_only=True):
+    messages: list[ChatMessage]
+    model: str = ""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    n: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    reasoning_effort: str | None = None
+    response_format: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+
+
+_decoder = msgspec.json.Decoder(ChatBody)
+
+
+def decode_chat(body: bytes) -> ChatBody:
+    chat = decode_body(body, _decoder)
+    if not chat.messages:
+        raise bad_field("messages", "must not be empty")
+    if chat.n not in (None, 1):
+        raise bad_field("n", "only one choice is given")
+    return chat
+
+
+def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
+    """Returns the canonical messages in order. Results get the name of the tool that their call names."""
+    names: dict[str, str] = {}
+    read: list[Message] = []
+    for index, message in enumerate(messages):
+        if message.role == "user" and isinstance(message.content, str):
+            read.append(UserMessage((TextPart(message.content),)))
+            continue
+        field = f"messages[{index}]"
+        match message.role:
+            case "system" | "developer":
+                read.append(SystemMessage(_text(f"{field}.content", message.content)))
+            case "user":
+                read.append(UserMessage(_parts(f"{field}.content", message.content)))
+            case "assistant":
+                calls = _calls(field, message)
+                names.update((call.id, call.name) for call in calls)
+                text = _text(f"{field}.content", message.content)
+                read.append(AssistantMessage(text, calls, message.reasoning_content or ""))
+            case "tool" | "function":
+                id = message.tool_call_id or message.name or ""
+                if not id:
+                    raise bad_field(f"{field}.tool_call_id", "a tool message says which call it answers")
+                read.append(ToolMessage(id, names.get(id, ""), _parts(f"{field}.content", message.content)))
+            case other:
+                raise bad_field(f"{field}.role", f"there is no role {other[:40]!r}")
+    return read
+
+
+def read_sampling(chat: ChatBody) -> Sampling:
+    schema, json_object = (None, False) if chat.response_format is None else _format(chat.response_format)
+    return Sampling(
+        temperature=chat.temperature,
+        top_p=chat.top_p,
+        max_tokens=_most_tokens(chat),
+        stop=(chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ()),
+        seed=chat.seed,
+        json_schema=schema,
+        json_object=json_object,
+        reasoning_effort=chat.reasoning_effort or "",
+        frequency_penalty=chat.frequency_penalty,
+        presence_penalty=chat.presence_penalty,
+        logit_bias=chat.logit_bias,
+        logprobs=None if chat.logprobs is None and chat.top_logprobs is None else _logprobs(chat),
+        knobs=read_knobs(chat),
+    )
+
+
+def read_tools(tools: Sequence[dict[str, Any]]) -> tuple[list[ClientFunction], list[McpEntry]]:
+    """Tools of unknown kinds are ignored."""
+    functions: list[ClientFunction] = []
+    servers: list[McpEntry] = []
+    for place, tool in enumerate(tools):
+        field = f"tools[{place}]"
+        if tool.get("type") == "mcp":
+            servers.append(read_mcp(field, tool))
+        elif tool.get("type", "function") == "function":
+            given = tool.get("function", tool if "name" in tool else None)
+            if not isinstance(given, dict):
+                raise bad_field(f"{field}.function", "must be an object")
+            functions.append(read_function(f"{field}.function", given))
+    return functions, servers
+
+
+def _calls(field: str, message: ChatMessage) -> tuple[ToolCall, ...]:
+    calls = [call for call in message.tool_calls or () if call.function is not None]
+    return tuple(ToolCall(c.id, c.function.name, c.function.arguments) for c in calls if c.function)
+
+
+def _text(field: str, content: str | list[dict[str, Any]] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = _parts(field, content)
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+def _parts(field: str, content: str | list[dict[str, Any]] | None) -> tuple[Part, ...]:
+    if content is None or isinstance(content, str):
+        return (TextPart(content or ""),)
+    return tuple(_part(f"{field}[{place}]", part) for place, part in enumerate(content))
+
+
+def _part(field: str, part: dict[str, Any]) -> Part:
+    match part:
+        case {"type": "text" | "input_text" | "output_text" | "refusal"}:
+            text = part.get("text", part.get("refusal"))
+            if not isinstance(text, str):
+                raise bad_field(f"{field}.text", "must be text")
+            return TextPart(text)
+        case {"type": "image_url", "image_url": str(url)} | {"type": "image_url", "image_url": {"url": str(url)}}:
+            return read_image(f"{field}.image_url", url)
+        case {"type": "file", "file": dict(given)}:
+            return read_file(f"{field}.file", given)
+        case {"type": kind}:
+            raise bad_field(f"{field}.type", f"parts of type {str(kind)[:40]} are not taken")
+        case _:
+            raise bad_field(field, "a part says its type")
+
+
+def _format(given: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
+    match given:
+        case {"type": "text"}:
+            return None, False
+        case {"type": "json_object"}:
+            return None, True
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema, False
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return schema, False
+        case _:
+            raise bad_field("response_format", "must be text, json_object or json_schema with its schema")
+
+
+def _logprobs(chat: ChatBody) -> int | None:
+    if not chat.logprobs and chat.top_logprobs:
+        raise bad_field("top_logprobs", "needs logprobs to be true")
+    return check_top_logprobs(chat.top_logprobs) if chat.logprobs else None
+
+
+def _most_tokens(chat: ChatBody) -> int | None:
+    for field, value in (("max_completion_tokens", chat.max_completion_tokens), ("max_tokens", chat.max_tokens)):
+        if value is not None and value < 1:
+            raise bad_field(field, "must be at least 1")
+    return chat.max_completion_tokens or chat.max_tokens
 
 
 class ChatCompletions:
@@ -38,29 +247,31 @@ class ChatCompletions:
         id = (exchange.id or new_id("req")).replace("req_", "chatcmpl-")
         model, created, trace = chat.model, int(time.time()), bool(chat.trace)
         clients = tools.client_names
-        ask = service.ask(caller)
+        ask = service.consent_for(caller)
         if tools.agreed:
-            ask = consenting(ask, tools.agreed)
+            ask = with_prior_consent(ask, tools.agreed)
         if chat.stream:
             usage = bool(chat.stream_options and chat.stream_options.include_usage)
-            streamer = ChatStream(id, model, created, clients, usage=usage, trace=trace)
+            streamer = ChatStreamEncoder(id, model, created, clients, usage=usage, trace=trace)
             await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
-        whole = ChatWhole(id, model, created, clients, trace=trace)
+        whole = ChatReplyBuilder(id, model, created, clients, trace=trace)
         await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
 
-    async def _tools(self, chat: ChatBody, caller: Caller) -> Tools:
+    async def _tools(self, chat: ChatBody, caller: Caller) -> RequestTools:
         given = chat.tools or []
         check_count("tools", len(given), self._service.config.max_tools)
         functions, servers = read_tools(given)
-        guests = await bring_servers(self._service, caller, servers) if servers else None
+        guests = await connect_dynamic_servers(self._service, caller, servers) if servers else None
         check_servers(self._service, servers, guests)
         return choose_tools(self._service, caller, functions, servers, guests)
 
-    def _request(self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: Tools, body: bytes) -> TurnRequest:
+    def _request(
+        self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: RequestTools, body: bytes
+    ) -> TurnRequest:
         service = self._service
         check_count("messages", len(chat.messages), service.config.max_messages)
-        return begin_request(
+        return build_turn_request(
             service,
             exchange,
             caller,

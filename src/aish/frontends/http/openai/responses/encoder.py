@@ -1,8 +1,9 @@
-"""Responses, the answer: from the engine's events to stream events and to the response object.
+"""Encodes a turn's events as events of a response and as the response object.
 
-One lifecycle, whatever the number of steps: `opening`, `encode` for each batch, `finish` or `fail` once. The same
-events give the same bytes, so a stream can be made again from what was recorded. Calls that we run are `mcp_call`
-items: clients would try to run a `function_call`. Those that may have to wait for consent are shown when it is known.
+The lifecycle is the same for any number of steps: `opening`, `encode` for each batch, then `finish` or `fail` once. The
+same events give the same bytes, so a stream can be made again from recorded events. Calls that we run are `mcp_call`
+items, because clients would try to run a `function_call`. Calls that may have to wait for consent are shown once it is
+known.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aish.frontends.http.openai.responses.output_items import (
+from aish.frontends.http.openai.responses.objects import (
     MESSAGE,
     SUMMARY,
     THOUGHTS,
-    Form,
-    Setup,
+    EncoderSetup,
+    ItemWriter,
+    OpenCall,
+    OpenText,
+    TextForm,
     approval_item,
+    error_object,
     function_item,
     listing_item,
     mcp_item,
+    sse,
+    with_state,
 )
-from aish.frontends.http.openai.responses.response_object import error_object, with_state
-from aish.frontends.http.openai.responses.stream_writer import ItemWriter, OpenCall, OpenText, sse
-from aish.frontends.http.server.http_errors import INVALID, Problem, ShutDown, problem_of_failure, settled
+from aish.frontends.http.server.http_errors import INVALID, HttpProblem, ShutDown, problem_of_failure, without_retry
 from aish.types.decisions import QuestionKind
 from aish.types.events import (
     LIMIT_ENDS,
@@ -54,8 +59,8 @@ _END_EVENTS = {"completed": "response.completed", "failed": "response.failed"}
 _LENGTH_ENDS = (TurnEnd.LENGTH, TurnEnd.TOKENS)
 
 
-class ResponseStream(ItemWriter):
-    def __init__(self, setup: Setup) -> None:
+class ResponseEncoder(ItemWriter):
+    def __init__(self, setup: EncoderSetup) -> None:
         super().__init__()
         self.setup = setup
         self._head = setup.head.encode()
@@ -67,14 +72,14 @@ class ResponseStream(ItemWriter):
         self._effects = False
         self._usage: Usage | None = None
         self._finished: Event | None = None
-        self.failed: Problem | None = None
+        self.failed: HttpProblem | None = None
         self.status = "in_progress"
-        self.whole = b""  # the response object, when it has come to its end
-        self._closing = b""  # what was said right before that
+        self.whole = b""  # the response object, once it has ended
+        self._closing = b""  # the events right before the end
 
     @property
     def heartbeat(self) -> bytes:
-        """A sign of life repeats the number of the last event, so that a client may go on from it."""
+        """Repeats the number of the last event, so that a client may continue from it."""
         head = b'event: response.in_progress\ndata: {"type":"response.in_progress","response":'
         return head + self._beat + b',"sequence_number":%d}\n\n' % (self.number - 1)
 
@@ -99,17 +104,17 @@ class ResponseStream(ItemWriter):
         return b"".join(self._text(MESSAGE, text))
 
     def finish(self) -> bytes:
-        """The end that the events told of."""
+        """The end, as the last event reports it."""
         finished = self._finished
         body = finished.body if finished is not None else None
         if finished is None or not isinstance(body, TurnFinished):
-            return self.fail(Problem(500, "the turn did not come to its end"))
+            return self.fail(HttpProblem(500, "the turn did not come to its end"))
         self._usage = body.usage
         at = finished.at_ms // 1000
         if body.reason in (TurnEnd.FAILED, TurnEnd.INTERRUPTED):
-            return self.fail(self.failed or Problem(500, body.detail))
+            return self.fail(self.failed or HttpProblem(500, body.detail))
         if body.reason is TurnEnd.COST:
-            return self.fail(Problem(402, body.detail, type=INVALID, code="cost_limit"))
+            return self.fail(HttpProblem(402, body.detail, type=INVALID, code="cost_limit"))
         if body.reason is TurnEnd.CANCELLED:
             return self.cancel()
         if body.reason in _LENGTH_ENDS or body.reason in LIMIT_ENDS:
@@ -118,14 +123,14 @@ class ResponseStream(ItemWriter):
             return self._end("incomplete", incomplete=incomplete, completed_at=at)
         return self._end("completed", completed_at=at)
 
-    def fail(self, problem: Problem) -> bytes:
+    def fail(self, problem: HttpProblem) -> bytes:
         # A call that was broken off may have had its effect, too.
         broken_off = isinstance(problem, ShutDown) and bool(self._calls)
-        self.failed = settled(problem, effects=self._effects or broken_off)
+        self.failed = without_retry(problem, effects=self._effects or broken_off)
         return self._end("failed", error=error_object(self.failed))
 
-    def fail_instead(self, problem: Problem) -> bytes:
-        """In place of an end that nobody has heard of."""
+    def fail_instead(self, problem: HttpProblem) -> bytes:
+        """Replaces an end that has not been sent."""
         self.number -= 1
         return self._closing + self.fail(problem)
 
@@ -140,7 +145,7 @@ class ResponseStream(ItemWriter):
         return b"".join(pieces)
 
     def snapshot(self) -> bytes:
-        """The object as it stands."""
+        """The response object as it stands."""
         return self.whole or with_state(self._head, self.status, self.output())
 
     def _end(self, status: str, **state: Any) -> bytes:
@@ -184,7 +189,7 @@ class ResponseStream(ItemWriter):
                 pass
         return []
 
-    def _text(self, form: Form, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> list[bytes]:
+    def _text(self, form: TextForm, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> list[bytes]:
         opened = self._open
         pieces: list[bytes] = []
         if opened is None or opened.form is not form:
@@ -200,7 +205,7 @@ class ResponseStream(ItemWriter):
         self.number += 1
         return pieces
 
-    def _begin(self, form: Form) -> tuple[OpenText, list[bytes]]:
+    def _begin(self, form: TextForm) -> tuple[OpenText, list[bytes]]:
         id = self.setup.item_id(form.prefix, self.index)
         opened = self._open = OpenText(form, self.index, id)
         added = self.added(form.item(id, "in_progress", None))
@@ -208,7 +213,7 @@ class ResponseStream(ItemWriter):
         return opened, [added, part]
 
     def _close(self, status: str) -> list[bytes]:
-        """The open item of text, if there is one."""
+        """Closes the open text item, if there is one."""
         opened, self._open = self._open, None
         if opened is None:
             return []
@@ -262,7 +267,7 @@ class ResponseStream(ItemWriter):
         return pieces
 
     def _arguments_done(self, opened: OpenCall) -> list[bytes]:
-        """Every call has at least one delta: an object without fields where the model wrote nothing."""
+        """Every call has at least one delta: an empty object where the model wrote nothing."""
         pieces = []
         arguments = opened.call.arguments or "{}"
         opened.call = msgspec.structs.replace(opened.call, arguments=arguments)
@@ -272,7 +277,7 @@ class ResponseStream(ItemWriter):
         return pieces
 
     def _decided(self, call: str) -> list[bytes]:
-        """One way or the other, it is shown now, whole."""
+        """Shows the call whole: the decision is known, whatever it is."""
         waiting, approved = self._waiting.pop(call, None), self._approved.pop(call, None)
         shown = approved or waiting
         if shown is None:
@@ -293,7 +298,7 @@ class ResponseStream(ItemWriter):
         return pieces
 
     def _leave(self, opened: OpenCall) -> list[bytes]:
-        """A call that the end of the response leaves half written, or without its result."""
+        """Closes a call that is incomplete, or has no result, when the response ends."""
         call = msgspec.structs.replace(opened.call, arguments=opened.call.arguments or "".join(opened.pieces))
         id, function = opened.at["item_id"], self.setup.functions.get(call.name)
         if function is not None:

@@ -1,4 +1,4 @@
-"""`/v1/responses`: made, streamed, kept, found, cancelled and deleted."""
+"""`/v1/responses`: make, stream, get, cancel and delete responses, and count their input."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from functools import partial
 
 import msgspec
 
+from aish.engine.prompt.system_message import compose_system
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.openai.conversations import Conversations
-from aish.frontends.http.openai.responses.background import Background
-from aish.frontends.http.openai.responses.plan import Plan, make_plan
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.openai.conversations import ConversationRoutes
+from aish.frontends.http.openai.responses.background import BackgroundResponses
+from aish.frontends.http.openai.responses.plan import ResponsePlan, make_plan
 from aish.frontends.http.openai.responses.request import ResponseBody, decode_response_body
-from aish.frontends.http.openai.responses.run import Making
+from aish.frontends.http.openai.responses.run import ResponseRun
 from aish.frontends.http.openai.responses.store import ResponseStore, list_page
-from aish.frontends.http.openai.responses.token_count import count_input
-from aish.frontends.http.server.disconnect_monitor import Watch, while_there
-from aish.frontends.http.server.http_errors import bad_field
-from aish.frontends.http.server.queries import read_number
-from aish.frontends.http.server.routes import Route
+from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor, run_while_connected
+from aish.frontends.http.server.http_errors import bad_field, read_number
+from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.turns.delivery import name_turn
+from aish.frontends.http.turns.delivery import add_turn_header
+from aish.types.messages import AssistantMessage, Message
 
 
-class EngineOwners:
-    """Those of the engine in service, which is there only once the server has begun."""
+class CurrentOwners:
+    """The owners of the engine in service, which exists only after the server has started."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -47,12 +47,12 @@ class Responses:
         self._service = service
         self.response_store = ResponseStore(
             lambda: service.store,
-            EngineOwners(service),
+            CurrentOwners(service),
             lambda: service.config.keep_days,
             service.redacted,
         )
-        self.conversations = Conversations(service, self.response_store)
-        self._background = Background(service, self.response_store, self.conversations.link)
+        self.conversations = ConversationRoutes(service, self.response_store)
+        self._background = BackgroundResponses(service, self.response_store, self.conversations.link)
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
@@ -98,62 +98,93 @@ class Responses:
         asked = decode_response_body(await exchange.body(service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
             plan = await self._plan(exchange, caller, asked, stack)
-            count = await while_there(exchange, count_input(service, plan))
+            count = await run_while_connected(exchange, count_input(service, plan))
         answer = {"object": "response.input_tokens", "input_tokens": count}
         await exchange.reply(200, msgspec.json.encode(answer))
 
-    async def _plan(self, exchange: Exchange, caller: Caller, asked: ResponseBody, stack: AsyncExitStack) -> Plan:
+    async def _plan(
+        self, exchange: Exchange, caller: Caller, asked: ResponseBody, stack: AsyncExitStack
+    ) -> ResponsePlan:
         head = ""
         if conversation := asked.conversation_id:
             if not asked.is_kept:
                 raise bad_field("conversation", "needs store")
-            await stack.enter_async_context(self.conversations.alone_in(conversation))
+            await stack.enter_async_context(self.conversations.locked(conversation))
             head = (await self.conversations.get(conversation, caller)).head
         return await make_plan(self._service, self.response_store, exchange, caller, asked, head)
 
-    async def _streamed(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
-        making = self._making(exchange, caller, plan, has_begun=lambda: exchange.started)
+    async def _streamed(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
+        run = self._make_run(exchange, caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
-        watch = Watch(exchange, making.stream, heartbeat_s=config.heartbeat_s)
+        watch = DisconnectMonitor(exchange, run.stream, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)
         with watch:
-            async with aclosing(making.pieces(watch)) as pieces:
+            async with aclosing(run.pieces(watch)) as pieces:
                 try:
                     async for data in pieces:
                         await watch.send(data)
                 finally:
-                    if making.stream.failed is not None:
-                        exchange.failed_status = making.stream.failed.status
+                    if run.stream.failed is not None:
+                        exchange.failed_status = run.stream.failed.status
                 await watch.finish()
 
-    async def _whole(self, exchange: Exchange, caller: Caller, plan: Plan) -> None:
-        making = self._making(exchange, caller, plan, has_begun=lambda: False)
+    async def _whole(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
+        run = self._make_run(exchange, caller, plan, has_begun=lambda: False)
         config = self._service.config
-        watch = Watch(exchange, None, heartbeat_s=config.heartbeat_s)
+        watch = DisconnectMonitor(exchange, None, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)
         with watch:
-            async with aclosing(making.pieces(watch)) as pieces:
+            async with aclosing(run.pieces(watch)) as pieces:
                 async for _ in pieces:
                     pass
-        if making.summary is not None:
-            exchange.extra.append(making.summary.header())
-        await exchange.reply(200, making.stream.whole)
+        if run.summary is not None:
+            exchange.extra.append(run.summary.header())
+        await exchange.reply(200, run.stream.whole)
 
-    def _making(self, exchange: Exchange, caller: Caller, plan: Plan, *, has_begun: Callable[[], bool]) -> Making:
+    def _make_run(
+        self, exchange: Exchange, caller: Caller, plan: ResponsePlan, *, has_begun: Callable[[], bool]
+    ) -> ResponseRun:
         trace = bool(plan.asked.stream and plan.asked.trace)
-        begun, link = partial(name_turn, exchange, trace=trace), self.conversations.link
-        return Making(self._service, self.response_store, caller, plan, link, has_begun=has_begun, begun=begun)
+        begun, link = partial(add_turn_header, exchange, trace=trace), self.conversations.link
+        return ResponseRun(self._service, self.response_store, caller, plan, link, has_begun=has_begun, begun=begun)
 
 
-def responses_routes(service: Service) -> list[Route]:
+def response_routes(service: Service) -> list[HttpRoute]:
     api = Responses(service)
     one = "/v1/responses/{id}"
     return [
-        Route("POST", "/v1/responses", api.create, "Make a response", body=ResponseBody),
-        Route(
+        HttpRoute("POST", "/v1/responses", api.create, "Make a response", body=ResponseBody),
+        HttpRoute(
             "POST", "/v1/responses/input_tokens", api.input_tokens, "Count the tokens of an input", body=ResponseBody
         ),
-        Route("GET", one, api.get, "A stored response, or the rest of its stream"),
-        Route("DELETE", one, api.delete, "Delete a stored response"),
-        Route("POST", f"{one}/cancel", api.cancel, "Cancel a response in the background", free=True),
-        Route("GET", f"{one}/input_items", api.input_items, "The input of a stored response"),
+        HttpRoute("GET", one, api.get, "A stored response, or the rest of its stream"),
+        HttpRoute("DELETE", one, api.delete, "Delete a stored response"),
+        HttpRoute("POST", f"{one}/cancel", api.cancel, "Cancel a response in the background", free=True),
+        HttpRoute("GET", f"{one}/input_items", api.input_items, "The input of a stored response"),
         *api.conversations.routes(),
     ]
+
+
+CHARS_A_TOKEN = 4
+
+
+async def count_input(service: Service, plan: ResponsePlan) -> int:
+    request, engine = plan.request, service.engine
+    route = await engine.router.resolve(request.model)
+    messages = (*(request.context or ()), *request.input)
+    offered = (
+        engine.offered(request.tools, interactive=False, guests=request.guests, owner=request.owner)
+        if request.tools
+        else ()
+    )
+    tools = [*request.client_tools, *offered]
+    texts = [compose_system(route.system, request.system), *(_text(message) for message in messages)]
+    texts += [msgspec.json.encode([tool.name, tool.description, tool.schema]).decode() for tool in tools]
+    text = "\n".join(filter(None, texts))
+    counted = await route.provider.count_tokens(route.info.id, text)
+    return counted if counted is not None else -(-len(text) // CHARS_A_TOKEN)
+
+
+def _text(message: Message) -> str:
+    if isinstance(message, AssistantMessage):
+        calls = "\n".join(f"{call.name} {call.arguments}" for call in message.tool_calls)
+        return "\n".join(filter(None, (message.text, calls)))
+    return message.text

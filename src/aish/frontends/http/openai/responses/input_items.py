@@ -1,7 +1,7 @@
-"""Responses, the items of an input: from what clients send, with or without `type`, to messages and decisions.
+"""Reads input items, with or without `type`, into messages and approval decisions.
 
-Neighbouring items of the assistant (thoughts, a message, calls) are one step of the model and become one message. A
-call that we ran carries its own result: a call after it is another step. Items of kinds we do not know are passed over.
+Neighbouring items of the assistant (reasoning, a message, calls) are one step of the model and become one message. A
+call that we ran carries its own result, so a call after it belongs to another step. Unknown kinds of items are ignored.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.chat.request import read_image
-from aish.frontends.http.openai.documents import read_file
+from aish.frontends.http.openai.documents import read_file, read_image
 from aish.frontends.http.openai.responses.request import flat_name
 from aish.frontends.http.server.http_errors import bad_field
 from aish.types.messages import (
@@ -28,13 +27,13 @@ from aish.types.messages import (
     text_of,
 )
 
-# Of a call that we run, or that waits for approval: its response and the call. Ids of others have no response in them.
+# The id of a call that we run, or that waits for approval, contains its response and the call. Other ids do not.
 _MCP_ID = re.compile(r"mcpr?_(?:[0-9a-z]{20}_)?(.+)", re.DOTALL)
 _PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
-class Approval(msgspec.Struct, frozen=True):
+class ApprovalDecision(msgspec.Struct, frozen=True):
     """`request` is the id of the item that asked for it."""
 
     request: str
@@ -46,19 +45,19 @@ class ReadItems(msgspec.Struct):
     """`approvals` are by id of the call."""
 
     messages: list[Message]
-    approvals: dict[str, Approval]
+    approvals: dict[str, ApprovalDecision]
     listed: list[str]
 
 
 class _Draft:
-    """A step of the assistant being put together."""
+    """A step of the assistant while it is put together."""
 
     def __init__(self) -> None:
         self.text = ""
         self.reasoning = ""
         self.calls: list[ToolCall] = []
         self.results: list[ToolMessage] = []
-        self.is_over = False  # what we were to run has run: what is called now is called in answer to that
+        self.is_over = False  # it has a result of ours, so the next call belongs to another step
 
     def messages(self) -> list[Message]:
         if not (self.text or self.calls):
@@ -67,7 +66,7 @@ class _Draft:
 
 
 def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """Text is one message of the user. Every item says its type from here on."""
+    """A plain text is one message of the user. All items returned have a type."""
     if given is None:
         return []
     if isinstance(given, str):
@@ -76,7 +75,7 @@ def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any
 
 
 def as_listed(item: dict[str, Any], suffix: str) -> dict[str, Any]:
-    """The item as it is shown again: with an id, messages with parts and a status."""
+    """The item as it is listed later: with an id; messages with parts and a status."""
     if not isinstance(item.get("id"), str):
         item = {**item, "id": f"{_PREFIXES.get(item['type'], 'item')}_{suffix}"}
     if item["type"] != "message":
@@ -100,7 +99,7 @@ class _Reader:
         self._read = ReadItems([], {}, [])
         self._draft = _Draft()
         self._names: dict[str, str] = {}
-        self._requested: set[str] = set()  # calls that waited for approval, and were not seen to run yet
+        self._requested: set[str] = set()  # calls that waited for approval and have not run yet
 
     def done(self) -> ReadItems:
         self._flush()
@@ -122,7 +121,7 @@ class _Reader:
                 self._begin()
                 self._draft.reasoning += _thoughts(item)
             case "mcp_approval_request":
-                self._call(_called(_text(field, item, "id")), _mcp_name(field, item), item)
+                self._call(_call_id(_text(field, item, "id")), _mcp_name(field, item), item)
             case "mcp_approval_response":
                 self._approval(field, item)
             case "mcp_list_tools":
@@ -154,7 +153,7 @@ class _Reader:
         self._call(_text(field, item, "call_id"), flat_name(space, name) if isinstance(space, str) else name, item)
 
     def _mcp_call(self, field: str, item: dict[str, Any]) -> None:
-        id = _called(_text(field, item, "id"))
+        id = _call_id(_text(field, item, "id"))
         self._call(id, _mcp_name(field, item), item)
         output, error = item.get("output"), item.get("error")
         if not isinstance(output, str):
@@ -166,7 +165,7 @@ class _Reader:
             self._draft.is_over |= here
 
     def _call(self, id: str, name: str, item: dict[str, Any]) -> None:
-        """A call that waited for approval comes twice: as the request, and as what was run."""
+        """A call that waited for approval comes twice: as the request for it, and as the call that ran."""
         if item["type"] == "mcp_call" and id in self._requested:
             self._requested.discard(id)
             return
@@ -182,10 +181,10 @@ class _Reader:
         id, approve, reason = _text(field, item, "approval_request_id"), item.get("approve"), item.get("reason")
         if not isinstance(approve, bool):
             raise bad_field(f"{field}.approve", "must be true or false")
-        self._read.approvals[_called(id)] = Approval(id, approve, reason if isinstance(reason, str) else "")
+        self._read.approvals[_call_id(id)] = ApprovalDecision(id, approve, reason if isinstance(reason, str) else "")
 
     def _begin(self) -> None:
-        """Thoughts or words after a call, or after other words, are a new step."""
+        """Reasoning or text after a call, or after other text, begins a new step."""
         if self._draft.text or self._draft.calls:
             self._flush()
 
@@ -220,9 +219,9 @@ def _text(field: str, item: dict[str, Any], name: str) -> str:
     return value
 
 
-def _called(id: str) -> str:
-    told = _MCP_ID.fullmatch(id)
-    return told[1] if told else id
+def _call_id(id: str) -> str:
+    found = _MCP_ID.fullmatch(id)
+    return found[1] if found else id
 
 
 def _mcp_name(field: str, item: dict[str, Any]) -> str:
@@ -236,7 +235,7 @@ def _output(field: str, item: dict[str, Any]) -> tuple[Part, ...]:
 
 
 def _thoughts(item: dict[str, Any]) -> str:
-    """What a reasoning item says in the open; what is encrypted is not ours to read."""
+    """The readable part of a reasoning item. We cannot read what is encrypted."""
     for given in (item.get("content"), item.get("summary")):
         parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
         texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]

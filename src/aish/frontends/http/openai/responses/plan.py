@@ -1,49 +1,155 @@
-"""From a request for a response to the turns it takes: what it goes on from, which calls were approved, what is new."""
+"""Turns a request for a response into the turns it takes: previous messages, approved calls, new input and tools.
+
+A client that names one of our servers is itself asked for consent, where the gate or the client wants it: the question
+ends the turn, and the answer begins another. For all other tools the consent is as in every API.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from aish.engine.prompt.result_pairing import open_calls
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.caller import Caller
-from aish.frontends.http.openai.responses.input_items import Approval, ReadItems, as_items, as_listed, read_items
-from aish.frontends.http.openai.responses.output_items import Setup
-from aish.frontends.http.openai.responses.request import ResponseBody, read_choice, read_sampling
-from aish.frontends.http.openai.responses.response_object import make_head
-from aish.frontends.http.openai.responses.store import ITEMS, RUNNING, Kept, ResponseStore
-from aish.frontends.http.openai.responses.tools import Chosen, choose
-from aish.frontends.http.server.http_errors import Problem, bad_field
+from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.openai.responses.input_items import (
+    ApprovalDecision,
+    ReadItems,
+    as_items,
+    as_listed,
+    read_items,
+)
+from aish.frontends.http.openai.responses.objects import EncoderSetup, ToolListing, make_head, split_name
+from aish.frontends.http.openai.responses.request import (
+    DeclaredTools,
+    Namespaced,
+    ResponseBody,
+    read_choice,
+    read_declared,
+    read_sampling,
+)
+from aish.frontends.http.openai.responses.store import ITEMS, RUNNING, ResponseStore, StoredResponse
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field
 from aish.frontends.http.server.service import Service
+from aish.frontends.http.turns.dynamic_mcp import connect_dynamic_servers, with_prior_consent
 from aish.frontends.http.turns.request_fields import (
     RETRY_HEADERS,
-    check_count,
-    check_said,
-    limits_of,
-    planning_from,
-    retry_key_of,
-    session_of,
-    split_new,
-    traceparent_of,
+    check_has_input,
+    make_retry_key,
+    read_limits,
+    read_planning,
+    read_session,
+    read_traceparent,
+    split_conversation,
 )
+from aish.frontends.http.turns.tool_fields import ToolsByServer, check_count, choose_tools
 from aish.frontends.runtime import BroughtTools
-from aish.types.decisions import Answer, Choice
+from aish.ports import Ask
+from aish.safety.policy.gate import SHELL_TOOL
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
+from aish.types.globs import Globs
 from aish.types.ids import new_id
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage
 from aish.types.requests import ToolChoice, TurnRequest
+from aish.types.tools import ToolSpec
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """`first` runs calls that were approved, without asking the model; `request` asks it. `history` is what came
-    before, `given` the messages of the input, with results we made of refusals. `guests` and `agreed` as in Chosen."""
+class ResponseTools(msgspec.Struct, frozen=True):
+    """`functions` are the client's, by the model's name for them; `late` as in EncoderSetup. `approvable` are the tools
+    that run once the client has approved. `guests` are the servers that it has brought, `agreed` tools of theirs that
+    it has approved ahead of time."""
+
+    ours: tuple[str, ...] = ()
+    clients: tuple[ToolSpec, ...] = ()
+    functions: dict[str, Namespaced] = {}
+    ask_about: tuple[str, ...] = ()
+    late: frozenset[str] = frozenset()
+    approvable: frozenset[str] = frozenset()
+    listings: tuple[ToolListing, ...] = ()
+    guests: BroughtTools | None = None
+    agreed: frozenset[str] = frozenset()
+
+
+async def choose_response_tools(
+    service: Service, caller: Caller, asked: ResponseBody, listed: Collection[str]
+) -> ResponseTools:
+    """`listed` are the labels of servers whose tools were listed before."""
+    given = asked.tools or []
+    check_count("tools", len(given), service.config.max_tools)
+    declared = read_declared(given)
+    check_count("tools", len(declared.functions), service.config.max_tools)
+    guests = await connect_dynamic_servers(service, caller, declared.mcp) if declared.mcp else None
+    tools = choose_tools(service, caller, declared.functions, declared.mcp, guests)
+    functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
+    if not declared.mcp:
+        return ResponseTools(tools.ours, tools.clients, functions)
+    offered = partial(service.engine.offered, tools.ours, guests=tools.guest_name, owner=caller.owner)
+    with_consent = {spec.name: spec for spec in offered(interactive=True)}
+    without_consent = {spec.name for spec in offered(interactive=False)}
+    gated = {name for name in with_consent if name not in without_consent or name == SHELL_TOOL}
+    asked_about, by_server = Globs(tools.ask), ToolsByServer(with_consent)
+    late = frozenset(n for n in with_consent if n in asked_about or (n in gated and _may_ask(n, declared)))
+    late -= tools.agreed
+    usable = with_consent if service.consent_for(caller) is not None else without_consent | late | tools.agreed
+    return ResponseTools(
+        ours=tuple(name for name in tools.ours if name in usable),
+        clients=tools.clients,
+        functions=functions,
+        ask_about=tools.ask,
+        late=late,
+        approvable=late | without_consent | tools.agreed,
+        guests=guests,
+        agreed=tools.agreed,
+        listings=tuple(
+            _listing(entry.label, [with_consent[name] for name in by_server.tools(entry.label, entry.allowed)])
+            for entry in declared.mcp
+            if entry.label not in listed
+        ),
+    )
+
+
+def response_consent(service: Service, caller: Caller, late: frozenset[str], agreed: frozenset[str]) -> Ask | None:
+    """Answers the gate: for tools in `late` the client decides later, tools in `agreed` are approved, others as in
+    every API."""
+    others = service.consent_for(caller)
+    if agreed:
+        others = with_prior_consent(others, agreed)
+    if not late:
+        return others
+
+    async def ask(question: Question) -> Answer:
+        if question.tool in late:
+            return Answer(Choice.LATER if question.kind is QuestionKind.EFFECT else Choice.NO)
+        return await others(question) if others is not None else Answer(Choice.NO, "without_consent was there to ask")
+
+    return ask
+
+
+def _may_ask(name: str, declared: DeclaredTools) -> bool:
+    label, _ = split_name(name)
+    return label not in declared.silent and any(entry.label == label for entry in declared.mcp)
+
+
+def _listing(label: str, specs: Sequence[ToolSpec]) -> ToolListing:
+    tools = tuple(
+        {"name": split_name(spec.name)[1], "description": spec.description, "input_schema": spec.schema}
+        for spec in specs
+    )
+    return ToolListing(label, tools, None if tools else f"no tools of {label} can be used here")
+
+
+class ResponsePlan(msgspec.Struct, frozen=True):
+    """`first` runs approved calls without asking the model; `request` asks it. `history` are the messages before,
+    `given` the messages of the input, with results that we made of refusals. `guests` and `agreed` as in ResponseTools.
+    """
 
     id: str
     asked: ResponseBody
-    setup: Setup
+    setup: EncoderSetup
     request: TurnRequest
     first: TurnRequest | None
     items: tuple[msgspec.Raw, ...]
@@ -57,7 +163,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 async def make_plan(
     service: Service, response_store: ResponseStore, exchange: Exchange, caller: Caller, asked: ResponseBody, head: str
-) -> Plan:
+) -> ResponsePlan:
     """`head` is the last document of the conversation, "" where there is none."""
     service.check_model(caller, asked.model)
     previous = asked.previous_response_id or head
@@ -66,16 +172,16 @@ async def make_plan(
     read = read_items(items)
     check_count("input", len(read.messages), service.config.max_messages)
     listed = {*(before.listed if before else ()), *read.listed}
-    chosen = await choose(service, caller, asked, listed)
+    chosen = await choose_response_tools(service, caller, asked, listed)
     history = await response_store.history(previous, caller.key) if previous else ()
     _check_approvals(asked, read, history)
     if not (history or asked.instructions or asked.use_server_history):
-        check_said("input", read.messages)
+        check_has_input("input", read.messages)
     conversation = _Conversation(history, read)
     base = _base(service, exchange, caller, asked, chosen)
     first, request = conversation.requests(base, chosen.approvable)
     id = new_id("resp")
-    return Plan(
+    return ResponsePlan(
         id,
         asked,
         _setup(id, asked, chosen, conversation),
@@ -92,11 +198,11 @@ async def make_plan(
 
 
 class _Conversation:
-    """What was said before and what is new, with the decisions that came along."""
+    """The previous messages and the new ones, with the decisions about calls."""
 
     def __init__(self, history: tuple[Message, ...], read: ReadItems) -> None:
         whole = (*history, *read.messages)
-        self._context, self._new = split_new(whole)
+        self._context, self._new = split_conversation(whole)
         self._all_new = tuple(read.messages)
         self._decided = [
             (call, read.approvals[call.id])
@@ -107,64 +213,66 @@ class _Conversation:
     def approved(self) -> dict[str, ToolCall]:
         return {call.id: call for call, decision in self._decided if decision.approve}
 
-    def asked_by(self) -> dict[str, str]:
-        """The ids of the items that asked for what was approved."""
+    def request_ids(self) -> dict[str, str]:
+        """The ids of the items that asked for approved calls."""
         return {call.id: decision.request for call, decision in self._decided if decision.approve}
 
     def refusals(self) -> list[Message]:
         return [_refusal(call, decision) for call, decision in self._decided if not decision.approve]
 
     def requests(self, base: TurnRequest, approvable: frozenset[str]) -> tuple[TurnRequest | None, TurnRequest]:
-        """The one that runs what was approved, if anything was, and the one that asks the model."""
+        """Returns the request that runs approved calls, if there are any, and the one that asks the model."""
         if base.context is None:
             return None, _with(base, input=self._all_new)
         if not self._decided:
             return None, _with(base, context=self._context, input=self._new)
-        settled = (*self._results(), *self.refusals())
+        results = (*self._results(), *self.refusals())
         others = tuple(message for message in self._new if not isinstance(message, ToolMessage))
         approved = self.approved()
         if not approved:
-            return None, _with(base, context=self._context, input=(*settled, *others))
+            return None, _with(base, context=self._context, input=(*results, *others))
         first = _with(
             base,
             context=self._context,
-            input=settled,
+            input=results,
             tools=tuple({call.name for call in approved.values()} & approvable),
             client_tools=(),
             tool_choice=ToolChoice(),
             answers={id: Answer(Choice.YES) for id in approved},
             limits=msgspec.structs.replace(base.limits, max_steps=0),
         )
-        return first, _with(base, context=(*self._context, *settled), input=others)
+        return first, _with(base, context=(*self._context, *results), input=others)
 
     def _results(self) -> list[Message]:
         return [message for message in self._new if isinstance(message, ToolMessage)]
 
 
-def _setup(id: str, asked: ResponseBody, chosen: Chosen, conversation: _Conversation) -> Setup:
+def _setup(id: str, asked: ResponseBody, chosen: ResponseTools, conversation: _Conversation) -> EncoderSetup:
     created = int(time.time())
     head = make_head(id, created, asked)
     streams = asked.stream or asked.background
-    return Setup(
+    return EncoderSetup(
         id,
         head.decode(),
         (make_head(id, created, asked, light=True) if streams else head).decode(),
         functions=chosen.functions,
         late=chosen.late,
         approved=conversation.approved(),
-        requests=conversation.asked_by(),
+        requests=conversation.request_ids(),
         listings=chosen.listings,
         summary=bool((asked.reasoning or {}).get("summary")),
     )
 
 
-async def _before(response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str) -> Kept | None:
+async def _before(
+    response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str
+) -> StoredResponse | None:
     kept = await response_store.find(previous, caller.key) if previous else None
     field = "previous_response_id"
     if asked.previous_response_id and (kept is None or kept.status == ITEMS):
-        raise Problem(404, f"{field}: there is no such response", param=field, code="previous_response_not_found")
+        raise HttpProblem(404, f"{field}: there is no such response", param=field, code="previous_response_not_found")
     if asked.previous_response_id and kept is not None and kept.status in RUNNING:
-        raise Problem(409, f"{field}: {previous} is still being made", param=field, code="not_finished")
+        raise HttpProblem(409, f"{field}: {previous} is still being made", param=field, code="not_finished")
     return kept
 
 
@@ -182,7 +290,7 @@ def _check_approvals(asked: ResponseBody, read: ReadItems, history: Iterable[Mes
 async def _items(
     service: Service, response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str
 ) -> list[dict[str, Any]]:
-    """With what references refer to in their place."""
+    """The input items; references are replaced by the items that they refer to."""
     items = as_items(asked.input)
     check_count("input", len(items), service.config.max_messages)
     if not any(item["type"] == "item_reference" for item in items):
@@ -200,9 +308,11 @@ async def _items(
     return found
 
 
-def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseBody, chosen: Chosen) -> TurnRequest:
-    """The request without its conversation; `context` None where the session has it."""
-    session = session_of(service, exchange, caller, asked)
+def _base(
+    service: Service, exchange: Exchange, caller: Caller, asked: ResponseBody, chosen: ResponseTools
+) -> TurnRequest:
+    """The request without its conversation; `context` None where the stored session has it."""
+    session = read_session(service, exchange, caller, asked)
     from_store = bool(asked.use_server_history)
     if from_store and not session:
         raise bad_field("use_server_history", "needs a session_id")
@@ -227,16 +337,16 @@ def _base(service: Service, exchange: Exchange, caller: Caller, asked: ResponseB
         tool_choice=read_choice(asked.tool_choice, asked.tools or []),
         parallel_calls=asked.parallel_tool_calls,
         sampling=read_sampling(asked),
-        retry_key=retry_key_of(caller, who, msgspec.json.encode(asked)) if who else "",
-        planner=planning_from(service, caller, asked),
-        limits=limits_of(service, asked),
-        traceparent=traceparent_of(exchange),
+        retry_key=make_retry_key(caller, who, msgspec.json.encode(asked)) if who else "",
+        planner=read_planning(service, caller, asked),
+        limits=read_limits(service, asked),
+        traceparent=read_traceparent(exchange),
         stream=bool(asked.stream or asked.background),
         owner=caller.owner,
     )
 
 
-def _refusal(call: ToolCall, decision: Approval) -> Message:
+def _refusal(call: ToolCall, decision: ApprovalDecision) -> Message:
     return ToolMessage(call.id, call.name, (TextPart(f"[aish] refused: {decision.reason or 'the user said no'}"),))
 
 

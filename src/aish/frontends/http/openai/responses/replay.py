@@ -1,19 +1,19 @@
-"""A response's stream, made again from the recorded events of its turns."""
+"""Makes a response's stream again from the recorded events of its turns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from aish.engine.turn.transcript import Transcript
-from aish.frontends.http.openai.responses.encoder import ResponseStream
+from aish.frontends.http.openai.responses.encoder import ResponseEncoder
 from aish.ports import Store
 from aish.types.events import Event, Status, TurnFinished, TurnStarted, decode_event
 
 
-class Again:
-    """Goes on where it was when it read last. `transcript` has the messages that were produced."""
+class StreamReplay:
+    """Each `read` continues after the events read before. `transcript` has the messages that were produced."""
 
-    def __init__(self, store: Store, stream: ResponseStream) -> None:
+    def __init__(self, store: Store, stream: ResponseEncoder) -> None:
         self.stream = stream
         self.transcript = Transcript()
         self._store = store
@@ -26,7 +26,7 @@ class Again:
             if events := [decode_event(line) for line in lines.splitlines()]:
                 self._seen[turn] = events[-1].seq
                 approved = self.stream.setup.approved and place == 0
-                pieces.append(self.stream.encode(self._fold(without_end(events) if approved else events)))
+                pieces.append(self.stream.encode(self._fold(without_turn_end(events) if approved else events)))
         return b"".join(pieces)
 
     def _fold(self, events: Sequence[Event]) -> Sequence[Event]:
@@ -36,12 +36,12 @@ class Again:
         return events
 
 
-def without_end(events: Sequence[Event]) -> list[Event]:
-    """Of a turn that only runs what was approved: its end is not the response's."""
+def without_turn_end(events: Sequence[Event]) -> list[Event]:
+    """For a turn that only runs approved calls: its end is not the end of the response."""
     return [event for event in events if not isinstance(event.body, TurnFinished | Status)]
 
 
-def cut(data: bytes, first: int, upto: int | None) -> bytes:
-    """Of these events, those from `first` up to, not with, `upto`."""
+def select_events(data: bytes, first: int, upto: int | None) -> bytes:
+    """The events from `first` up to `upto`, which is not included."""
     chosen = data.split(b"\n\n")[:-1][first:upto]
     return b"".join(event + b"\n\n" for event in chosen)

@@ -1,4 +1,4 @@
-"""Responses, the request: its fields, its tools and what it asks of the model, in canonical form."""
+"""Reads the request for a response: its fields, its tools and its sampling, in canonical form."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.chat.request import check_top_logprobs, read_function, read_mcp
-from aish.frontends.http.server.bodies import decode_body
-from aish.frontends.http.server.http_errors import bad_field
-from aish.frontends.http.turns.request_fields import (
+from aish.frontends.http.server.http_errors import bad_field, decode_body
+from aish.frontends.http.turns.request_fields import Extensions, check_top_logprobs, read_knobs
+from aish.frontends.http.turns.tool_fields import (
     MAX_NAME_CHARS,
-    Extensions,
-    Function,
-    McpTool,
-    find_knobs,
+    ClientFunction,
+    McpEntry,
+    read_function,
+    read_mcp,
     tool_choice,
 )
 from aish.types.requests import Sampling, ToolChoice
 
-# OpenAI's own bounds of `metadata`.
+# OpenAI's own limits of `metadata`.
 MAX_METADATA, MAX_METADATA_KEY, MAX_METADATA_VALUE = 16, 64, 512
 
 
@@ -61,7 +60,7 @@ class ResponseBody(Extensions, frozen=True, kw_only=True):
 
     @property
     def conversation_id(self) -> str:
-        """The conversation it belongs to, "" for none."""
+        """The conversation that it belongs to, "" for none."""
         given = self.conversation
         id = given.get("id") if isinstance(given, dict) else given
         if given is not None and (not isinstance(id, str) or not id):
@@ -70,17 +69,18 @@ class ResponseBody(Extensions, frozen=True, kw_only=True):
 
 
 class Namespaced(msgspec.Struct, frozen=True):
-    """A client's function by the name it knows it under; the model knows it by one flat name."""
+    """A client's function by the client's name and namespace. The model knows it by one flat name."""
 
     name: str
     namespace: str = ""
 
 
-class Declared(msgspec.Struct, frozen=True):
-    """The tools of a request as they were read. `silent` are labels whose client does not want to be asked."""
+class DeclaredTools(msgspec.Struct, frozen=True):
+    """The tools of a request as they were read. `silent` are labels of servers whose tools the client does not want to
+    approve."""
 
-    functions: list[Function]
-    mcp: list[McpTool]
+    functions: list[ClientFunction]
+    mcp: list[McpEntry]
     spaces: dict[str, Namespaced]
     silent: frozenset[str]
 
@@ -129,14 +129,14 @@ def read_sampling(asked: ResponseBody) -> Sampling:
         json_object=json_object,
         reasoning_effort=effort or "",
         logprobs=check_top_logprobs(asked.top_logprobs) if asked.wants_logprobs else None,
-        knobs=find_knobs(asked),
+        knobs=read_knobs(asked),
     )
 
 
-def read_declared(tools: Sequence[dict[str, Any]]) -> Declared:
-    """Functions, also those in namespaces, and servers of ours; tools of other types are passed over."""
-    functions: list[Function] = []
-    servers: list[McpTool] = []
+def read_declared(tools: Sequence[dict[str, Any]]) -> DeclaredTools:
+    """Reads functions, also those in namespaces, and MCP servers. Tools of other types are ignored."""
+    functions: list[ClientFunction] = []
+    servers: list[McpEntry] = []
     spaces: dict[str, Namespaced] = {}
     silent: set[str] = set()
     for place, tool in enumerate(tools):
@@ -153,16 +153,16 @@ def read_declared(tools: Sequence[dict[str, Any]]) -> Declared:
             for function, known in _namespace(field, tool):
                 functions.append(function)
                 spaces[function.name] = known
-    return Declared(functions, servers, spaces, frozenset(silent))
+    return DeclaredTools(functions, servers, spaces, frozenset(silent))
 
 
 def flat_name(namespace: str, name: str) -> str:
-    """One name for the model: `crm` and `find` are `crm__find`."""
+    """The one name for the model: `crm` and `find` are `crm__find`."""
     return f"{namespace.removesuffix('__')}__{name}" if namespace else name
 
 
 def read_choice(given: Any, tools: Sequence[dict[str, Any]]) -> ToolChoice:
-    """A choice of a tool that was passed over is no choice."""
+    """The choice of an ignored tool is ignored, too."""
     if not isinstance(given, dict):
         return tool_choice("tool_choice", given)
     kind, name = given.get("type"), given.get("name")
@@ -180,7 +180,7 @@ def read_choice(given: Any, tools: Sequence[dict[str, Any]]) -> ToolChoice:
     raise bad_field("tool_choice", "must be auto, none, required or a tool to call")
 
 
-def _namespace(field: str, tool: dict[str, Any]) -> Iterator[tuple[Function, Namespaced]]:
+def _namespace(field: str, tool: dict[str, Any]) -> Iterator[tuple[ClientFunction, Namespaced]]:
     space, inner = tool.get("name"), tool.get("tools")
     if not isinstance(space, str) or not 0 < len(space) <= MAX_NAME_CHARS:
         raise bad_field(f"{field}.name", f"must be a name of 1 to {MAX_NAME_CHARS} characters")

@@ -1,4 +1,4 @@
-"""One response being made: its turns run, its stream said, and what came of it kept before the client hears the end."""
+"""Makes one response: runs its turns, encodes its stream, and stores the result before the client gets the end."""
 
 from __future__ import annotations
 
@@ -10,43 +10,42 @@ import msgspec
 
 from aish.engine.turn.transcript import Transcript
 from aish.errors import AishError, drop_traceback
-from aish.frontends.http.auth.caller import Caller
+from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
-from aish.frontends.http.openai.responses.encoder import ResponseStream
-from aish.frontends.http.openai.responses.plan import Plan
-from aish.frontends.http.openai.responses.replay import without_end
-from aish.frontends.http.openai.responses.store import Kept, ResponseStore
-from aish.frontends.http.openai.responses.tools import asking
-from aish.frontends.http.server.disconnect_monitor import Watch
-from aish.frontends.http.server.http_errors import Problem, problem_of
+from aish.frontends.http.openai.responses.encoder import ResponseEncoder
+from aish.frontends.http.openai.responses.plan import ResponsePlan, response_consent
+from aish.frontends.http.openai.responses.replay import without_turn_end
+from aish.frontends.http.openai.responses.store import ResponseStore, StoredResponse
+from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
+from aish.frontends.http.server.http_errors import HttpProblem, problem_of
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.turns.trace_summary import TraceSummary
+from aish.frontends.http.turns.delivery import TraceSummary
 from aish.ports import Listener
 from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import TurnRequest
 
-Link = Callable[[Caller, Plan], Awaitable[None]]
+Link = Callable[[Caller, ResponsePlan], Awaitable[None]]
 _LINKED = ("completed", "incomplete")
 
 
-class Making:
-    """`link` is told of a response that was kept, before its end is said: a conversation goes on from it. `begun` is
-    told of its first turn."""
+class ResponseRun:
+    """`link` is called with a response that was stored, before its end is sent: a conversation continues from it.
+    `begun` is called with its first turn."""
 
     def __init__(
         self,
         service: Service,
         response_store: ResponseStore,
         caller: Caller,
-        plan: Plan,
+        plan: ResponsePlan,
         link: Link,
         *,
         has_begun: Callable[[], bool],
         begun: Callable[[str], None] = lambda turn: None,
     ) -> None:
         self.plan = plan
-        self.stream = ResponseStream(plan.setup)
+        self.stream = ResponseEncoder(plan.setup)
         self.turns: list[str] = []
         self.last = b""  # the end of the stream, once it is known
         self._keeping: asyncio.Task[None] | None = None
@@ -56,19 +55,17 @@ class Making:
         self._response_store = response_store
         self._caller = caller
         self._link = link
-        self._ask = asking(service, caller, plan.setup.late, plan.agreed)
+        self._ask = response_consent(service, caller, plan.setup.late, plan.agreed)
         self._has_begun = has_begun
         self._begun = begun
         self._transcript = Transcript()
         self.summary = TraceSummary() if plan.asked.trace else None
 
-    async def pieces(self, watch: Watch | None = None) -> AsyncGenerator[bytes, None]:
-        """The stream after its opening. What goes wrong before anything was said is raised, as Problem. `watch` is who
-        waits for it."""
+    async def pieces(self, watch: DisconnectMonitor | None = None) -> AsyncGenerator[bytes, None]:
+        """Yields the stream after its opening. Failures before the first piece are raised as HttpProblem. `watch` is
+        the monitor of the client that waits."""
         plan = self.plan
         try:
-            if watch is not None:
-                watch.word = self._word
             turns = self._turn(plan.request, watch) if plan.first is None else self._both(plan.first, watch)
             try:
                 async with aclosing(turns) as batches:
@@ -80,16 +77,16 @@ class Making:
                     watch.check_shut_down(exc)
                 raise
             self.last = self.stream.finish()
-        except (AishError, Problem) as exc:
+        except (AishError, HttpProblem) as exc:
             drop_traceback(exc)
-            self.last = self.stream.fail(exc if isinstance(exc, Problem) else problem_of(exc))
+            self.last = self.stream.fail(exc if isinstance(exc, HttpProblem) else problem_of(exc))
         finally:
             await self._keys.spend(self._caller, self._meter.usage)
         if self.stream.failed is not None and not self._has_begun():
             raise self.stream.failed
         try:
             await self.keep()
-        except AishError as exc:  # what could not be kept has no end that it could go on from
+        except AishError as exc:  # a response that could not be stored must not end as if it had been
             drop_traceback(exc)
             self.last = self.stream.fail_instead(problem_of(exc))
             if self.stream.failed is not None and not self._has_begun():
@@ -97,7 +94,8 @@ class Making:
         yield self.last
 
     async def keep(self) -> None:
-        """As it stands, if it is to be kept at all; once, and also if whoever waits for it is told to stop."""
+        """Stores the response as it stands, if it is to be stored at all; once, and to the end even if the waiting task
+        is cancelled."""
         if self.plan.asked.is_kept:
             if self._keeping is None:
                 self._keeping = asyncio.create_task(self._keep())
@@ -112,13 +110,13 @@ class Making:
             await self._link(self._caller, plan)
 
     async def tell_others(self) -> None:
-        """Which turns it takes, for processes that stream it, too."""
+        """Stores which turns it takes, for other processes that stream it."""
         await self._response_store.put(self.plan.id, self._caller.key, self.document(), wait=False)
 
-    def document(self, messages: tuple[Message, ...] | None = None) -> Kept:
-        """`messages` None: it is not done, only the input is known."""
+    def document(self, messages: tuple[Message, ...] | None = None) -> StoredResponse:
+        """`messages` None: it is not complete, only the input is known."""
         plan, background = self.plan, bool(self.plan.asked.background)
-        return Kept(
+        return StoredResponse(
             status=self.stream.status,
             response=msgspec.Raw(self.stream.snapshot()),
             input=plan.items,
@@ -132,12 +130,12 @@ class Making:
         )
 
     async def _both(self, first: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
-        """What was approved, then the model with what came of it."""
+        """Yields the events of approved calls, then those of the model, which sees their results."""
         request = self.plan.request
         results: list[Message] = []
         async with aclosing(self._turn(first, None)) as batches:
             async for events in batches:
-                if events := without_end(events):
+                if events := without_turn_end(events):
                     results += _results(events)
                     yield events
         if request.context is not None:
@@ -154,7 +152,7 @@ class Making:
 
     def _leave(self, events: Sequence[Event]) -> None:
         self._note(events)
-        self._meter.see_left(events)
+        self._meter.count_abandoned(events)
 
     def _note(self, events: Sequence[Event]) -> None:
         if isinstance(events[0].body, TurnStarted):
@@ -163,16 +161,16 @@ class Making:
                 self._begun(events[0].turn)
 
     def _feed(self, events: Sequence[Event]) -> bytes:
-        self._meter.see(events)
+        self._meter.observe(events)
         if self.summary is not None:
-            self.summary.see(events)
+            self.summary.observe(events)
         if self.plan.asked.is_kept:
             for event in events:
                 if not isinstance(event.body, TurnStarted):
                     self._transcript.apply(self.plan.setup.as_known(event))
         return self.stream.encode(events)
 
-    def _word(self, text: str) -> bytes:
+    def encode_word(self, text: str) -> bytes:
         if self.plan.asked.is_kept:
             self._transcript.say(text)
         return self.stream.word(text)

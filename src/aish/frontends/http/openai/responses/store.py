@@ -1,11 +1,10 @@
-"""Stored responses: documents that know what came before them, and the histories made of them.
+"""Stored responses: documents that name their predecessor, and the histories that follow from them.
 
-A document keeps its own input and what was produced, and the name of the one before: a conversation of n turns takes
-room for n, and its history is put together by following the names. Histories are remembered within bounds. Items added
-to a conversation by hand are a document, too, without a response.
+A document holds its own input and output and the name of the document before it. So a conversation of n turns takes
+space for n turns, and its history is put together by following the names. Histories are cached within bounds. Items
+that were added to a conversation by hand are a document, too, without a response.
 
-Whoever made a response is its only reader: to others it is not there. One that was running when its process died is
-told to have failed.
+A response is visible only to the key that made it. A response whose process died is closed as failed.
 """
 
 from __future__ import annotations
@@ -18,30 +17,29 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.responses.encoder import ResponseStream
-from aish.frontends.http.openai.responses.output_items import Setup
-from aish.frontends.http.openai.responses.replay import Again
-from aish.frontends.http.server.http_errors import Problem, bad_field
-from aish.frontends.http.server.queries import read_number
+from aish.frontends.http.openai.responses.encoder import ResponseEncoder
+from aish.frontends.http.openai.responses.objects import EncoderSetup
+from aish.frontends.http.openai.responses.replay import StreamReplay
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
 from aish.ports import Owners, Store
 from aish.types.messages import Message
 from aish.types.records import Document
 
 KIND = "response"
-ITEMS = "items"  # the status of a document without a response
+ITEMS = "items"  # the status of a document that has no response
 RUNNING = ("queued", "in_progress")
-# Enough for a few hundred long conversations at a time; what is not remembered is read again.
+# Enough for a few hundred long conversations at a time. What is not cached is read again.
 MAX_REMEMBERED_BYTES = 64 * 1024 * 1024
 _DAY_MS = 24 * 3600 * 1000
-_MAX_CHAIN = 10_000  # documents; a guard against names that go round in circles
+_MAX_CHAIN = 10_000  # documents: a guard against names that form a circle
 _MAX_LISTED = 100  # as OpenAI's
 _INTERRUPTED = "aish ended before this response did"
 _OWN_ID = re.compile(r"(?:msg|rs|fco?|mcp[lr]?|item)_([0-9a-z]+)_.+")
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`messages` are the input's and the produced ones; `previous` the document before. `runner` is the process that
-    makes it, `setup` and `turns` what its stream can be made again from."""
+class StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`messages` are those of the input and those produced; `previous` is the document before. `runner` is the process
+    that makes it; its stream can be made again from `setup` and `turns`."""
 
     status: str
     response: msgspec.Raw = msgspec.Raw(b"null")
@@ -51,7 +49,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     conversation: str = ""
     listed: tuple[str, ...] = ()
     runner: str = ""
-    setup: Setup | None = None
+    setup: EncoderSetup | None = None
     turns: tuple[str, ...] = ()
 
     def output(self) -> list[Any]:
@@ -62,11 +60,11 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
         return [*(msgspec.json.decode(item) for item in self.input), *self.output()]
 
 
-_decoder = msgspec.json.Decoder(Kept)
+_decoder = msgspec.json.Decoder(StoredResponse)
 
 
 class ResponseStore:
-    """`store` and `keep_days` are asked for each time: a reload may change them."""
+    """`store` and `keep_days` are called each time, because a reload may change them."""
 
     def __init__(
         self,
@@ -81,68 +79,68 @@ class ResponseStore:
         self._keep_days = keep_days
         self._histories: OrderedDict[str, tuple[tuple[Message, ...], int]] = OrderedDict()
         self._remembered_bytes = 0
-        self.running: set[str] = set()  # those this process makes
+        self.running: set[str] = set()  # made by this process
 
     @property
     def me(self) -> str:
         return self._owners.me
 
-    async def find(self, id: str, owner: str) -> Kept | None:
+    async def find(self, id: str, owner: str) -> StoredResponse | None:
         while True:
-            ours = id in self.running  # asked before it is read: one that ends meanwhile is not taken for a dead one
+            ours = id in self.running  # checked before the read, so that one that ends meanwhile does not look dead
             document = await self._store().find(KIND, id)
             if document is None or document.owner != owner:
                 return None
             kept = _decoder.decode(document.body)
-            if ours or kept.status not in RUNNING or self._is_made_elsewhere(kept):
+            if ours or kept.status not in RUNNING or self._is_made_by_other(kept):
                 return kept
-            kept = await interrupted(self._store(), kept)
+            kept = await close_interrupted(self._store(), kept)
             if await self._store().swap(self._document(id, owner, kept), old=document.body):
                 return kept
 
-    async def get(self, id: str, owner: str) -> Kept:
+    async def get(self, id: str, owner: str) -> StoredResponse:
         kept = await self.find(id, owner)
         if kept is None or kept.status == ITEMS:
-            raise Problem(404, f"there is no response {id[:100]}", param="response_id", code="not_found")
+            raise HttpProblem(404, f"there is no response {id[:100]}", param="response_id", code="not_found")
         return kept
 
-    async def put(self, id: str, owner: str, kept: Kept, *, wait: bool = True) -> int:
+    async def put(self, id: str, owner: str, kept: StoredResponse, *, wait: bool = True) -> int:
         """Returns its size in bytes."""
         document = self._document(id, owner, kept)
         await self._store().put(document, wait=wait)
         return len(document.body)
 
     async def move(self, id: str, owner: str, *, previous: str) -> None:
-        """Behind another document."""
+        """Puts it behind another document."""
         if (kept := await self.find(id, owner)) is not None:
             await self.put(id, owner, msgspec.structs.replace(kept, previous=previous))
             self._forget(id)
 
     async def delete(self, id: str, owner: str) -> None:
-        """What was remembered of conversations through it goes, too. One that others came before leaves an empty
-        document behind: those that follow still know what was said earlier."""
+        """Clears the cached histories. A document with a predecessor leaves an empty document behind, so that later
+        ones still have their history."""
         kept = await self.find(id, owner)
         if kept is not None and kept.previous and kept.status != ITEMS:
-            await self.put(id, owner, Kept(ITEMS, previous=kept.previous, conversation=kept.conversation))
+            await self.put(id, owner, StoredResponse(ITEMS, previous=kept.previous, conversation=kept.conversation))
         else:
             await self._store().delete(KIND, id)
         self._histories.clear()
         self._remembered_bytes = 0
 
-    async def chain(self, id: str, owner: str, *, limit: int = _MAX_CHAIN) -> list[tuple[str, Kept]]:
-        """Oldest first. It begins where a document is no longer there."""
-        found: list[tuple[str, Kept]] = []
+    async def chain(self, id: str, owner: str, *, limit: int = _MAX_CHAIN) -> list[tuple[str, StoredResponse]]:
+        """The documents, oldest first. It begins after a document that no longer exists."""
+        found: list[tuple[str, StoredResponse]] = []
         while id and len(found) < limit and (kept := await self.find(id, owner)) is not None:
             found.append((id, kept))
             id = kept.previous
         return found[::-1]
 
     async def history(self, id: str, owner: str) -> tuple[Message, ...]:
-        """Everything said and done up to and with this one."""
-        missing: list[tuple[str, Kept]] = []
+        """All messages up to and including this response."""
+        missing: list[tuple[str, StoredResponse]] = []
         known: tuple[Message, ...] = ()
         while id and len(missing) < _MAX_CHAIN:
-            if (remembered := self._recall(id)) is not None:
+            if (remembered := self._find_remembered(id)) is not None:
                 known = remembered
                 break
             if (kept := await self.find(id, owner)) is None:
@@ -155,7 +153,7 @@ class ResponseStore:
         return known
 
     def remember(self, id: str, history: tuple[Message, ...], size: int) -> None:
-        """`size` is about that of the messages no other history shares."""
+        """Caches a history. `size` is about that of the messages that no other history shares."""
         size += 8 * len(history)
         self._forget(id)
         self._histories[id] = (history, size)
@@ -163,8 +161,10 @@ class ResponseStore:
         while self._remembered_bytes > MAX_REMEMBERED_BYTES:
             self._forget(next(iter(self._histories)))
 
-    async def find_item(self, id: str, owner: str, before: Sequence[tuple[str, Kept]]) -> dict[str, Any] | None:
-        """An item by its id: in the documents given, or in the response that its id tells of."""
+    async def find_item(
+        self, id: str, owner: str, before: Sequence[tuple[str, StoredResponse]]
+    ) -> dict[str, Any] | None:
+        """Finds an item by its id: in the given documents, or in the response that its id names."""
         for _, kept in reversed(before):
             if (item := _named(kept, id)) is not None:
                 return item
@@ -172,7 +172,7 @@ class ResponseStore:
         kept_there = await self.find(f"resp_{told[1]}", owner) if told else None
         return _named(kept_there, id) if kept_there is not None else None
 
-    def _recall(self, id: str) -> tuple[Message, ...] | None:
+    def _find_remembered(self, id: str) -> tuple[Message, ...] | None:
         if id not in self._histories:
             return None
         self._histories.move_to_end(id)
@@ -182,30 +182,30 @@ class ResponseStore:
         _, size = self._histories.pop(id, ((), 0))
         self._remembered_bytes -= size
 
-    def _document(self, id: str, owner: str, kept: Kept) -> Document:
+    def _document(self, id: str, owner: str, kept: StoredResponse) -> Document:
         now_ms = time.time_ns() // 1_000_000
         expires_ms = now_ms + self._keep_days() * _DAY_MS
         body = self._redact(msgspec.json.encode(kept))
         return Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms)
 
-    def _is_made_elsewhere(self, kept: Kept) -> bool:
+    def _is_made_by_other(self, kept: StoredResponse) -> bool:
         return kept.runner != self._owners.me and self._owners.is_alive(kept.runner)
 
 
-async def interrupted(store: Store, kept: Kept) -> Kept:
-    """As far as it was recorded, and failed."""
+async def close_interrupted(store: Store, kept: StoredResponse) -> StoredResponse:
+    """The response as far as it was recorded, failed."""
     if kept.setup is None:
         return msgspec.structs.replace(kept, status="failed")
-    again = Again(store, ResponseStream(kept.setup))
+    again = StreamReplay(store, ResponseEncoder(kept.setup))
     await again.read(kept.turns)
-    again.stream.fail(Problem(500, _INTERRUPTED))
+    again.stream.fail(HttpProblem(500, _INTERRUPTED))
     messages = (*kept.messages, *again.transcript.produced())
     response = msgspec.Raw(again.stream.whole)
     return msgspec.structs.replace(kept, status="failed", response=response, messages=messages)
 
 
 def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -> bytes:
-    """A page of items, as `limit`, `order`, `after` and `before` ask for it."""
+    """A page of items, by `limit`, `order`, `after` and `before`."""
     order = query.get("order", order)
     if order not in ("asc", "desc"):
         raise bad_field("order", "must be asc or desc")
@@ -222,5 +222,5 @@ def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -
     return msgspec.json.encode({"object": "list", "data": page, **ends, "has_more": len(listed) > len(page)})
 
 
-def _named(kept: Kept, id: str) -> dict[str, Any] | None:
+def _named(kept: StoredResponse, id: str) -> dict[str, Any] | None:
     return next((item for item in kept.items() if item.get("id") == id), None)

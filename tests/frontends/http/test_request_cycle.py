@@ -232,11 +232,11 @@ async def test_one_who_speaks_the_first_http_need_not_name_it(hosts, status):
 
 
 @pytest.mark.parametrize(
-    "line",
+    "connection",
     [b"a b: c", b"a : b", b": b", b"a", b"\xe9: b", b"a: \x00", b"a: \x01", b"a: \x7f", b"a: b\rc", b"a: b\r\n c"],
 )
-async def test_a_header_of_bytes_that_none_has_is_refused(line):
-    sent = GET.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n" % line)
+async def test_a_header_of_bytes_that_none_has_is_refused(connection):
+    sent = GET.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n" % connection)
     assert (await exchanged(app_that_sends(head(), piece()), sent)).startswith(b"HTTP/1.1 400 ")
 
 
@@ -267,7 +267,7 @@ async def test_rubbish_after_a_request_does_not_break_its_reply():
         raw = await reader.readuntil(b"first\r\n")
         writer.write(b"\0\0 rubbish\r\n\r\n")
         [connection] = state.connections
-        await eventually(lambda: connection._is_deaf)
+        await eventually(lambda: connection._ignores_input)
         go_on.set()
         raw += await reader.read()
     assert raw.endswith(b"5\r\nfirst\r\n4\r\nlast\r\n0\r\n\r\n")
@@ -400,7 +400,7 @@ async def test_what_comes_around_a_body_is_not_kept_without_end(begun):
 
 
 async def test_a_client_that_was_refused_before_it_was_told_to_go_on_starts_afresh():
-    """It may send its body or leave it out: the next request could be taken for it."""
+    """It may send its body or client_left it out: the next request could be taken for it."""
     asked = POST[:-4].replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n")
     raw = await exchanged(app_that_sends(head(403, length(2)), piece(b"no")), asked)
     assert raw.endswith(b"connection: close\r\n\r\nno")
@@ -461,7 +461,7 @@ async def test_of_requests_that_wait_no_more_than_a_few_are_read():
             writer.write(POST * 1000)
         await eventually(lambda: len(connection.pipeline) > 16)
         assert len(connection.pipeline) <= 1000
-        assert not connection._is_reading or connection._is_deaf
+        assert not connection._is_reading or connection._ignores_input
         for task in state.tasks:
             task.cancel()
 
@@ -494,7 +494,7 @@ async def test_of_more_requests_in_one_read_than_are_held_the_first_are_answered
 
 
 async def test_a_defect_in_reading_a_request_is_told_of(monkeypatch, caplog):
-    monkeypatch.setattr("aish.frontends.http.server.connection.Served", None)
+    monkeypatch.setattr("aish.frontends.http.server.connection.RequestCycle", None)
     assert (await exchanged(app_that_sends(), GET)).startswith(b"HTTP/1.1 400 ")
     assert "by a defect of aish" in caplog.text
 
@@ -516,18 +516,18 @@ async def test_what_is_mounted_is_told_with_the_headers_of_every_reply_and_count
 @pytest.mark.parametrize("end", ["eof_received", "shutdown", "close"])
 async def test_a_reply_that_waits_to_be_written_is_written_before_its_connection_ends(end):
     async def app(scope, receive, send):
-        scope[CONNECTION]._line._outbox.at_work += 1
+        scope[CONNECTION]._connection._outbox.at_work += 1
         await Exchange(scope, receive, send).reply(200, b"{}")
-        getattr(scope[CONNECTION]._line, end)()  # as the loop does it, before this round is over
+        getattr(scope[CONNECTION]._connection, end)()  # as the loop does it, before this round is over
 
     assert (await exchanged(app, GET)).endswith(b"\r\n\r\n{}")
 
 
 async def test_a_reply_that_waits_to_be_written_comes_before_a_refusal():
     async def app(scope, receive, send):
-        scope[CONNECTION]._line._outbox.at_work += 1
+        scope[CONNECTION]._connection._outbox.at_work += 1
         await Exchange(scope, receive, send).reply(200, b"{}")
-        scope[CONNECTION]._line.data_received(b"what is this\r\n\r\n")
+        scope[CONNECTION]._connection.data_received(b"what is this\r\n\r\n")
 
     came = await exchanged(app, GET)
     assert came.index(b"HTTP/1.1 200") < came.index(b"{}") < came.index(b"HTTP/1.1 400")
@@ -559,7 +559,7 @@ async def test_the_outbox_knows_how_many_requests_are_at_work():
     async def app(scope, receive, send):
         async with asyncio.timeout(10):
             await both.wait()
-        outbox = scope[CONNECTION]._line._outbox
+        outbox = scope[CONNECTION]._connection._outbox
         seen.append(outbox.at_work)
         await Exchange(scope, receive, send).reply(200, b"{}")
         seen.append(outbox)
@@ -576,18 +576,18 @@ async def test_a_reply_is_open_between_its_head_and_its_end_while_the_client_kee
     seen = {}
 
     async def app(scope, receive, send):
-        served = scope[CONNECTION]
-        seen["at first"] = served.is_open()
-        served.send_head(200, [], at_once=True)
-        seen["with its head to come"] = served.is_open()
-        served.send_piece(b"one")
-        seen["between"] = served.is_open()
-        served._line.pause_writing()
-        seen["behind"] = served.is_open()
-        served._line.resume_writing()
-        seen["between again"] = served.is_open()
-        served.send_piece(b"", last=True)
-        seen["at its end"] = served.is_open()
+        cycle = scope[CONNECTION]
+        seen["at first"] = cycle.is_open()
+        cycle.send_head(200, [], at_once=True)
+        seen["with its head to come"] = cycle.is_open()
+        cycle.send_piece(b"one")
+        seen["between"] = cycle.is_open()
+        cycle._connection.pause_writing()
+        seen["behind"] = cycle.is_open()
+        cycle._connection.resume_writing()
+        seen["between again"] = cycle.is_open()
+        cycle.send_piece(b"", last=True)
+        seen["at its end"] = cycle.is_open()
 
     await exchanged(app, GET, until=b"0\r\n\r\n")
     assert [name for name, is_open in seen.items() if is_open] == ["between", "between again"]
@@ -604,11 +604,11 @@ async def test_a_reply_is_open_between_its_head_and_its_end_while_the_client_kee
 )
 async def test_what_is_sent_now_is_framed_as_every_piece_is(version, headers, framed):
     async def app(scope, receive, send):
-        served = scope[CONNECTION]
-        served.send_head(200, [*headers, (b"connection", b"close")], at_once=True)
-        served.send_piece(b"one")
-        served.send_now(b"two")
-        served.send_piece(b"", last=True)
+        cycle = scope[CONNECTION]
+        cycle.send_head(200, [*headers, (b"connection", b"close")], at_once=True)
+        cycle.send_piece(b"one")
+        cycle.send_now(b"two")
+        cycle.send_piece(b"", last=True)
 
     reply = await exchanged(app, GET.replace(b"HTTP/1.1", b"HTTP/" + version))
     assert reply.partition(b"\r\n\r\n")[2] == framed
@@ -618,14 +618,14 @@ async def test_a_reply_is_not_open_once_its_client_has_gone():
     seen, gone = [], asyncio.Event()
 
     async def app(scope, receive, send):
-        served = scope[CONNECTION]
-        served.on_gone = gone.set
-        served.send_head(200, [], at_once=True)
-        served.send_piece(b"one")
-        seen.append(served.is_open())
+        cycle = scope[CONNECTION]
+        cycle.on_gone = gone.set
+        cycle.send_head(200, [], at_once=True)
+        cycle.send_piece(b"one")
+        seen.append(cycle.is_open())
         async with asyncio.timeout(10):
             await gone.wait()
-        seen.append(served.is_open())
+        seen.append(cycle.is_open())
 
     async with listening(app) as (port, _):
         async with client(port) as (reader, writer):

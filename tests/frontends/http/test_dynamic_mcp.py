@@ -58,7 +58,7 @@ async def here(
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     wired = Container(ProcessEnvironment(home, env), load_config(cwd=home, env=env, flags={}, home=home))
     service = Service(wired)
-    async with asyncio.timeout(30), service.opened():
+    async with asyncio.timeout(30), service.open():
         face = Here(service, App(service, {}))
         face.wired = wired
         yield face

@@ -1,21 +1,68 @@
-"""The last hour of this process in points of ten seconds, for small charts. Kept in memory, counted as it happens.
+"""Accumulates in plain numbers what a process counts: batches for Prometheus, and a short time series for the console.
 
-Nothing here is touched for a token of an answer: only its first, the end of a turn, a tool's result, a request's end.
+prometheus_client takes a lock and several calls for each thing it counts. For a small request that adds up to more than
+answering it, so counts are kept here and added when they are read.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from prometheus_client import Counter, Histogram
+
+
+class CounterBatch:
+    """For one counter. Callers add to `count`."""
+
+    __slots__ = ("_counter", "count")
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self.count = 0.0
+
+    def flush(self) -> None:
+        if self.count:
+            self._counter.inc(self.count)
+            self.count = 0.0
+
+
+class HistogramBatch:
+    """For one histogram, whose bounds have to be given again because it does not expose them."""
+
+    __slots__ = ("_bounds", "_counts", "_histogram", "_sum")
+
+    def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
+        self._histogram = histogram
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def flush(self) -> None:
+        """Adds to the two private fields that the histogram's own `observe` writes: that method takes one value at a
+        time."""
+        if not any(self._counts):
+            return
+        for place, count in enumerate(self._counts):
+            if count:
+                self._histogram._buckets[place].inc(count)
+                self._counts[place] = 0
+        self._histogram._sum.inc(self._sum)
+        self._sum = 0.0
+
 
 STEP_MS = 10_000
 POINTS = 360
 _MS = 1_000_000  # in nanoseconds
-MAX_SAMPLES = 512  # of one point; a median of as many is as good
+MAX_SAMPLES = 512  # of one point: enough for a median
 
 
 class Point(msgspec.Struct):
@@ -39,6 +86,12 @@ _COUNTED = ("requests", "turns", "tokens_in", "tokens_out", "tool_calls", "error
 
 
 class Series:
+    """The last hour of this process in points of ten seconds, for small charts. Kept in memory.
+
+    Counts the first token of an answer, the end of a turn, the result of a tool and the end of a request: nothing per
+    token.
+    """
+
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._now_ns = now_ns
         self.since_ms = now_ns() // _MS
@@ -47,7 +100,7 @@ class Series:
         self._begin()
 
     def now(self) -> Point:
-        """Where to count what happens now."""
+        """The point to count in now."""
         if not self._from_ns <= self._now_ns() < self._until_ns:
             self._before = _sum(self._before, self._newest)
             self._begin()
@@ -79,5 +132,5 @@ class Series:
 
 
 def _sum(first: Point, second: Point) -> Point:
-    """Of what is counted; a median has no sum."""
+    """The sum of the counts; a median has no sum."""
     return Point(first.at_ms, **{name: getattr(first, name) + getattr(second, name) for name in _COUNTED})

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from aish.frontends.http.metrics.accumulators import CounterBatch, HistogramBatch
 from aish.frontends.http.metrics.counters import Metrics, TurnMeter
-from aish.frontends.http.metrics.metric_batches import Spread, Tally
 from aish.frontends.http.server.service import Service
 from aish.types.events import Event, StepStarted, TextDelta, TurnEnd, TurnFinished, TurnStarted
 from aish.types.usage import Usage
@@ -26,7 +26,7 @@ def counted() -> tuple[CollectorRegistry, Counter, Histogram]:
     return (
         registry,
         Counter("c", "Counted.", registry=registry),
-        Histogram("h", "Spread.", buckets=BOUNDS, registry=registry),
+        Histogram("h", "HistogramBatch.", buckets=BOUNDS, registry=registry),
     )
 
 
@@ -37,7 +37,7 @@ def without_times(page: bytes) -> list[str]:
 @given(st.lists(values, max_size=4))
 def test_what_is_handed_on_by_the_sum_reads_as_if_it_were_counted_one_by_one(batches):
     registry, counter, histogram = counted()
-    tally, spread = Tally(counter), Spread(histogram, BOUNDS)
+    tally, spread = CounterBatch(counter), HistogramBatch(histogram, BOUNDS)
     plain_registry, plain_counter, plain_histogram = counted()
     for batch in batches:
         for value in batch:
@@ -45,8 +45,8 @@ def test_what_is_handed_on_by_the_sum_reads_as_if_it_were_counted_one_by_one(bat
             spread.observe(value)
             plain_counter.inc(value + 1)
             plain_histogram.observe(value)
-        tally.hand_on()
-        spread.hand_on()
+        tally.flush()
+        spread.flush()
         assert without_times(generate_latest(registry)) == without_times(generate_latest(plain_registry))
 
 
@@ -57,7 +57,7 @@ def turn(metrics: Metrics) -> None:
         TextDelta("hi"),
         TurnFinished(TurnEnd.ANSWERED, Usage(3, 4)),
     ]
-    TurnMeter(metrics).see([Event("", "turn_1", n, 0, body) for n, body in enumerate(bodies, 1)])
+    TurnMeter(metrics).observe([Event("", "turn_1", n, 0, body) for n, body in enumerate(bodies, 1)])
 
 
 def test_a_page_holds_everything_that_was_counted_before_it():
@@ -73,11 +73,11 @@ def test_a_page_holds_everything_that_was_counted_before_it():
 
 
 async def test_where_others_answer_for_us_what_was_counted_is_handed_on_soon(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.server.service._TELL_S", 0.01)
+    monkeypatch.setattr("aish.frontends.http.server.engine_host._PUBLISH_INTERVAL_S", 0.01)
     service = Service(FakeRuntime(Bench()))
     service.metrics.together = True
     async with asyncio.TaskGroup() as tasks:
-        telling = tasks.create_task(service._tell_others())
+        telling = tasks.create_task(service._publish_metrics())
         for number in (1, 2):
             turn(service.metrics)
             await eventually(
