@@ -259,7 +259,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§18 whose tool is it": ("engine/test_left_calls.py::*", "frontends/http/test_chat.py::test_a_mixed_step*"),
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (
-        "frontends/http/test_guests.py::*",
+        "frontends/http/test_dynamic_mcp.py::*",
         "tools/mcp/test_guests.py::*",
         "safety/test_urls.py::*",
     ),
