@@ -238,7 +238,7 @@ class Container:
         await self._mcp.reconnect(name)
 
     async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        return await self._mcp.settled(timeout_s, names)
+        return await self._mcp.wait_settled(timeout_s, names)
 
     @cached_property
     def shell_context(self) -> ShellContext:
@@ -267,8 +267,8 @@ class Container:
     async def undo_edit(self, id: str = "") -> str:
         return await self._opened_ide().undo(id)
 
-    async def kept_edits(self) -> Sequence[KeptEdit]:
-        return await self._opened_ide().kept_edits()
+    async def list_undoable(self) -> Sequence[KeptEdit]:
+        return await self._opened_ide().list_undoable()
 
     def _opened_ide(self) -> IdeTools:
         if self._ide is None:

@@ -19,7 +19,7 @@ from aish.types.dynamic_mcp import GuestServer, GuestView
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
     from aish.tools.mcp.dynamic import Guests, GuestServers
-    from aish.tools.mcp.server import Exposure, McpServer
+    from aish.tools.mcp.server import McpServer, ToolExposure
     from aish.tools.mcp.servers import McpServers
     from aish.tools.mcp.types import ServerSpec
 
@@ -63,7 +63,7 @@ class McpLinks:
         """By URL or by command line; "" makes a name."""
         import shlex
 
-        from aish.tools.mcp.server import State
+        from aish.tools.mcp.server import ServerState
         from aish.tools.mcp.types import ServerSpec
 
         if not target:
@@ -76,10 +76,10 @@ class McpLinks:
             spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._deeper())
         async with self._turn(name):
             owner = self._owner()
-            if name in owner.servers and owner.servers[name].state is State.FAILED:  # it was mistyped, then
+            if name in owner.servers and owner.servers[name].state is ServerState.FAILED:  # it was mistyped, then
                 await owner.disconnect(name)
             owner.connect(spec)
-        await self.settled(spec.start_timeout_s, [name])
+        await self.wait_settled(spec.start_timeout_s, [name])
         return name
 
     async def disconnect(self, name: str) -> None:
@@ -99,11 +99,11 @@ class McpLinks:
                 raise UsageError(
                     f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
                 )
-        await self.settled(2 * server.spec.start_timeout_s, [name])
+        await self.wait_settled(2 * server.spec.start_timeout_s, [name])
 
-    async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+    async def wait_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each can be used or is known not to be; those still connecting."""
-        return await self._opened.settled(timeout_s, names) if self._opened else ()
+        return await self._opened.wait_settled(timeout_s, names) if self._opened else ()
 
     @property
     def guests(self) -> Sequence[GuestView]:
@@ -133,8 +133,8 @@ class McpLinks:
             self._opened = McpServers(self._tools, self._http())
         return self._opened
 
-    def _server(self, name: str, settings: McpServerConfig) -> tuple[ServerSpec, Exposure]:
-        from aish.tools.mcp.server import Exposure
+    def _server(self, name: str, settings: McpServerConfig) -> tuple[ServerSpec, ToolExposure]:
+        from aish.tools.mcp.server import ToolExposure
         from aish.tools.mcp.types import ServerSpec
 
         env = {variable: value.reveal() for variable, value in settings.env.items()}
@@ -150,7 +150,7 @@ class McpLinks:
             call_timeout_s=settings.timeout_s,
             max_in_flight=settings.max_in_flight,
         )
-        return spec, Exposure(settings.allow, settings.deny, settings.trust_hints)
+        return spec, ToolExposure(settings.allow, settings.deny, settings.trust_hints)
 
     def _deeper(self) -> dict[str, str]:
         if self._depth >= _MAX_DEPTH:

@@ -13,9 +13,9 @@ import pytest
 from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import FaultKind, McpError
-from aish.tools.mcp.session import Session
+from aish.tools.mcp.session import McpSession
 from aish.tools.mcp.text import Sanitiser
-from aish.tools.mcp.transport.base import Inbox
+from aish.tools.mcp.transport.base import IncomingMessages
 from aish.tools.mcp.transport.http import HttpTransport
 from aish.tools.mcp.types import ListChanged, ServerSpec, SessionEvent, Warned
 from aish.types.messages import text_of
@@ -28,7 +28,7 @@ TOKEN = "tok-51c0ffee-9a7d"
 
 
 class Client:
-    def __init__(self, server: HttpMcp, session: Session, events: list[SessionEvent]) -> None:
+    def __init__(self, server: HttpMcp, session: McpSession, events: list[SessionEvent]) -> None:
         self.server = server
         self.session = session
         self.events = events
@@ -249,8 +249,8 @@ async def test_streams_that_end_at_once_are_opened_ever_more_rarely() -> None:
 
     async with http_mcp("session", "short_streams") as server, HttpClient() as http, asyncio.timeout(10):
         spec = ServerSpec("web", url=server.url)
-        inbox = Inbox("web", Sanitiser(), None)
-        async with HttpTransport.open(spec, inbox, http, pause=pause) as transport:
+        incoming = IncomingMessages("web", Sanitiser(), None)
+        async with HttpTransport.open(spec, incoming, http, pause=pause) as transport:
             await transport.request("initialize", {}, timeout_s=5)
             transport.listen()
             await enough.wait()
@@ -265,7 +265,7 @@ async def test_an_answer_is_fetched_where_its_stream_broke_off_after_the_time_th
 
     async with http_mcp("resumes") as server, HttpClient() as http, asyncio.timeout(10):
         spec = ServerSpec("web", url=server.url)
-        async with HttpTransport.open(spec, Inbox("web", Sanitiser(), None), http, pause=pause) as transport:
+        async with HttpTransport.open(spec, IncomingMessages("web", Sanitiser(), None), http, pause=pause) as transport:
             raw = await transport.request("tools/call", {"name": "echo"}, timeout_s=5)
     assert b"called echo" in bytes(raw)
     assert pauses == [0.7, 0.9]

@@ -12,7 +12,7 @@ from aish.tools.mcp.errors import FaultKind
 from aish.tools.mcp.listing import read_tool
 from aish.tools.mcp.schema import MAX_SCHEMA_BYTES, normalise, subschemas
 from aish.tools.mcp.text import Sanitiser, clean
-from aish.tools.mcp.transport.headers import BadAnnotation, header_params, header_value, mirrored
+from aish.tools.mcp.transport.headers import InvalidAnnotation, header_params, header_value, mirror_headers
 from aish.tools.mcp.types import ListChanged, McpTool, ServerLog
 from aish.types.messages import ImagePart, TextPart, text_of
 from support.hostile import Hostile
@@ -265,13 +265,13 @@ def test_a_schema_one_byte_over_the_bound_is_any_object() -> None:
     ],
 )
 def test_invalid_header_annotations_are_found(bad: dict[str, object]) -> None:
-    with pytest.raises(BadAnnotation):
+    with pytest.raises(InvalidAnnotation):
         header_params({"type": "object", "properties": {"a": bad}})
 
 
 def test_the_same_header_twice_is_invalid_in_any_case() -> None:
     properties = {name: {"type": "string", "x-mcp-header": name} for name in ("Region", "region")}
-    with pytest.raises(BadAnnotation):
+    with pytest.raises(InvalidAnnotation):
         header_params({"type": "object", "properties": properties})
 
 
@@ -279,11 +279,11 @@ def test_annotated_arguments_are_mirrored_into_headers() -> None:
     inner = {"type": "object", "properties": {"flag": {"type": "boolean", "x-mcp-header": "Flag"}}}
     region = {"type": "string", "x-mcp-header": "Region"}
     params = header_params({"type": "object", "properties": {"region": region, "inner": inner}})
-    assert mirrored(params, {"region": " Zürich", "inner": {"flag": False}}) == [
+    assert mirror_headers(params, {"region": " Zürich", "inner": {"flag": False}}) == [
         ("Mcp-Param-Region", "=?base64?IFrDvHJpY2g=?="),
         ("Mcp-Param-Flag", "false"),
     ]
-    assert mirrored(params, {"region": None, "inner": 3}) == []
+    assert mirror_headers(params, {"region": None, "inner": 3}) == []
     assert header_value("=?base64?eA==?=").startswith("=?base64?PT9i")
 
 

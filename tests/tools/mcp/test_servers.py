@@ -11,7 +11,7 @@ import pytest
 
 from aish.errors import ToolError, UsageError
 from aish.net.http.client import HttpClient
-from aish.tools.mcp.server import Exposure, State
+from aish.tools.mcp.server import ServerState, ToolExposure
 from aish.tools.mcp.servers import McpServers
 from aish.tools.mcp.types import ServerSpec
 from aish.tools.registry import Registry
@@ -51,10 +51,10 @@ def named(spec: ServerSpec, name: str) -> ServerSpec:
 async def test_connecting_returns_at_once_and_the_tools_appear_when_the_server_is_ready(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec())
-        assert server.state is State.CONNECTING
+        assert server.state is ServerState.CONNECTING
         assert not registry.specs()
-        assert await servers.settled(DEADLINE_S) == []
-        assert server.state is State.READY
+        assert await servers.wait_settled(DEADLINE_S) == []
+        assert server.state is ServerState.READY
         assert "files__echo" in [spec.name for spec in registry.specs()]
         output = await registry.call("files__echo", {"text": "hi"}, Context())
         assert "hi" in output.parts[0].text
@@ -68,9 +68,9 @@ async def test_dead_and_silent_servers_do_not_hold_up_the_others_and_say_why(hos
         servers.connect(named(hostile.spec("silent", start_timeout_s=0.3), "silent"))
         servers.connect(ServerSpec("missing", command=("/no/such/program",)))
         servers.connect(ServerSpec("web", url="http://127.0.0.1:9/mcp"))
-        assert await servers.settled(DEADLINE_S) == []
+        assert await servers.wait_settled(DEADLINE_S) == []
         states = {name: server.state for name, server in servers.servers.items()}
-        assert [state for name, state in states.items() if name.startswith("good")] == [State.READY] * 3
+        assert [state for name, state in states.items() if name.startswith("good")] == [ServerState.READY] * 3
         failures = {name: server.failure.message for name, server in servers.servers.items() if server.failure}
         assert sorted(failures) == ["dies", "missing", "silent", "web"]
         assert "exit(3)" in failures["dies"] and "initialize" in failures["dies"]
@@ -82,18 +82,18 @@ async def test_dead_and_silent_servers_do_not_hold_up_the_others_and_say_why(hos
 async def test_waiting_for_servers_has_an_end(hostile: Hostile):
     async with fleet() as (servers, _):
         servers.connect(named(hostile.spec("silent", start_timeout_s=20.0, close_wait_s=0.1), "slow"))
-        assert await servers.settled(0.05) == ["slow"]
+        assert await servers.wait_settled(0.05) == ["slow"]
 
 
 async def test_a_server_that_crashes_in_a_call_is_started_again(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("crash_on_call"))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         with pytest.raises(ToolError) as caught:
             await registry.call("files__crash", {}, Context())
         assert caught.value.status is ResultStatus.SERVER_GONE
-        await eventually(lambda: server.state is not State.READY)
-        await eventually(lambda: server.state is State.READY)
+        await eventually(lambda: server.state is not ServerState.READY)
+        await eventually(lambda: server.state is ServerState.READY)
         assert (await registry.call("files__echo", {"text": "back"}, Context())).parts
 
 
@@ -101,19 +101,19 @@ async def test_a_server_that_keeps_crashing_stays_down_until_asked(hostile: Host
     monkeypatch.setattr("aish.tools.mcp.server._FIRST_PAUSE_S", 0.01)
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("crash_on_call"))
-        while server.state is not State.FAILED:
-            await eventually(lambda: server.state in (State.READY, State.FAILED))
-            if server.state is State.READY:
+        while server.state is not ServerState.FAILED:
+            await eventually(lambda: server.state in (ServerState.READY, ServerState.FAILED))
+            if server.state is ServerState.READY:
                 with pytest.raises(ToolError):
                     await registry.call("files__crash", {}, Context())
-                await eventually(lambda: server.state is not State.READY)
+                await eventually(lambda: server.state is not ServerState.READY)
         assert not registry.specs()  # no model is offered what cannot be called
         with pytest.raises(ToolError) as caught:
             await registry.call("files__echo", {"text": "x"}, Context())
         assert caught.value.status is ResultStatus.SERVER_GONE
         again = await servers.reconnect("files")
-        await servers.settled(DEADLINE_S)
-        assert again.state is State.READY
+        await servers.wait_settled(DEADLINE_S)
+        assert again.state is ServerState.READY
         assert registry.find("files__echo") is not None
 
 
@@ -124,24 +124,24 @@ async def test_a_server_that_does_not_come_up_at_once_after_a_crash_is_tried_aga
     folder = hostile.pid_file.parent
     async with fleet() as (servers, registry):
         server = servers.connect(msgspec.structs.replace(spec, command=("sh", "-c", once_not), cwd=folder))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         with pytest.raises(ToolError):
             await registry.call("files__crash", {}, Context())
         await eventually(lambda: (folder / "starts").read_text() == 3 * "\n", DEADLINE_S)
-        await eventually(lambda: server.state is State.READY)
+        await eventually(lambda: server.state is ServerState.READY)
 
 
 async def test_two_servers_come_and_go_in_any_order_while_a_third_is_in_a_call(hostile: Hostile):
     async with fleet() as (servers, registry):
         for name in ("a", "b", "c"):
             servers.connect(named(hostile.spec("silent_call") if name == "c" else hostile.spec(), name))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         waiting = asyncio.create_task(registry.call("c__slow", {}, Context()))
         await servers.disconnect("a")
         servers.connect(named(hostile.spec(), "d"))
         await servers.disconnect("b")
         servers.connect(named(hostile.spec(), "a"))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         assert not waiting.done()
         assert (await registry.call("a__echo", {"text": "x"}, Context())).parts
         assert (await registry.call("d__echo", {"text": "x"}, Context())).parts
@@ -155,14 +155,14 @@ async def test_a_server_that_is_still_connecting_is_let_go_at_once(hostile: Host
         await eventually(lambda: bool(hostile.pids()))
         async with asyncio.timeout(4):
             await servers.disconnect("files")
-            await server.settled()
-        assert server.state is State.CLOSED
+            await server.wait_settled()
+        assert server.state is ServerState.CLOSED
 
 
 async def test_a_server_that_does_not_give_its_changed_list_is_let_go_at_once(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("silent_relist", close_wait_s=0.1))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
 
         async def is_asked_again() -> bool:
             seen = await server.session.call_tool("seen", {})
@@ -177,7 +177,7 @@ async def test_a_server_that_does_not_give_its_changed_list_is_let_go_at_once(ho
 async def test_a_disconnected_servers_tools_are_gone_and_its_name_is_free(hostile: Hostile):
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec())
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         await servers.disconnect("files")
         assert not registry.specs()
         with pytest.raises(UsageError):
@@ -190,14 +190,14 @@ async def test_a_name_is_used_once_and_a_refused_server_is_never_started(hostile
         for name in ("files", "a__b"):
             with pytest.raises(UsageError):
                 servers.connect(named(hostile.spec(), name))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         assert list(servers.servers) == ["files"]
 
 
 async def test_a_changed_list_is_read_again_and_counted_as_a_new_generation(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("list_changed"))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         before, generation = len(registry.specs()), server.generation
         await registry.call("files__grow", {}, Context())
         await eventually(lambda: len(registry.specs()) > before)
@@ -208,7 +208,7 @@ async def test_a_refresh_by_hand_tells_how_many_tools_there_are_or_why_not(hosti
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec())
         servers.connect(ServerSpec("missing", command=("/no/such/program",)))
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         found = await servers.refresh(["files", "missing"])
         assert found["files"] == len(registry.specs())
         assert isinstance(found["missing"], ToolError)
@@ -216,8 +216,8 @@ async def test_a_refresh_by_hand_tells_how_many_tools_there_are_or_why_not(hosti
 
 async def test_tools_are_allowed_and_denied_by_name(hostile: Hostile):
     async with fleet() as (servers, registry):
-        servers.connect(hostile.spec(), Exposure(allow=("echo", "add"), deny=("add",)))
-        await servers.settled(DEADLINE_S)
+        servers.connect(hostile.spec(), ToolExposure(allow=("echo", "add"), deny=("add",)))
+        await servers.wait_settled(DEADLINE_S)
         assert [spec.name for spec in registry.specs()] == ["files__echo"]
 
 
@@ -225,8 +225,8 @@ async def test_a_servers_word_that_a_tool_only_reads_is_not_taken_unless_the_use
     hints = msgspec.structs.replace(hostile.spec(), command=(sys.executable, str(SUPPORT / "mcp_hints.py")))
     async with fleet() as (servers, registry):
         servers.connect(named(hints, "careful"))
-        servers.connect(named(hints, "trusting"), Exposure(trust_hints=True))
-        await servers.settled(DEADLINE_S)
+        servers.connect(named(hints, "trusting"), ToolExposure(trust_hints=True))
+        await servers.wait_settled(DEADLINE_S)
         effects = {spec.name: spec.effect for spec in registry.specs()}
         assert effects["careful__look"] is Effect.WRITE
         assert effects["careful__destroy"] is Effect.EXEC
@@ -237,7 +237,7 @@ async def test_a_servers_word_that_a_tool_only_reads_is_not_taken_unless_the_use
 async def test_an_mcp_tool_serves_a_model_through_the_engines_gate(hostile: Hostile):
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec())
-        await servers.settled(DEADLINE_S)
+        await servers.wait_settled(DEADLINE_S)
         bench = Bench([call("files.echo", '{"text": "hi"}')], [TextDelta("ok")])
         bench.engine.tools = registry
         (refused,) = results(await bench.run())

@@ -1,8 +1,8 @@
-"""The way in: connects to an MCP server and hands out the session.
+"""Connects to an MCP server.
 
     async with open_session(spec, http=client, on_event=show) as session: ...
 
-Entering starts or reaches the server, agrees on a revision and lists its tools; leaving ends it, and all it started.
+Entering starts or reaches the server, agrees on a revision and lists its tools; leaving ends it and its processes.
 """
 
 from __future__ import annotations
@@ -12,48 +12,53 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TYPE_CHECKING
 
 from aish.errors import UsageError
-from aish.tools.mcp.errors import FaultKind, Faults, McpError
-from aish.tools.mcp.link import STATELESS, Link
-from aish.tools.mcp.session import Session
+from aish.tools.mcp.errors import FaultKind, FaultTranslator, McpError
+from aish.tools.mcp.handshake import STATELESS
+from aish.tools.mcp.session import McpSession
 from aish.tools.mcp.text import Sanitiser
-from aish.tools.mcp.transport.base import Inbox, Transport
+from aish.tools.mcp.transport.base import IncomingMessages, Transport
 from aish.tools.mcp.types import OnEvent, ServerSpec
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
 
-# How a server of the stateless era may answer `initialize` over HTTP.
+# How a stateless server may answer `initialize` over HTTP.
 _REFUSALS = frozenset({400, 404, 405, 406})
 
 
 @asynccontextmanager
 async def open_session(
     spec: ServerSpec, *, http: HttpClient | None = None, on_event: OnEvent | None = None
-) -> AsyncIterator[Session]:
-    """Connect, list the tools, and end it all on leaving. `http` is needed where the spec has a url, and stays open."""
+) -> AsyncIterator[McpSession]:
+    """Connects, lists the tools, and closes all on exit. `http` is needed for specs with a url, and stays open."""
     if bool(spec.command) == bool(spec.url):
         raise UsageError(f"the MCP server {spec.name} needs either a command or a url")
     async with AsyncExitStack() as stack:
-        session = await _enter(stack, spec, http, on_event)
+        session = await _connect(stack, spec, http, on_event)
         await session.refresh_tools()
         yield session
 
 
-async def _enter(stack: AsyncExitStack, spec: ServerSpec, http: HttpClient | None, on_event: OnEvent | None) -> Session:
-    opening = _Opening(spec, http, on_event)
+async def _connect(
+    stack: AsyncExitStack, spec: ServerSpec, http: HttpClient | None, on_event: OnEvent | None
+) -> McpSession:
+    """Falls back to the stateless era if the server refuses the handshake."""
+    sanitiser = Sanitiser(spec.secrets())
+    incoming = IncomingMessages(spec.name, sanitiser, on_event)
     try:
-        return await stack.enter_async_context(opening.connected(stateless=spec.protocol == STATELESS))
+        first = _open(spec, incoming, sanitiser, http, stateless=spec.protocol == STATELESS)
+        return await stack.enter_async_context(first)
     except McpError as refused:
         if spec.protocol != "auto" or not _may_be_stateless(refused):
             raise
         try:
-            return await stack.enter_async_context(opening.connected(stateless=True))
+            return await stack.enter_async_context(_open(spec, incoming, sanitiser, http, stateless=True))
         except McpError:
-            raise refused from None  # it says more of what is wrong than that the guess was wrong too
+            raise refused from None  # it is more useful than the error of the second attempt
 
 
 def _may_be_stateless(refused: McpError) -> bool:
-    """Whether a server that refused the handshake may yet speak the other era. A new process is asked then."""
+    """Whether a server that refused the handshake may be a stateless one. It is asked in a new process."""
     if refused.phase != "initialize":
         return False
     return refused.kind in (FaultKind.RPC, FaultKind.EXIT) or (
@@ -61,33 +66,28 @@ def _may_be_stateless(refused: McpError) -> bool:
     )
 
 
-class _Opening:
-    """The things one connection is made of."""
+@asynccontextmanager
+async def _open(
+    spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser, http: HttpClient | None, *, stateless: bool
+) -> AsyncIterator[McpSession]:
+    async with AsyncExitStack() as stack:
+        with FaultTranslator(spec.name, sanitiser, lambda: "").translated("spawn"):
+            transport = await stack.enter_async_context(_open_transport(spec, incoming, sanitiser, http))
+        faults = FaultTranslator(spec.name, sanitiser, transport.stderr_tail)
+        session = McpSession(spec, transport, incoming, faults, stateless=stateless)
+        await session.start()
+        yield session
 
-    def __init__(self, spec: ServerSpec, http: HttpClient | None, on_event: OnEvent | None) -> None:
-        self._spec = spec
-        self._http = http
-        self._discretion = Sanitiser(spec.secrets())
-        self._inbox = Inbox(spec.name, self._discretion, on_event)
 
-    @asynccontextmanager
-    async def connected(self, *, stateless: bool) -> AsyncIterator[Session]:
-        silent = Faults(self._spec.name, self._discretion, lambda: "")
-        async with AsyncExitStack() as stack:
-            with silent.translated("spawn"):
-                transport = await stack.enter_async_context(self._transport())
-            faults = Faults(self._spec.name, self._discretion, transport.stderr_tail)
-            link = Link(self._spec, transport, self._inbox, faults, stateless=stateless)
-            await link.greet()
-            yield Session(self._spec, link, transport)
+def _open_transport(
+    spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser, http: HttpClient | None
+) -> AbstractAsyncContextManager[Transport]:
+    if spec.command:
+        from aish.tools.mcp.transport.stdio import StdioTransport  # most users need only one of the two
 
-    def _transport(self) -> AbstractAsyncContextManager[Transport]:
-        if self._spec.command:
-            from aish.tools.mcp.transport.stdio import StdioTransport  # either is enough for most
+        return StdioTransport.open(spec, incoming, sanitiser)
+    from aish.tools.mcp.transport.http import HttpTransport
 
-            return StdioTransport.open(self._spec, self._inbox, self._discretion)
-        from aish.tools.mcp.transport.http import HttpTransport
-
-        if self._http is None:
-            raise UsageError(f"the MCP server {self._spec.name} has a url, and no HTTP client to reach it")
-        return HttpTransport.open(self._spec, self._inbox, self._http)
+    if http is None:
+        raise UsageError(f"the MCP server {spec.name} has a url, and no HTTP client to reach it")
+    return HttpTransport.open(spec, incoming, http)

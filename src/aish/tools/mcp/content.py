@@ -1,4 +1,4 @@
-"""What a server gives back as parts a model can read: text and images as they are, the rest as typed placeholders."""
+"""Converts a server's content into parts for a model: text and images as they are, everything else as placeholders."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def tool_output(result: CallResult) -> ToolOutput:
     parts, given = read_parts(result.content), result.structuredContent
     if not parts and given is not None:
         parts = (TextPart(msgspec.json.encode(given).decode()),)
-    # 2026-07-28 allows for any value. The revisions before it, which our clients may speak, know objects only.
+    # 2026-07-28 allows any value. Earlier revisions, which our clients may use, allow only objects.
     return ToolOutput(parts, result.isError is True, given if isinstance(given, dict) else None)
 
 
 def resource_output(result: ResourceResult) -> ToolOutput:
     contents = result.contents if isinstance(result.contents, list) else [result.contents]
-    return ToolOutput(tuple(_embedded(entry) for entry in contents if isinstance(entry, dict) and entry))
+    return ToolOutput(tuple(_resource_part(entry) for entry in contents if isinstance(entry, dict) and entry))
 
 
 def prompt_messages(result: PromptResult) -> tuple[Message, ...]:
@@ -62,7 +62,7 @@ def prompt_messages(result: PromptResult) -> tuple[Message, ...]:
 
 
 def read_parts(content: Any) -> tuple[Part, ...]:
-    """A list of blocks; also one block alone, bare text, or an empty table of Lua."""
+    """Accepts a list of blocks, a single block, bare text, or an empty Lua table."""
     if isinstance(content, str):
         return (TextPart(content),)
     blocks = content if isinstance(content, list) else [content]
@@ -76,14 +76,14 @@ def _part(block: Any) -> Part:
         return TextPart(str(block))
     match block.get("type"):
         case "text":
-            return TextPart(_string(block, "text"))
+            return TextPart(_text_field(block, "text"))
         case "image":
             return _image(block)
         case "audio":
             return TextPart(_placeholder("audio", block))
         case "resource":
             resource = block.get("resource")
-            return _embedded(resource) if isinstance(resource, dict) else TextPart("[resource]")
+            return _resource_part(resource) if isinstance(resource, dict) else TextPart("[resource]")
         case "resource_link":
             return TextPart(_link(block))
         case other:
@@ -91,32 +91,32 @@ def _part(block: Any) -> Part:
 
 
 def _image(block: dict[str, Any]) -> Part:
-    media_type, data = _string(block, "mimeType").lower(), _string(block, "data")
+    media_type, data = _text_field(block, "mimeType").lower(), _text_field(block, "data")
     if data and _IMAGE_TYPES.fullmatch(media_type) and _BASE64.fullmatch(data):
         return ImagePart(media_type, data)
     return TextPart(_placeholder("image", block))
 
 
-def _embedded(resource: dict[str, Any]) -> Part:
-    """The contents of a resource: its text with its address, an image as such, other bytes as a placeholder."""
-    uri = clean(_string(resource, "uri"), _LABEL_CHARS)
+def _resource_part(resource: dict[str, Any]) -> Part:
+    """Converts a resource: text with its address, an image as such, other bytes as a placeholder."""
+    uri = clean(_text_field(resource, "uri"), _LABEL_CHARS)
     if isinstance(resource.get("text"), str):
         return TextPart(f"[resource: {uri}]\n{resource['text']}")
-    block = {"mimeType": _string(resource, "mimeType"), "data": _string(resource, "blob")}
+    block = {"mimeType": _text_field(resource, "mimeType"), "data": _text_field(resource, "blob")}
     image = _image(block)
     return image if isinstance(image, ImagePart) else TextPart(_placeholder(f"resource: {uri}", block))
 
 
 def _link(block: dict[str, Any]) -> str:
-    words = (_string(block, "uri"), _string(block, "name"), _string(block, "description"))
+    words = (_text_field(block, "uri"), _text_field(block, "name"), _text_field(block, "description"))
     return f"[resource: {', '.join(clean(word, _LABEL_CHARS) for word in words if word)}]"
 
 
 def _placeholder(kind: str, block: dict[str, Any]) -> str:
-    """`[audio: audio/wav, 12 kB]`"""
-    facts = [clean(_string(block, "mimeType"), 60), _size(_string(block, "data"))]
-    told = ", ".join(fact for fact in facts if fact)
-    return f"[{kind}: {told}]" if told and ":" not in kind else f"[{kind}, {told}]" if told else f"[{kind}]"
+    """Formats `[audio: audio/wav, 12 kB]`."""
+    facts = [clean(_text_field(block, "mimeType"), 60), _size(_text_field(block, "data"))]
+    details = ", ".join(fact for fact in facts if fact)
+    return f"[{kind}: {details}]" if details and ":" not in kind else f"[{kind}, {details}]" if details else f"[{kind}]"
 
 
 def _size(data: str) -> str:
@@ -126,6 +126,6 @@ def _size(data: str) -> str:
     return f"{size} B" if size < 1000 else f"{size // 1000} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-def _string(fields: dict[str, Any], key: str) -> str:
+def _text_field(fields: dict[str, Any], key: str) -> str:
     value = fields.get(key)
     return value if isinstance(value, str) else ""

@@ -1,11 +1,11 @@
-"""MCP servers that requests bring along by URL: connected when first asked for, kept for a while, closed when idle.
+"""MCP servers that API requests bring along by URL: connected at the first request, reused, closed when idle.
 
-Only what the list of patterns covers is connected to, at public addresses unless the list names the host itself, and
-without a proxy, which would look names up on its own. A connection belongs to one owner, url and set of credentials,
-and has an HTTP client of its own: nothing of one owner's is ever sent on behalf of another. Credentials live here and
-nowhere else, for as long as the connection does.
+Only URLs that match the configured patterns are connected to, at public addresses unless a pattern names the host
+itself, and without a proxy, which would resolve names on its own. A connection belongs to one owner, URL and set of
+credentials, and has an HTTP client of its own, so nothing of one owner is sent for another. Credentials are kept only
+here, as long as the connection.
 
-Life: connecting → ready → idle → closed; one that fails is closed at once, so that the next request tries again.
+States: connecting → ready → idle → closed. A failed one is closed at once, so that the next request tries again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from aish.ports import CallContext, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.urls import fault_of, find_allowed, is_public
 from aish.tools.mcp.connect import open_session
-from aish.tools.mcp.server import Exposure, McpServer, Open, State
+from aish.tools.mcp.server import McpServer, OpenSession, ServerState, ToolExposure
 from aish.tools.mcp.types import ServerSpec
 from aish.types.dynamic_mcp import GuestServer, GuestView
 from aish.types.messages import Part, TextPart
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 
-CONNECT_S = 10.0  # somebody waits for an answer meanwhile
-IDLE_S = 300.0  # a conversation pauses for as long; the session at the other end costs its server something
+CONNECT_S = 10.0  # the client waits meanwhile
+IDLE_S = 300.0  # typical pauses of a conversation; an idle session costs the remote server resources
 MOST = 64
 MAX_PER_OWNER = 8
 _MAX_TOOLS = 512
@@ -39,11 +39,11 @@ _IN_FLIGHT = 16
 
 
 class Lease:
-    """While somebody holds it, the connection is not closed for others to have room."""
+    """Protects a connection from being closed to make room, as long as the lease exists."""
 
 
 class Guests:
-    """What a request has brought: the `name` by which its tools are found, for as long as this is held."""
+    """The dynamic servers of one request. Their tools are found under `name` as long as this object exists."""
 
     def __init__(self, name: str, tools: Toolset, leases: Sequence[Lease]) -> None:
         self._name = name
@@ -55,7 +55,7 @@ class Guests:
 
 
 class GuestServers:
-    """`patterns` is the list; none means that nobody is let in."""
+    """`patterns` are the allowed URLs; an empty list allows none."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class GuestServers:
         return [guest.view() for guest in self._guests.values()]
 
     async def bring(self, wanted: Sequence[GuestServer]) -> Mapping[str, tuple[Toolset, Lease]]:
-        """By label. GuestRefused where one may not be connected to, GuestFailed where it cannot be."""
+        """Returns toolsets by label. Raises GuestRefused if a server is not allowed, GuestFailed if it cannot be
+        connected."""
         specs = [self._allowed(each) for each in wanted]
         found: dict[str, tuple[Toolset, Lease]] = {}
         for each, (spec, is_named) in zip(wanted, specs, strict=True):
@@ -119,7 +120,7 @@ class GuestServers:
 
     def _find(self, wanted: GuestServer) -> _Guest | None:
         guest = self._guests.get(_key(wanted))
-        if guest is not None and guest.server.state not in (State.CONNECTING, State.READY):
+        if guest is not None and guest.server.state not in (ServerState.CONNECTING, ServerState.READY):
             self._close(_key(wanted))
             return None
         return guest
@@ -133,14 +134,14 @@ class GuestServers:
         return guest
 
     async def _settled(self, guests: Sequence[_Guest]) -> None:
-        """What does not answer in time, or with an error, is not kept."""
-        waits = [asyncio.ensure_future(guest.server.settled()) for guest in guests]
+        """Waits for connections. One that fails or takes too long is closed."""
+        waits = [asyncio.ensure_future(guest.server.wait_settled()) for guest in guests]
         try:
             await asyncio.wait(waits, timeout=2 * self._connect_s)
         finally:
             for wait in waits:
                 wait.cancel()
-        failed = [guest for guest in guests if guest.server.state is not State.READY]
+        failed = [guest for guest in guests if guest.server.state is not ServerState.READY]
         for key in [key for key, guest in self._guests.items() if guest in failed]:
             self._close(key)
         if failed:
@@ -172,17 +173,17 @@ class GuestServers:
         task.add_done_callback(self._closing.discard)
 
 
-def _opening(http: HttpClient) -> Open:
+def _opening(http: HttpClient) -> OpenSession:
     return lambda spec, on_event: open_session(spec, http=http, on_event=on_event)
 
 
 class _Guest:
-    """One connection. A Toolset whose results do not show the credentials it was reached with."""
+    """One connection: a Toolset whose results do not show the credentials used to reach it."""
 
     def __init__(self, owner: str, spec: ServerSpec, reaches: Callable[[str], bool] | None) -> None:
         self.owner = owner
         self._http = HttpClient(reaches=reaches)
-        self.server = McpServer(spec, Exposure(), _opening(self._http))
+        self.server = McpServer(spec, ToolExposure(), _opening(self._http))
         self._leases: WeakSet[Lease] = WeakSet()
         self._calls = 0
         self.used_s = asyncio.get_running_loop().time()
@@ -212,7 +213,7 @@ class _Guest:
         finally:
             self._calls -= 1
             self.used_s = asyncio.get_running_loop().time()
-        # Only models call it, and they are told the parts.
+        # Only models call it, and they get the parts.
         return ToolOutput(tuple(map(self._discreet, output.parts)), output.is_error)
 
     async def aclose(self) -> None:
@@ -230,6 +231,6 @@ class _Guest:
 
 
 def _key(wanted: GuestServer) -> bytes:
-    """The same for the same server, credentials and owner. Not to be turned back into them."""
+    """Identifies server, credentials and owner. A hash, so that they cannot be recovered."""
     told = [wanted.label, wanted.url, wanted.owner, wanted.token, sorted(wanted.headers.items())]
     return hashlib.sha256(msgspec.json.encode(told)).digest()

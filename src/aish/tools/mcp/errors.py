@@ -1,7 +1,7 @@
-"""What went wrong with an MCP server: which one, in which phase, and of what kind. Foreign errors end here.
+"""Errors of an MCP server: which server, which phase, which kind. Foreign errors are translated here.
 
-The messages name no secret: all that a server said is redacted, stripped of control sequences and cut. For the same
-reason the original error is not chained: a traceback would print what it holds.
+Messages contain no secrets: text from a server is redacted, stripped of control sequences and cut. The original error
+is not chained, because a traceback would show its contents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FaultKind(StrEnum):
     RPC = "rpc"
     PROTOCOL = "protocol"
     TOO_LARGE = "too_large"
-    UNREACHABLE = "unreachable"  # could not be started or connected to, or went without a word
+    UNREACHABLE = "unreachable"  # could not be started or connected to, or disconnected silently
 
 
 _STATUS = {
@@ -43,7 +43,8 @@ _STATUS = {
 
 
 class McpError(ToolError):
-    """`code` is the exit code, HTTP status or JSON-RPC code. In the phase "call" it is a result the model reads."""
+    """`code` is the exit code, HTTP status or JSON-RPC code. In the phase "call" the error becomes a result for the
+    model."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class McpError(ToolError):
         self.detail = detail
         self.code = code
         self.stderr_tail = stderr_tail
-        self.body = body  # of an HTTP answer
+        self.body = body  # of an HTTP response
         self.challenge = challenge  # its WWW-Authenticate
 
     def __repr__(self) -> str:
@@ -74,7 +75,7 @@ class McpError(ToolError):
 
 
 class HttpFailure(WireError):
-    """An answer whose status is no success. Not redacted yet: only Faults may show it."""
+    """An HTTP response without success. Not redacted yet: only FaultTranslator may show it."""
 
     def __init__(self, message: str, *, status: int, body: str = "", challenge: str = "") -> None:
         super().__init__(message)
@@ -84,15 +85,15 @@ class HttpFailure(WireError):
 
 
 class SessionGone(HttpFailure):
-    """The server no longer knows us; shaking hands again may help."""
+    """The server no longer knows our session; another handshake may help."""
 
 
-class Faults:
-    """Makes the McpErrors of one server."""
+class FaultTranslator:
+    """Creates the McpErrors of one server."""
 
-    def __init__(self, server: str, discretion: Sanitiser, stderr_tail: Callable[[], str]) -> None:
+    def __init__(self, server: str, sanitiser: Sanitiser, stderr_tail: Callable[[], str]) -> None:
         self._server = server
-        self._discretion = discretion
+        self._sanitiser = sanitiser
         self._stderr_tail = stderr_tail
 
     @contextmanager
@@ -103,7 +104,7 @@ class Faults:
             raise self.translate(phase, exc) from None
 
     def translate(self, phase: Phase, exc: AishError, what: str = "") -> McpError:
-        """`what` names the tool, resource or prompt that it was about. An McpError stays what it is."""
+        """`what` names the tool, resource or prompt. An McpError is returned unchanged."""
         match exc:
             case McpError():
                 return exc
@@ -125,13 +126,13 @@ class Faults:
     def make(
         self, phase: Phase, kind: FaultKind, detail: str, *, code: int | None = None, what: str = "", **more: Any
     ) -> McpError:
-        shown = self._discretion.show_line(f"{what}: {detail}" if what else detail, _DETAIL_CHARS)
+        shown = self._sanitiser.show_line(f"{what}: {detail}" if what else detail, _DETAIL_CHARS)
         tail = self._stderr_tail()
         return McpError(self._server, phase, kind, shown, code=code, stderr_tail=tail, **more)
 
     def _http(self, phase: Phase, exc: HttpFailure, what: str) -> McpError:
-        body = self._discretion.show(exc.body, _BODY_CHARS)
-        challenge = self._discretion.show_line(exc.challenge, _DETAIL_CHARS)
+        body = self._sanitiser.show(exc.body, _BODY_CHARS)
+        challenge = self._sanitiser.show_line(exc.challenge, _DETAIL_CHARS)
         hint = "check the token: auth_env or auth_token of this server" if exc.status in (401, 403) else ""
         return self.make(
             phase, FaultKind.HTTP, exc.message, code=exc.status, what=what, body=body, challenge=challenge, hint=hint

@@ -1,7 +1,7 @@
-"""Reads what servers list: tools, resources and prompts, one item at a time, so that a bad one costs only itself.
+"""Reads lists of tools, resources and prompts item by item, so that a bad item affects only itself.
 
-Everything listed is untrusted text. Names must be plain, descriptions are cleaned and cut, schemas made harmless; the
-first of two with the same name wins.
+All listed text is untrusted. Names must be plain, descriptions are cleaned and cut, schemas made safe. The first of two
+items with the same name wins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from aish.tools.mcp.schema import normalise
 from aish.tools.mcp.text import clean
-from aish.tools.mcp.transport.headers import BadAnnotation, HeaderParams, header_params
+from aish.tools.mcp.transport.headers import HeaderParams, InvalidAnnotation, header_params
 from aish.tools.mcp.types import McpPrompt, McpResource, McpTool, PromptArgument
 from aish.types.tools import JsonSchema
 
@@ -21,15 +21,16 @@ MAX_PAGES = 200
 _MAX_NAMED_FAULTS = 20  # warnings about single items; the rest are counted
 _NAME_CHARS = 256
 _URI_CHARS = 4096
-_DESCRIPTION_CHARS = 4096  # the longest of a real server here is 3 kB
+_DESCRIPTION_CHARS = 4096  # the longest of a real server is 3 kB
 _MAX_ARGUMENTS = 100
 
 Item = TypeVar("Item", McpTool, McpResource, McpPrompt)
 Warn = Callable[[str], None]
+Read = Callable[[dict[str, Any]], tuple[str, Item, str]]  # to key, item and note
 
 
-class BadItem(Exception):
-    """It is left out; the message says why."""
+class InvalidItem(Exception):
+    """The item is left out; the message says why."""
 
 
 class Page(msgspec.Struct):
@@ -39,7 +40,7 @@ class Page(msgspec.Struct):
     nextCursor: Any = None
 
     def items(self, what: str) -> list[msgspec.Raw] | None:
-        """None if there is no list at all; an empty table of Lua or a null is an empty list."""
+        """Returns None if there is no list; an empty Lua table or null is an empty list."""
         raw: msgspec.Raw = getattr(self, what)
         try:
             return msgspec.json.decode(raw, type=list[msgspec.Raw])
@@ -59,7 +60,7 @@ class Listing:
         self.full = False
 
     def next_cursor(self, page: Page) -> str | None:
-        """Where to go on; None at the end, or where going on makes no sense."""
+        """Returns the next cursor; None at the end, or if the pages repeat or are too many."""
         cursor = page.nextCursor
         if self.full or not isinstance(cursor, str) or not cursor:
             return None
@@ -70,7 +71,7 @@ class Listing:
         self._cursors.add(cursor)
         return cursor
 
-    def take(self, page: Page, into: dict[str, Item], read: Callable[[dict[str, Any]], tuple[str, Item, str]]) -> None:
+    def add_page(self, page: Page, into: dict[str, Item], read: Read[Item]) -> None:
         items = page.items(self._kind)
         if items is None:
             self._warn(f"the list of {self._kind} is not a list")
@@ -80,14 +81,12 @@ class Listing:
                 self.full = True
                 self._warn(f"lists more than {self._max_items} {self._kind}; the rest is left out")
                 return
-            self._take_one(raw, into, read)
+            self._add_item(raw, into, read)
 
-    def _take_one(
-        self, raw: msgspec.Raw, into: dict[str, Item], read: Callable[[dict[str, Any]], tuple[str, Item, str]]
-    ) -> None:
+    def _add_item(self, raw: msgspec.Raw, into: dict[str, Item], read: Read[Item]) -> None:
         try:
             key, item, note = read(_fields(raw))
-        except BadItem as exc:
+        except InvalidItem as exc:
             self._fault(f"{exc}; it is left out")
             return
         if key in into:
@@ -111,7 +110,7 @@ class Listing:
 def read_tool(fields: dict[str, Any], *, stateless: bool) -> tuple[str, McpTool, str]:
     name = _name(fields, "tool")
     if "inputSchema" not in fields or fields["inputSchema"] is None:
-        raise BadItem(f"the tool {clean(name, 80)} has no inputSchema")
+        raise InvalidItem(f"the tool {clean(name, 80)} has no inputSchema")
     schema, note = normalise(fields["inputSchema"])
     output_schema, output_note = _output_schema(fields.get("outputSchema"))
     hints = fields.get("annotations")
@@ -131,7 +130,8 @@ def read_tool(fields: dict[str, Any], *, stateless: bool) -> tuple[str, McpTool,
 
 
 def _output_schema(raw: Any) -> tuple[JsonSchema | None, str]:
-    """Without nonsense, which promises nothing; not at all where it had to be replaced: that would be our own word."""
+    """Returns the cleaned output schema; None if it had to be replaced, because then it would not be the server's
+    promise."""
     if not isinstance(raw, dict) or raw.get("type") != "object":
         return None, ""
     schema, note = normalise(raw)
@@ -141,14 +141,14 @@ def _output_schema(raw: Any) -> tuple[JsonSchema | None, str]:
 def _header_params(name: str, schema: Any) -> HeaderParams:
     try:
         return header_params(schema) if isinstance(schema, dict) else ()
-    except (BadAnnotation, RecursionError) as exc:
-        raise BadItem(f"the tool {clean(name, 80)} cannot be used: {exc}") from exc
+    except (InvalidAnnotation, RecursionError) as exc:
+        raise InvalidItem(f"the tool {clean(name, 80)} cannot be used: {exc}") from exc
 
 
 def read_resource(fields: dict[str, Any]) -> tuple[str, McpResource, str]:
     uri = fields.get("uri")
     if not isinstance(uri, str) or not uri or len(uri) > _URI_CHARS or clean(uri, _URI_CHARS) != uri:
-        raise BadItem("a resource has no usable uri")
+        raise InvalidItem("a resource has no usable uri")
     media_type = _text(fields, "mimeType", 100)
     name, description = _text(fields, "name", _NAME_CHARS), _text(fields, "description", _DESCRIPTION_CHARS)
     return uri, McpResource(uri, name, description, media_type), ""
@@ -169,18 +169,18 @@ def _fields(raw: msgspec.Raw) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as exc:
-        raise BadItem("an item cannot be read") from exc
+        raise InvalidItem("an item cannot be read") from exc
     if not isinstance(value, dict):
-        raise BadItem("an item is not an object")
+        raise InvalidItem("an item is not an object")
     return value
 
 
 def _name(fields: dict[str, Any], kind: str) -> str:
     name = fields.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise BadItem(f"a {kind} has no name")
+        raise InvalidItem(f"a {kind} has no name")
     if len(name) > _NAME_CHARS or clean(name, _NAME_CHARS) != name:
-        raise BadItem(f"the {kind} {clean(name, 40)} has a name that is too long or has hidden characters")
+        raise InvalidItem(f"the {kind} {clean(name, 40)} has a name that is too long or has hidden characters")
     return name
 
 

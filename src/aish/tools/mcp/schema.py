@@ -1,8 +1,7 @@
-"""A tool's schema as a server wrote it, made fit to be shown to models and compiled: well-formed, bounded, closed.
+"""Normalises a tool's schema from a server: well-formed, bounded, and without outside references.
 
-Everything a schema may say is kept as it is, except what would harm: references out of the document or in a circle,
-empty Lua tables of the wrong kind, endless descriptions, and schemas too large or too deep to be looked at, which
-become "any object".
+Everything is kept except what is harmful: references to other documents or in a circle, empty Lua tables of the wrong
+kind and very long descriptions. Schemas that are too large or too deep become "any object".
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 from aish.tools.mcp.text import clean
 from aish.types.tools import JsonSchema
 
-MAX_SCHEMA_BYTES = 64 * 1024  # the largest of a real server here is 5 kB; this one alone would fill a small context
+MAX_SCHEMA_BYTES = 64 * 1024  # the largest of a real server is 5 kB; this limit alone would fill a small context
 MAX_DEPTH = 32
 _MAX_REFS = 500
 _DESCRIPTION_CHARS = 1024
@@ -26,7 +25,7 @@ _SINGLE = frozenset(
     {"items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"}
     | {"not", "if", "then", "else", "contentSchema", "additionalItems"}
 )
-_NEVER_EMPTY = _LISTS | {"required", "enum", "type"}  # an empty one of these is either nonsense or says nothing
+_NEVER_EMPTY = _LISTS | {"required", "enum", "type"}  # an empty one of these is invalid or meaningless
 _TEXTS = frozenset({"description", "title", "$comment"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
@@ -38,7 +37,7 @@ def any_object() -> JsonSchema:
 
 
 def normalise(raw: Any) -> tuple[JsonSchema, str]:
-    """The schema, and what had to be done to it in words; nothing usually."""
+    """Returns the schema, and a note of what was changed, usually ""."""
     if raw == []:
         raw = {}
     if not isinstance(raw, dict):
@@ -52,7 +51,7 @@ def normalise(raw: Any) -> tuple[JsonSchema, str]:
         return any_object(), f"its schema is more than {MAX_DEPTH} levels deep"
     if schema.setdefault("type", "object") != "object":
         return any_object(), "its schema does not describe an object"
-    return _closed(schema)
+    return _remove_outside_references(schema)
 
 
 class _TooDeep(Exception):
@@ -86,14 +85,14 @@ def _keyword(key: str, value: Any, depth: int) -> Any:
 
 
 def _subschema(value: Any, depth: int) -> Any:
-    """A schema or a boolean; `[]` is an empty table, and anything else says nothing."""
+    """Accepts a schema or a boolean; `[]` is an empty Lua table, and anything else is ignored."""
     if isinstance(value, dict):
         return _schema(value, depth)
     return value if isinstance(value, bool) else {}
 
 
 def subschemas(node: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every schema in it with its path, the outermost first. The values of `default` and the like are no schemas."""
+    """Yields every schema with its path, outermost first. Values of `default` and the like are not schemas."""
     yield path, node
     for key, value in node.items():
         if key in _MAPS and isinstance(value, dict):
@@ -108,13 +107,13 @@ def subschemas(node: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, di
             yield from subschemas(value, (*path, key))
 
 
-def _closed(schema: JsonSchema) -> tuple[JsonSchema, str]:
-    """Without references that lead out of it or in a circle. `schema` is our own copy and is changed in place."""
+def _remove_outside_references(schema: JsonSchema) -> tuple[JsonSchema, str]:
+    """Removes references that leave the document or are circular. `schema` is our own copy and is changed in place."""
     inside: list[tuple[Path, dict[str, Any], Path]] = []
     notes = []
     for path, node in subschemas(schema):
         for key in _REFERENCES & node.keys():
-            target = _target(node[key]) if key == "$ref" else None
+            target = _reference_path(node[key]) if key == "$ref" else None
             if target is not None:
                 inside.append((path, node, target))
             elif key != "$ref" or not _is_anchor(node[key]):
@@ -122,14 +121,14 @@ def _closed(schema: JsonSchema) -> tuple[JsonSchema, str]:
                 notes.append("its schema refers to other documents, which are not fetched")
     if len(inside) > _MAX_REFS:
         return any_object(), f"its schema has {len(inside)} references"
-    for node in _circular(inside):
+    for node in _find_circular(inside):
         del node["$ref"]
         notes.append("its schema is recursive; what repeats is left open")
     return schema, "; ".join(dict.fromkeys(notes))
 
 
-def _target(reference: Any) -> Path | None:
-    """The path that a reference within the document means; None for any other reference."""
+def _reference_path(reference: Any) -> Path | None:
+    """Returns the path of a reference within the document; None for any other reference."""
     if reference == "#":
         return ()
     if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -143,14 +142,14 @@ def _is_anchor(reference: Any) -> bool:
     return isinstance(reference, str) and reference.startswith("#")
 
 
-def _circular(refs: list[tuple[Path, dict[str, Any], Path]]) -> list[dict[str, Any]]:
-    """The schemas whose reference leads, through others or at once, to something around itself."""
-    leads: dict[Path, set[Path]] = {target: set() for _, _, target in refs}
-    around = [[path[:length] for length in range(len(path) + 1) if path[:length] in leads] for path, _, _ in refs]
+def _find_circular(refs: list[tuple[Path, dict[str, Any], Path]]) -> list[dict[str, Any]]:
+    """Returns the schemas whose reference leads back to a schema around them."""
+    edges: dict[Path, set[Path]] = {target: set() for _, _, target in refs}
+    around = [[path[:length] for length in range(len(path) + 1) if path[:length] in edges] for path, _, _ in refs]
     for (_, _, target), enclosing in zip(refs, around, strict=True):
         for outer in enclosing:
-            leads[outer].add(target)
-    looping = _in_circles(leads)
+            edges[outer].add(target)
+    looping = _find_circles(edges)
     return [
         node
         for (_, node, target), enclosing in zip(refs, around, strict=True)
@@ -158,12 +157,12 @@ def _circular(refs: list[tuple[Path, dict[str, Any], Path]]) -> list[dict[str, A
     ]
 
 
-def _in_circles(leads: dict[Path, set[Path]]) -> set[Path]:
-    """What remains when everything that leads nowhere, or that nothing leads to, is taken away again and again."""
-    left = set(leads)
+def _find_circles(edges: dict[Path, set[Path]]) -> set[Path]:
+    """Removes nodes without predecessors or successors until only circles are left."""
+    left = set(edges)
     while True:
-        led_to = {target for start in left for target in leads[start]}
-        kept = {start for start in left & led_to if leads[start] & left}
+        reachable = {target for start in left for target in edges[start]}
+        kept = {start for start in left & reachable if edges[start] & left}
         if kept == left:
             return left
         left = kept

@@ -1,7 +1,8 @@
-"""One MCP server with an owner: a task that connects it, keeps it, and ends it. A Toolset while it lives.
+"""One MCP server and the task that connects, keeps and closes it. A Toolset.
 
-Life: connecting → ready → (it goes by itself) connecting again after a pause, a few times, then failed until asked;
-closed at the end. Calls come from any task; only the owner opens and closes. What goes wrong is this server's alone.
+States: connecting → ready → (after a disconnect) connecting again after a pause, a few times, then failed until
+reconnected; closed at the end. Calls come from any task; only the owner task opens and closes. Errors stay within this
+server.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ import msgspec
 from aish.errors import AishError, ToolError
 from aish.ports import CallContext
 from aish.tools.mcp.errors import McpError
-from aish.tools.mcp.session import Session
+from aish.tools.mcp.session import McpSession
 from aish.tools.mcp.types import ListChanged, McpTool, ServerLog, ServerSpec, SessionEvent, Warned
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 # A server that crashes at every start must not be started for ever.
 RESTARTS = 3
 _FIRST_PAUSE_S = 1.0
-# A server that lived this long had recovered; its next crash begins a new count.
+# A server that ran this long counts as recovered; its next crash begins a new count.
 _STEADY_S = 60.0
 _LOG_LINES = 200
-# Several changes in a row are one change.
+# Several changes in a row are handled as one.
 _DEBOUNCE_S = 0.1
-# The engine's own limit on a call stands behind the session's, which knows better what went wrong.
+# The engine's limit on a call is longer than the session's, which has the better error message.
 _MARGIN_S = 5.0
 
-Open = Callable[[ServerSpec, Callable[[SessionEvent], None]], AbstractAsyncContextManager[Session]]
+OpenSession = Callable[[ServerSpec, Callable[[SessionEvent], None]], AbstractAsyncContextManager[McpSession]]
 
 
-class State(StrEnum):
+class ServerState(StrEnum):
     CONNECTING = "connecting"
     READY = "ready"
     FAILED = "failed"
     CLOSED = "closed"
 
 
-class Exposure(msgspec.Struct, frozen=True):
-    """Which of a server's tools are offered, and whether its word on what they do is taken."""
+class ToolExposure(msgspec.Struct, frozen=True):
+    """Which tools of a server are offered, and whether its hints about them are trusted."""
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
@@ -52,23 +53,23 @@ class Exposure(msgspec.Struct, frozen=True):
 
 
 class McpServer:
-    def __init__(self, spec: ServerSpec, exposure: Exposure, open_session: Open) -> None:
+    def __init__(self, spec: ServerSpec, exposure: ToolExposure, open_session: OpenSession) -> None:
         self.spec = spec
-        self.generation = 0  # grows whenever the list of tools is another one
-        self.state = State.CONNECTING
+        self.generation = 0  # increased whenever the list of tools changes
+        self.state = ServerState.CONNECTING
         self.failure: McpError | AishError | None = None
         self.exposure = exposure
         self._open_session = open_session
-        self._session: Session | None = None
+        self._session: McpSession | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._changed = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._is_settled = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._owner = asyncio.get_running_loop().create_task(self._live(), name=f"mcp {spec.name}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mcp {spec.name}")
 
     @property
-    def session(self) -> Session:
+    def session(self) -> McpSession:
         """Raises ToolError unless the server is ready."""
         if self._session is None:
             why = self.failure.message if self.failure else f"MCP server {self.spec.name} is {self.state}"
@@ -81,7 +82,7 @@ class McpServer:
 
     @property
     def log(self) -> list[str]:
-        """What it warned of, logged, and wrote to stderr lately."""
+        """Recent warnings, log lines and stderr."""
         tail = self._session.stderr_tail() if self._session else getattr(self.failure, "stderr_tail", "")
         return [*self._log, *tail.splitlines()]
 
@@ -91,74 +92,75 @@ class McpServer:
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         return await self.session.call_tool(name, arguments, on_status=context.status)
 
-    async def settled(self) -> None:
-        """Returns once it is known whether the server can be used."""
-        await self._settled.wait()
+    async def wait_settled(self) -> None:
+        """Waits until it is known whether the server can be used."""
+        await self._is_settled.wait()
 
     async def refresh(self) -> int:
-        """Read the list of tools again; how many there are now."""
+        """Lists the tools again and returns their number."""
         await self.session.refresh_tools()
-        self._take_tools()
+        self._update_tools()
         return len(self._specs)
 
     def abandon(self) -> None:
-        """For one that was never wanted: nothing has started yet."""
-        self._owner.cancel()
+        """Cancels a server that was not added; nothing has started yet."""
+        self._task.cancel()
 
     async def aclose(self) -> None:
         self._stopping.set()
-        if self._session is None:  # it may be connecting, which nobody waits for any more
-            self._owner.cancel()
-        await asyncio.wait({self._owner}, timeout=2 * self.spec.close_wait_s + 5)
-        if not self._owner.done():
-            self._owner.cancel()
-            await asyncio.wait({self._owner}, timeout=5)
-        self.state = State.CLOSED
-        self._settled.set()
+        if self._session is None:  # it may still be connecting, and no caller waits for that any more
+            self._task.cancel()
+        await asyncio.wait({self._task}, timeout=2 * self.spec.close_wait_s + 5)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=5)
+        self.state = ServerState.CLOSED
+        self._is_settled.set()
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         crashes, was_ready = 0, False
         while not self._stopping.is_set():
             began_s = loop.time()
-            self.state = State.CONNECTING
-            was_ready = await self._one_life() or was_ready
+            self.state = ServerState.CONNECTING
+            was_ready = await self._run_connection() or was_ready
             if self._stopping.is_set():
                 break
             crashes = 1 if loop.time() - began_s > _STEADY_S else crashes + 1
-            # One that never came up is not tried again unasked: its command or url is wrong, and saying so helps more.
+            # A server that never became ready is not retried: its command or URL is probably wrong, and an error helps
+            # more.
             if not was_ready or crashes > RESTARTS:
-                self.state = State.FAILED
-                self._offer(())
-                self._settled.set()
+                self.state = ServerState.FAILED
+                self._set_specs(())
+                self._is_settled.set()
                 await self._stopping.wait()
                 break
             await self._pause(_FIRST_PAUSE_S * 2 ** (crashes - 1))
-        self.state = State.CLOSED
-        self._settled.set()
+        self.state = ServerState.CLOSED
+        self._is_settled.set()
 
-    async def _one_life(self) -> bool:
-        """From connecting to the end of the connection. Whether it ever was ready."""
+    async def _run_connection(self) -> bool:
+        """Runs one connection to its end. Returns whether it became ready."""
         ready = False
         try:
-            async with self._open_session(self.spec, self._note) as session:
+            async with self._open_session(self.spec, self._handle_event) as session:
                 self._session, ready = session, True
-                self._take_tools()
-                self.state, self.failure = State.READY, None
-                self._settled.set()
-                await self._attend(session)
+                self._update_tools()
+                self.state, self.failure = ServerState.READY, None
+                self._is_settled.set()
+                await self._monitor(session)
         except AishError as exc:
             self.failure = exc
             self._log.append(exc.message)
-        except Exception as exc:  # top of an owner task: whatever it is, it is this server's alone
+        except Exception as exc:  # top of an owner task: no error may leave this server
             self.failure = AishError(f"MCP server {self.spec.name}: {type(exc).__name__}: {exc}")
             self._log.append(self.failure.message)
         finally:
             self._session = None
         return ready
 
-    async def _attend(self, session: Session) -> None:
-        """Until it is to stop or goes by itself; meanwhile re-reads the list when the server says it changed."""
+    async def _monitor(self, session: McpSession) -> None:
+        """Waits until the server is stopped or disconnects. Lists the tools again when the server reports a change."""
         gone = asyncio.ensure_future(session.wait_closed())
         stop = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -193,7 +195,7 @@ class McpServer:
         except TimeoutError:
             pass
 
-    def _note(self, event: SessionEvent) -> None:
+    def _handle_event(self, event: SessionEvent) -> None:
         match event:
             case ListChanged(what=what):
                 if what == "tools":
@@ -203,12 +205,12 @@ class McpServer:
             case ServerLog(level=level, text=text):
                 self._log.append(f"{level}: {text}")
 
-    def _take_tools(self) -> None:
+    def _update_tools(self) -> None:
         assert self._session is not None
         offered = [tool for tool in self._session.tools if _is_offered(tool.name, self.exposure)]
-        self._offer(tuple(self._spec_of(tool) for tool in offered))
+        self._set_specs(tuple(self._spec_of(tool) for tool in offered))
 
-    def _offer(self, specs: tuple[ToolSpec, ...]) -> None:
+    def _set_specs(self, specs: tuple[ToolSpec, ...]) -> None:
         if specs != self._specs:
             self._specs = specs
             self.generation += 1
@@ -226,14 +228,15 @@ class McpServer:
         )
 
 
-def _is_offered(name: str, exposure: Exposure) -> bool:
+def _is_offered(name: str, exposure: ToolExposure) -> bool:
     return any(fnmatchcase(name, glob) for glob in exposure.allow) and not any(
         fnmatchcase(name, glob) for glob in exposure.deny
     )
 
 
-def _effect(tool: McpTool, exposure: Exposure) -> Effect:
-    """A server's hints may make us more careful than our default, which is to ask; less only where the user says so."""
+def _effect(tool: McpTool, exposure: ToolExposure) -> Effect:
+    """Hints make us more careful than the default, which is to ask; they make us less careful only if the user
+    trusts them."""
     if exposure.trust_hints and tool.read_only:
         return Effect.READ
     return Effect.EXEC if tool.destructive and not tool.read_only else Effect.WRITE

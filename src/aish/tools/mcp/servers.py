@@ -1,6 +1,6 @@
-"""All MCP servers of an engine: connected in the background, each under its own alias in the registry.
+"""All MCP servers of an engine, connected in the background, each under its own alias in the registry.
 
-Connecting and disconnecting go in any order, also while others are in a call. One server's failure is never another's.
+Servers can be connected and disconnected at any time, also during calls. They fail independently.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import partial
 from aish.errors import UsageError
 from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
-from aish.tools.mcp.server import Exposure, McpServer, State
-from aish.tools.mcp.session import Session
+from aish.tools.mcp.server import McpServer, ServerState, ToolExposure
+from aish.tools.mcp.session import McpSession
 from aish.tools.mcp.types import ServerSpec, SessionEvent
 from aish.tools.registry import Registry
 
@@ -29,9 +29,9 @@ class McpServers:
     def servers(self) -> Mapping[str, McpServer]:
         return self._servers
 
-    def connect(self, spec: ServerSpec, exposure: Exposure | None = None) -> McpServer:
-        """Returns at once; the server is connected in the background, and its tools appear when it is ready."""
-        server = McpServer(spec, exposure or Exposure(), partial(_open, self._http))
+    def connect(self, spec: ServerSpec, exposure: ToolExposure | None = None) -> McpServer:
+        """Returns at once. The server is connected in the background; its tools appear when it is ready."""
+        server = McpServer(spec, exposure or ToolExposure(), partial(_open, self._http))
         try:
             self._registry.add(spec.name, server)
         except UsageError:
@@ -41,14 +41,14 @@ class McpServers:
         return server
 
     async def disconnect(self, name: str) -> None:
-        """Its tools are gone at once; its process ends within its own time limits."""
+        """Removes its tools at once; its process ends within its own time limits."""
         server = self.get(name)
         del self._servers[name]
         self._registry.remove(name)
         await server.aclose()
 
     async def reconnect(self, name: str) -> McpServer:
-        """Start anew, also after it has failed for good."""
+        """Starts it again, also after it has finally failed."""
         server = self.get(name)
         await self.disconnect(name)
         return self.connect(server.spec, server.exposure)
@@ -60,20 +60,22 @@ class McpServers:
         return self._servers[name]
 
     async def refresh(self, names: Iterable[str] = ()) -> Mapping[str, int | Exception]:
-        """List the tools again, of all that are ready unless named; how many each has, or why not."""
-        chosen = list(names) or [name for name, server in self._servers.items() if server.state is State.READY]
+        """Lists the tools of all ready servers, or of the named ones, again. Returns the number of tools or the
+        error of each."""
+        chosen = list(names) or [name for name, server in self._servers.items() if server.state is ServerState.READY]
         found = await asyncio.gather(*(self.get(name).refresh() for name in chosen), return_exceptions=True)
         return {name: _plain(result) for name, result in zip(chosen, found, strict=True)}
 
-    async def settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        """Waits until each (or each named) is usable or known not to be, at most so long; those still connecting."""
+    async def wait_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        """Waits until all (or the named) servers are usable or have failed, with a time limit. Returns those still
+        connecting."""
         chosen = [server for name, server in self._servers.items() if not names or name in names]
-        waits = [asyncio.ensure_future(server.settled()) for server in chosen]
+        waits = [asyncio.ensure_future(server.wait_settled()) for server in chosen]
         if waits:
             _, pending = await asyncio.wait(waits, timeout=timeout_s)
             for wait in pending:
                 wait.cancel()
-        return [name for name, server in self._servers.items() if server.state is State.CONNECTING]
+        return [name for name, server in self._servers.items() if server.state is ServerState.CONNECTING]
 
     async def aclose(self) -> None:
         await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
@@ -82,7 +84,7 @@ class McpServers:
 
 def _open(
     http: HttpClient, spec: ServerSpec, on_event: Callable[[SessionEvent], None]
-) -> AbstractAsyncContextManager[Session]:
+) -> AbstractAsyncContextManager[McpSession]:
     return open_session(spec, http=http, on_event=on_event)
 
 

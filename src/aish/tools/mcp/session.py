@@ -1,18 +1,20 @@
 """A connected MCP server: its tools, resources and prompts, and calls of them.
 
-Made by `connect.open_session`. Everything has a deadline of its own, and every failure is an McpError that names
-server, phase and kind; being a ToolError too, one raised by a call carries the status to record. Calls may run at the
-same time, up to `spec.max_in_flight`.
+Create it with `connect.open_session`. Every operation has a deadline, and every failure is an McpError with server,
+phase and kind; it is also a ToolError with the status to record. Up to `spec.max_in_flight` calls run at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-from aish.net.jsonrpc_message import METHOD_NOT_FOUND
+import msgspec
+
+from aish.errors import AishError
+from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 from aish.tools.mcp.content import (
     CallResult,
     PromptResult,
@@ -21,30 +23,55 @@ from aish.tools.mcp.content import (
     resource_output,
     tool_output,
 )
-from aish.tools.mcp.errors import FaultKind, McpError
-from aish.tools.mcp.link import Link
-from aish.tools.mcp.listing import Item, Listing, Page, read_prompt, read_resource, read_tool
-from aish.tools.mcp.transport.base import Transport
-from aish.tools.mcp.transport.headers import mirrored
-from aish.tools.mcp.types import Listed, McpPrompt, McpResource, McpTool, OnStatus, ServerFacts, ServerSpec
+from aish.tools.mcp.errors import FaultKind, FaultTranslator, McpError, SessionGone
+from aish.tools.mcp.handshake import (
+    CLIENT,
+    HANDSHAKE,
+    OFFERED,
+    STAMP,
+    STATELESS,
+    UNSUPPORTED_VERSION,
+    Hello,
+    Result,
+    decode_result,
+    is_version,
+    read_facts,
+    supports_stateless,
+)
+from aish.tools.mcp.listing import Item, Listing, Page, Read, read_prompt, read_resource, read_tool
+from aish.tools.mcp.text import clean
+from aish.tools.mcp.transport.base import IncomingMessages, Transport
+from aish.tools.mcp.transport.headers import mirror_headers
+from aish.tools.mcp.types import Listed, McpPrompt, McpResource, McpTool, OnStatus, Phase, ServerFacts, ServerSpec
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput
 
-_MAX_LISTED = 10_000  # resources and prompts: a person searches them, no model reads them all
-
-Read = Callable[[dict[str, Any]], tuple[str, Item, str]]
+_MAX_LISTED = 10_000  # resources and prompts; users search them, models do not read them all
 
 
-class Session:
-    """Valid inside the context that gave it."""
+class McpSession:
+    """Valid inside its context manager."""
 
-    def __init__(self, spec: ServerSpec, link: Link, transport: Transport) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        transport: Transport,
+        incoming: IncomingMessages,
+        faults: FaultTranslator,
+        *,
+        stateless: bool,
+    ) -> None:
         self.tools: tuple[McpTool, ...] = ()
+        self.facts = ServerFacts("")
         self._spec = spec
-        self._link = link
         self._transport = transport
+        self._incoming = incoming
+        self._faults = faults
+        self._stateless = stateless
         self._by_name: dict[str, McpTool] = {}
         self._tokens = itertools.count(1)
+        self._handshake_lock = asyncio.Lock()
+        self._handshakes = 0
 
     def __repr__(self) -> str:
         return f"<Session {self._spec.name!r} {self.facts.protocol_version} tools={len(self.tools)}>"
@@ -53,20 +80,16 @@ class Session:
     def server(self) -> str:
         return self._spec.name
 
-    @property
-    def facts(self) -> ServerFacts:
-        return self._link.facts
-
     def stderr_tail(self) -> str:
         return self._transport.stderr_tail()
 
     async def wait_closed(self) -> McpError:
-        """Returns why, once the server has gone by itself. An HTTP server never does: each request tells."""
-        return self._link.faults.translate("call", await self._transport.wait_closed())
+        """Returns the error once the server has disconnected. An HTTP server never does; its requests fail instead."""
+        return self._faults.translate("call", await self._transport.wait_closed())
 
     async def refresh_tools(self) -> tuple[McpTool, ...]:
-        """Read the list again. `tools` changes only when all of it was read."""
-        read: Read[McpTool] = lambda fields: read_tool(fields, stateless=self._link.stateless)  # noqa: E731
+        """Lists the tools again. `tools` changes only when the whole list was read."""
+        read: Read[McpTool] = lambda fields: read_tool(fields, stateless=self._stateless)  # noqa: E731
         self._by_name = await self._list("tools", read, self._spec.max_tools)
         self.tools = tuple(self._by_name.values())
         return self.tools
@@ -74,37 +97,34 @@ class Session:
     async def call_tool(
         self, name: str, arguments: Arguments, *, timeout_s: float | None = None, on_status: OnStatus | None = None
     ) -> ToolOutput:
-        """`on_status` gets a line now and then, if the server reports its progress."""
+        """`on_status` gets progress messages of the server from time to time."""
         params: dict[str, Any] = {"name": name, "arguments": arguments}
         tool = self._by_name.get(name)
-        headers = mirrored(tool.header_params, arguments) if tool is not None and tool.header_params else ()
+        headers = mirror_headers(tool.header_params, arguments) if tool is not None and tool.header_params else ()
         token = ""
         if on_status is not None:
             token = f"aish-{next(self._tokens)}"
             params["_meta"] = {"progressToken": token}
-            self._link.inbox.follow(token, on_status)
+            self._incoming.follow(token, on_status)
         try:
-            result = await self._link.ask(
+            result = await self._ask(
                 "call",
                 "tools/call",
                 params,
                 CallResult,
-                timeout_s=self._patience(timeout_s),
+                timeout_s=timeout_s,
                 what=name,
                 headers=headers,
             )
         finally:
-            self._link.inbox.unfollow(token)
+            self._incoming.unfollow(token)
         return tool_output(result)
 
     async def list_resources(self) -> tuple[McpResource, ...]:
         return tuple((await self._list("resources", read_resource, _MAX_LISTED)).values())
 
     async def read_resource(self, uri: str, *, timeout_s: float | None = None) -> ToolOutput:
-        patience_s = self._patience(timeout_s)
-        result = await self._link.ask(
-            "call", "resources/read", {"uri": uri}, ResourceResult, timeout_s=patience_s, what=uri
-        )
+        result = await self._ask("call", "resources/read", {"uri": uri}, ResourceResult, timeout_s=timeout_s, what=uri)
         return resource_output(result)
 
     async def list_prompts(self) -> tuple[McpPrompt, ...]:
@@ -114,26 +134,22 @@ class Session:
         self, name: str, arguments: dict[str, str] | None = None, *, timeout_s: float | None = None
     ) -> tuple[Message, ...]:
         params = {"name": name, "arguments": arguments or {}}
-        patience_s = self._patience(timeout_s)
-        result = await self._link.ask("call", "prompts/get", params, PromptResult, timeout_s=patience_s, what=name)
+        result = await self._ask("call", "prompts/get", params, PromptResult, timeout_s=timeout_s, what=name)
         return prompt_messages(result)
 
-    def _patience(self, timeout_s: float | None) -> float:
-        return self._spec.call_timeout_s if timeout_s is None else timeout_s
-
     async def _list(self, what: Listed, read: Read[Item], max_items: int) -> dict[str, Item]:
-        """All pages. Nothing where the server says that it has none."""
+        """Reads all pages. Returns an empty dict if the server says that it has none."""
         found: dict[str, Item] = {}
         if self.facts.capabilities and not self.facts.offers(what):
             return found
-        listing = Listing(what, max_items, self._link.inbox.warn)
+        listing = Listing(what, max_items, self._incoming.warn)
         deadline_s = _now_s() + self._spec.list_timeout_s
         cursor: str | None = ""
         while cursor is not None:
             page = await self._page(what, cursor, deadline_s)
             if page is None:
                 break
-            listing.take(page, found, read)
+            listing.add_page(page, found, read)
             cursor = listing.next_cursor(page)
         listing.finish()
         return found
@@ -142,11 +158,99 @@ class Session:
         params = {"cursor": cursor} if cursor else {}
         left_s = max(0.001, deadline_s - _now_s())
         try:
-            return await self._link.ask("list", f"{what}/list", params, Page, timeout_s=left_s)
+            return await self._ask("list", f"{what}/list", params, Page, timeout_s=left_s)
         except McpError as exc:
             if exc.kind is FaultKind.RPC and exc.code == METHOD_NOT_FOUND and not cursor:
                 return None
             raise
+
+    # Requests and the handshake.
+
+    async def start(self) -> None:
+        """Shakes hands. Raises McpError."""
+        with self._faults.translated("initialize"):
+            await (self._discover() if self._stateless else self._initialize())
+        self._handshakes += 1
+
+    async def _ask(
+        self,
+        phase: Phase,
+        method: str,
+        params: dict[str, Any],
+        result: type[Result],
+        *,
+        timeout_s: float | None,
+        what: str = "",
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> Result:
+        """`what` names the tool, resource or prompt in errors."""
+        limit_s = self._spec.call_timeout_s if timeout_s is None else timeout_s
+        try:
+            send = self._send_stamped if self._stateless else self._send
+            return decode_result(await send(method, params, limit_s, headers), result)
+        except AishError as exc:
+            raise self._faults.translate(phase, exc, what) from None
+
+    async def _send(
+        self, method: str, params: dict[str, Any], timeout_s: float, headers: Sequence[tuple[str, str]]
+    ) -> msgspec.Raw:
+        """Over HTTP the server may forget the session (404): then the handshake and the request are repeated once."""
+        handshakes = self._handshakes
+        try:
+            return await self._transport.request(method, params, timeout_s=timeout_s)
+        except SessionGone:
+            await self._renew(handshakes)
+        answer = await self._transport.request(method, params, timeout_s=timeout_s)
+        if method != "tools/list":
+            self._incoming.changed("tools")  # the server was probably restarted, and its tools may differ
+        return answer
+
+    async def _renew(self, handshakes: int) -> None:
+        """Renews the session once for all requests that found it gone."""
+        async with self._handshake_lock:
+            if self._handshakes == handshakes:
+                self._transport.forget_session()
+                await self.start()
+
+    async def _send_stamped(
+        self, method: str, params: dict[str, Any], timeout_s: float, headers: Sequence[tuple[str, str]]
+    ) -> msgspec.Raw:
+        stamped = params | {"_meta": STAMP | params.get("_meta", {})}
+        try:
+            return await self._transport.request(method, stamped, timeout_s=timeout_s, headers=headers)
+        except RpcError as exc:
+            # A server that is being updated may refuse the version that it then lists as supported.
+            if exc.code != UNSUPPORTED_VERSION or not supports_stateless(exc.data):
+                raise
+        return await self._transport.request(method, stamped, timeout_s=timeout_s, headers=headers)
+
+    async def _initialize(self) -> None:
+        params = {"protocolVersion": OFFERED, "capabilities": {}, "clientInfo": CLIENT}
+        raw = await self._transport.request("initialize", params, timeout_s=self._spec.start_timeout_s)
+        hello = decode_result(raw, Hello)
+        version = hello.protocolVersion if is_version(hello.protocolVersion) else ""
+        if version not in HANDSHAKE:
+            self._warn_mismatch(OFFERED, hello.protocolVersion)
+        self.facts = read_facts(hello, version or OFFERED)
+        self._transport.set_version(self.facts.protocol_version, stateless=False)
+        await self._transport.notify("notifications/initialized", {})
+        if self.facts.announces_changes():
+            self._transport.listen()
+
+    async def _discover(self) -> None:
+        self._transport.set_version(STATELESS, stateless=True)
+        raw = await self._send_stamped("server/discover", {}, self._spec.start_timeout_s, ())
+        hello = decode_result(raw, Hello)
+        supported = hello.supportedVersions
+        if not isinstance(supported, list) or STATELESS not in supported:
+            self._warn_mismatch(STATELESS, supported)
+        self.facts = read_facts(hello, STATELESS)
+        if self.facts.announces("tools"):
+            self._transport.subscribe({"notifications": {"toolsListChanged": True}, "_meta": STAMP})
+
+    def _warn_mismatch(self, sent: str, got: object) -> None:
+        shown = clean(str(got), 40)
+        self._incoming.warn(f"protocol version mismatch (sent {sent}, got {shown}); proceeding")
 
 
 def _now_s() -> float:

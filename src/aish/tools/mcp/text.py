@@ -1,16 +1,16 @@
-"""Makes text from servers harmless to show: no escape codes, no hidden characters, no secrets, bounded length."""
+"""Makes text from servers safe to show: no escape codes, hidden characters or secrets, and a bounded length."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# `re` compiles and keeps patterns when they are first used; compiled here they would be most of what this import costs.
+# `re` compiles and caches patterns at first use; compiling them here would be most of this module's import time.
 
-# Terminal sequences: CSI, then OSC and its kind up to their end, then any other escape with one character.
+# Terminal sequences: CSI, then OSC and similar up to their end, then any other escape with one character.
 _ESCAPES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?|\x9b[0-?]*[ -/]*[@-~]"
 # Control characters, bidirectional overrides, zero-width characters and the invisible "tag" alphabet. The joiner U+200D
-# stays: emoji need it.
+# stays, because emoji need it.
 _HIDDEN = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
@@ -23,8 +23,8 @@ _KEY_FORMATS = (
 
 
 def clean(text: str, max_chars: int) -> str:
-    """What a person sees is what there is."""
-    # Cut before looking closely: patterns cost time, and nobody reads the rest.
+    """Removes escape sequences and hidden characters, and cuts the text."""
+    # Cut before matching, because patterns cost time.
     text = text[: 4 * max_chars + 1024].replace("\r\n", "\n")
     return _cut(re.sub(_HIDDEN, "", re.sub(_ESCAPES, "", text)).strip(), max_chars)
 
@@ -34,10 +34,10 @@ def _cut(text: str, max_chars: int) -> str:
 
 
 class Sanitiser:
-    """Takes out of text what must not be shown: the configured values, and whatever has the form of a key."""
+    """Redacts the configured secrets and everything that has the form of a key."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        from aish.safety.redaction.redactor import (  # late: compiling its many formats of keys takes a while
+        from aish.safety.redaction.redactor import (  # late: compiling its key formats takes a while
             MARK,
             Redactor,
         )
@@ -49,7 +49,7 @@ class Sanitiser:
         return re.sub(_KEY_FORMATS, self._mark, self._known.text(text))
 
     def show(self, text: str, max_chars: int) -> str:
-        """Cleaned before it is redacted, since an escape code may part a secret; cut last, since a cut may too."""
+        """Cleans before redacting, because an escape code may split a secret; cuts last, because a cut may, too."""
         return _cut(self.redact(clean(text, 4 * max_chars)), max_chars)
 
     def show_line(self, text: str, max_chars: int) -> str:

@@ -1,6 +1,6 @@
-"""What the MCP client is told and what it tells: the server to reach, what the server offers, what happens on the way.
+"""Data of the MCP client: the server to reach, what it offers, and events.
 
-Frozen data. Reprs never show values of the environment, headers or tokens.
+Frozen. Reprs never show values of the environment, headers or tokens.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ Listed = Literal["tools", "resources", "prompts"]
 class ServerSpec(msgspec.Struct, frozen=True):
     """One server: a `command` to start, or a `url` to reach.
 
-    `protocol`: "auto" shakes hands (2024-11-05 to 2025-11-25) and falls back to the stateless 2026-07-28 when that is
-    refused; the others do only the one or the other.
+    `protocol`: "auto" tries the handshake (2024-11-05 to 2025-11-25) and then the stateless 2026-07-28; the others use
+    only one of them.
     """
 
     name: str
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
-    inherit: tuple[str, ...] = ()  # patterns of further variables to take over from our own environment
+    inherit: tuple[str, ...] = ()  # patterns of further variables to inherit from our own environment
     cwd: Path | None = None
     url: str = ""
     token: str = ""  # sent as a bearer token
     headers: Mapping[str, str] = {}
-    only: tuple[str, ...] = ()  # patterns that redirects must keep to, besides the origin; () needs the origin alone
+    only: tuple[str, ...] = ()  # patterns that redirects must match, besides the origin; () requires only the origin
     protocol: Protocol = "auto"
-    start_timeout_s: float = 30.0  # for starting it, and again for the handshake: `npx` may have to download it
+    start_timeout_s: float = 30.0  # for the start, and again for the handshake: `npx` may have to download it
     list_timeout_s: float = 30.0  # for all pages together
     call_timeout_s: float = 60.0
-    close_wait_s: float = 2.0  # for leaving when its input ends, and again when told to by SIGTERM
+    close_wait_s: float = 2.0  # for exiting after its input is closed, and again after SIGTERM
     max_message_bytes: int = DEFAULT_MAX_BYTES
     max_in_flight: int = 64
-    max_tools: int = 2000  # no model can be offered as many; a list beyond it is an attack or an accident
+    max_tools: int = 2000  # more than any model can be offered; a longer list is an attack or an accident
 
     def __repr__(self) -> str:
         where = f"command=({self.command[0]!r}, +{len(self.command) - 1})" if self.command else "url=…"
@@ -62,7 +62,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
 
 
 class McpTool(msgspec.Struct, frozen=True):
-    """A tool as its server describes it, made harmless. The hints are its own claims: never trust them alone."""
+    """A tool as described by its server, made safe. The hints are the server's claims: never trust them alone."""
 
     name: str
     description: str
@@ -72,7 +72,7 @@ class McpTool(msgspec.Struct, frozen=True):
     destructive: bool = True
     open_world: bool = True
     output_schema: JsonSchema | None = None
-    header_params: tuple[tuple[tuple[str, ...], str], ...] = ()  # arguments that 2026-07-28 mirrors into headers
+    header_params: tuple[tuple[tuple[str, ...], str], ...] = ()  # arguments that 2026-07-28 copies into headers
 
 
 class McpResource(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class McpPrompt(msgspec.Struct, frozen=True):
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """What a server said of itself when it was first spoken to. `instructions` are untrusted text."""
+    """What a server said about itself in the handshake. `instructions` are untrusted text."""
 
     protocol_version: str
     name: str = ""
@@ -110,27 +110,27 @@ class ServerFacts(msgspec.Struct, frozen=True):
         return any(self.announces(what) for what in self.capabilities)
 
     def announces(self, what: str) -> bool:
-        """Whether it says so when its list of them is another one."""
+        """Whether the server announces changes of this list."""
         offered = self.capabilities.get(what)
         return isinstance(offered, dict) and offered.get("listChanged") is True
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """Something a person may want to know; nothing failed."""
+    """A problem worth showing to the user; nothing has failed."""
 
     server: str
     text: str
 
 
 class ListChanged(msgspec.Struct, frozen=True):
-    """The server says its list is another one now. Nothing was re-read yet."""
+    """The server says that a list has changed. It was not read again yet."""
 
     server: str
     what: Listed
 
 
 class ServerLog(msgspec.Struct, frozen=True):
-    """A line the server wants logged. Redacted, untrusted."""
+    """A line that the server wants logged. Redacted, untrusted."""
 
     server: str
     level: str

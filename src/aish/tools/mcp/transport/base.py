@@ -1,6 +1,6 @@
-"""What a session needs of a transport, and what a transport does with what the server starts by itself.
+"""The port of a transport, and the handler of messages that a server sends by itself.
 
-Fail closed: sampling, elicitation and roots are never advertised, and a server that asks all the same gets -32601.
+Fails closed: sampling, elicitation and roots are never advertised, and a server that requests them gets -32601.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerL
 
 SUBSCRIBE = "subscriptions/listen"
 _STATUS_CHARS = 200
-_STATUS_EVERY_S = 0.1  # a person cannot read faster, and a server may report every byte
+_STATUS_EVERY_S = 0.1  # faster updates cannot be read, and a server may report every byte
 _LOG_CHARS = 500
-_MAX_WARNINGS = 200  # of one session; each is told once
+_MAX_WARNINGS = 200  # in one session; each is reported once
 _CHANGES: dict[str, Listed] = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
@@ -29,39 +29,39 @@ _CHANGES: dict[str, Listed] = {
 
 
 class Transport(Protocol):
-    """Carries requests to one server. All failures are AishErrors of the wire, never translated here."""
+    """Carries requests to one server. All failures are wire errors (AishError) and are not translated here."""
 
     async def request(
         self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
     ) -> msgspec.Raw:
-        """`headers` are for HTTP; other transports have no use for them."""
+        """`headers` are for HTTP; other transports ignore them."""
 
     async def notify(self, method: str, params: dict[str, Any]) -> None: ...
 
-    def speak(self, version: str, *, stateless: bool) -> None:
-        """From now on this revision is spoken."""
+    def set_version(self, version: str, *, stateless: bool) -> None:
+        """Sets the protocol revision for all further messages."""
 
     def listen(self) -> None:
-        """The server announces changes: hear them, where that takes a connection of its own."""
+        """Opens a connection for announced changes, if the transport needs one."""
 
     def subscribe(self, params: dict[str, Any]) -> None:
-        """The same in the stateless era, where a server tells only who has asked for it."""
+        """Asks for announcements in the stateless era, where servers send them only on request."""
 
     def forget_session(self) -> None:
-        """The next request starts anew."""
+        """The next request starts a new session."""
 
     def stderr_tail(self) -> str: ...
 
     async def wait_closed(self) -> AishError:
-        """Returns why, once the server has gone by itself."""
+        """Returns the error once the server has disconnected."""
 
 
-class Inbox:
-    """What the server says without being asked."""
+class IncomingMessages:
+    """Handles messages that the server sends by itself."""
 
-    def __init__(self, server: str, discretion: Sanitiser, on_event: OnEvent | None) -> None:
+    def __init__(self, server: str, sanitiser: Sanitiser, on_event: OnEvent | None) -> None:
         self._server = server
-        self._discretion = discretion
+        self._sanitiser = sanitiser
         self._on_event = on_event
         self._warned: set[str] = set()
         self._listeners: dict[str, _StatusLine] = {}
@@ -75,19 +75,19 @@ class Inbox:
         if method in _CHANGES:
             self.changed(_CHANGES[method])
         elif method == "notifications/progress":
-            self._progress(_fields(params))
+            self._progress(_decode_fields(params))
         elif method == "notifications/message":
-            self._log(_fields(params))
+            self._log(_decode_fields(params))
 
     def changed(self, what: Listed) -> None:
-        self._tell(ListChanged(self._server, what))
+        self._emit(ListChanged(self._server, what))
 
     def warn(self, text: str) -> None:
-        """Once for each text."""
+        """Reports each text once."""
         if text in self._warned or len(self._warned) >= _MAX_WARNINGS:
             return
         self._warned.add(text)
-        self._tell(Warned(self._server, self._discretion.show_line(text, _LOG_CHARS)))
+        self._emit(Warned(self._server, self._sanitiser.show_line(text, _LOG_CHARS)))
 
     def follow(self, token: str, on_status: OnStatus) -> None:
         self._listeners[token] = _StatusLine(on_status)
@@ -98,15 +98,15 @@ class Inbox:
     def _progress(self, fields: dict[str, Any]) -> None:
         line = self._listeners.get(str(fields.get("progressToken")))
         if line is not None:
-            line.show(self._discretion.show_line(_progress_text(fields), _STATUS_CHARS))
+            line.show(self._sanitiser.show_line(_progress_text(fields), _STATUS_CHARS))
 
     def _log(self, fields: dict[str, Any]) -> None:
         data = fields.get("data")
         text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
         level = clean(str(fields.get("level", "info")), 16)
-        self._tell(ServerLog(self._server, level, self._discretion.show_line(text, _LOG_CHARS)))
+        self._emit(ServerLog(self._server, level, self._sanitiser.show_line(text, _LOG_CHARS)))
 
-    def _tell(self, event: Warned | ListChanged | ServerLog) -> None:
+    def _emit(self, event: Warned | ListChanged | ServerLog) -> None:
         if self._on_event is not None:
             self._on_event(event)
 
@@ -124,20 +124,24 @@ class _StatusLine:
 
 
 def _progress_text(fields: dict[str, Any]) -> str:
-    done, total, message = _number(fields.get("progress")), _number(fields.get("total")), fields.get("message")
+    done, total, message = (
+        _format_number(fields.get("progress")),
+        _format_number(fields.get("total")),
+        fields.get("message"),
+    )
     count = f"{done}/{total}" if done and total else done
     return f"{message} ({count})" if isinstance(message, str) and count else str(message or count)
 
 
-def _number(value: object) -> str:
-    """Empty for what is none, or larger than can be shown."""
+def _format_number(value: object) -> str:
+    """Returns "" for anything that is not a number, or too large."""
     try:
         return f"{value:g}" if isinstance(value, int | float) else ""
     except OverflowError:
         return ""
 
 
-def _fields(params: msgspec.Raw) -> dict[str, Any]:
+def _decode_fields(params: msgspec.Raw) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(params)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -1,4 +1,4 @@
-"""The headers that 2026-07-28 wants on every HTTP request, and the tool parameters it mirrors into headers."""
+"""The headers that 2026-07-28 requires on every HTTP request, and tool parameters that are copied into headers."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _SENTINEL = re.compile(r"=\?base64\?.*\?=")
 _TYPES = frozenset({"string", "integer", "boolean"})
 
 
-class BadAnnotation(Exception):
+class InvalidAnnotation(Exception):
     """The tool must not be used; the message says why."""
 
 
 def header_params(schema: JsonSchema) -> HeaderParams:
-    """Which arguments go into which headers. BadAnnotation if the schema breaks the rules for that."""
+    """Returns which arguments go into which headers. Raises BadAnnotation if the schema breaks the rules."""
     found: dict[str, tuple[tuple[str, ...], str]] = {}
     for path, node in subschemas(schema):
         if _ANNOTATION not in node:
             continue
         header = node[_ANNOTATION]
         if not path or any(step != "properties" for step in path[::2]):
-            raise BadAnnotation(f"{_ANNOTATION} is not on a plain property")
+            raise InvalidAnnotation(f"{_ANNOTATION} is not on a plain property")
         if not isinstance(header, str) or not _TOKEN.fullmatch(header):
-            raise BadAnnotation(f"{_ANNOTATION} is not a header name")
+            raise InvalidAnnotation(f"{_ANNOTATION} is not a header name")
         if not isinstance(node.get("type"), str) or node["type"] not in _TYPES:
-            raise BadAnnotation(f"{_ANNOTATION} is on something other than a string, integer or boolean")
+            raise InvalidAnnotation(f"{_ANNOTATION} is on something other than a string, integer or boolean")
         if header.lower() in found:
-            raise BadAnnotation(f"{_ANNOTATION} names the header {header} twice")
+            raise InvalidAnnotation(f"{_ANNOTATION} names the header {header} twice")
         found[header.lower()] = (path[1::2], header)
     return tuple(found.values())
 
 
-def mirrored(params: HeaderParams, arguments: Arguments) -> list[tuple[str, str]]:
-    """`Mcp-Param-*` for the arguments that are there."""
+def mirror_headers(params: HeaderParams, arguments: Arguments) -> list[tuple[str, str]]:
+    """Returns the `Mcp-Param-*` headers of the given arguments."""
     headers = []
     for path, header in params:
         value = _value_at(arguments, path)
@@ -64,7 +64,7 @@ def standard_headers(version: str, method: str, params: Mapping[str, Any]) -> Se
 
 
 def header_value(text: str) -> str:
-    """As it is, or in base64 where HTTP would change or refuse it."""
+    """Returns the text, in base64 if HTTP would change or refuse it."""
     if _PLAIN.fullmatch(text) and text == text.strip() and not _SENTINEL.fullmatch(text):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="

@@ -1,7 +1,7 @@
-"""Reads what an HTTP server answers: one JSON document, or an event stream that may break off and go on elsewhere.
+"""Reads HTTP responses: one JSON document, or an event stream that may break off and be resumed.
 
-Lenient: the content type is a hint, the body decides. An answer with another id than asked for is an error at once,
-since nothing else would ever come.
+Lenient: the content type is a hint, the body decides. A response with another id is an error at once, because no other
+would follow.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from aish.tools.mcp.errors import HttpFailure
 
 _MAX_ERROR_BYTES = 64 * 1024
 _SHOWN_CHARS = 300
-_END_S = 0.02  # cheaper than a new connection, and hardly felt where the server leaves the stream open
+_END_S = 0.02  # cheaper than a new connection, and short if the server keeps the stream open
 _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 Take = Callable[[Message], None]
 
 
-class Resumable:
-    """An event stream across connections: knows the last event, and when to come back."""
+class ResumableStream:
+    """An event stream over several connections: tracks the last event and the retry time."""
 
     def __init__(self, max_bytes: int, take: Take) -> None:
         self.event_id = ""
-        self.heard = 0  # messages
+        self.received = 0  # messages
         self._max_bytes = max_bytes
-        self._take = take
+        self._handle = take
         self._retry_s: float | None = None
 
     def retry_s(self, default_s: float, max_s: float) -> float:
-        """How long to wait before coming back: what the server says, within reason."""
+        """Returns how long to wait before reconnecting: the server's value, within limits."""
         return default_s if self._retry_s is None else min(self._retry_s, max_s)
 
-    async def drain(self, response: Response) -> None:
+    async def read_all(self, response: Response) -> None:
         reader = SseReader(self._max_bytes)
         async for piece in response:
             for event in reader.feed(piece):
                 for message in self._messages(event):
-                    self._pass_on(message)
+                    self._deliver(message)
 
     def _messages(self, event: SseEvent) -> list[Message]:
-        """Empty for what is none: a first event that only gives an id, a ping, garbage."""
+        """Returns no messages for events without one: an id only, a ping, garbage."""
         self.event_id = event.id or self.event_id
         if event.retry is not None:
             self._retry_s = event.retry / 1000
@@ -57,27 +57,27 @@ class Resumable:
         try:
             return decode_messages(event.data.strip())
         except BadResponse as exc:
-            self._unreadable(event.data, exc)
+            self._handle_undecodable(event.data, exc)
             return []
 
-    def _unreadable(self, data: bytes, exc: BadResponse) -> None:
-        """Skipped."""
+    def _handle_undecodable(self, data: bytes, exc: BadResponse) -> None:
+        """Ignores undecodable data."""
 
-    def _pass_on(self, message: Message) -> None:
+    def _deliver(self, message: Message) -> None:
         if not message.is_answer and isinstance(message.method, str):
-            self.heard += 1
-            self._take(message)
+            self.received += 1
+            self._handle(message)
 
 
-class Reply(Resumable):
-    """The answer to one request."""
+class HttpReply(ResumableStream):
+    """The response to one request."""
 
     def __init__(self, id: int, max_bytes: int, take: Take) -> None:
         super().__init__(max_bytes, take)
         self._id = id
 
     async def read(self, response: Response) -> Message | None:
-        """None if a stream ended before the answer came."""
+        """Returns None if the stream ended before the response."""
         if "text/event-stream" in response.headers.get("content-type").lower():
             return await self._read_stream(response)
         body = (await response.read(self._max_bytes)).strip()
@@ -113,7 +113,7 @@ class Reply(Resumable):
         others = []
         for message in messages:
             if not message.is_answer:
-                self._pass_on(message)
+                self._deliver(message)
             elif integer(message.id) == self._id or (message.id is None and message.error):
                 return message
             elif message.result or message.error:
@@ -122,35 +122,36 @@ class Reply(Resumable):
             raise BadResponse(f"answered with the id {others[0]!r} where {self._id} was asked for")
         return None
 
-    def _unreadable(self, data: bytes, exc: BadResponse) -> None:
+    def _handle_undecodable(self, data: bytes, exc: BadResponse) -> None:
         if guess_answered(data, data) == self._id:
             raise exc
 
 
 async def _wait_for_end(response: Response) -> None:
-    """Servers end the stream right after the answer; having seen that, the connection can be used again."""
+    """Servers end the stream right after the response; then the connection can be reused."""
     with suppress(TimeoutError, WireError):
         async with asyncio.timeout(_END_S):
             async for _ in response:
                 pass
 
 
-async def failure(response: Response, *, rpc_errors: bool) -> WireError:
-    """The error for a status that is no success. In the stateless era a JSON-RPC error inside it says more."""
-    body = await _read_some(response)
-    if rpc_errors and (error := _rpc_error(body)) is not None:
+async def read_failure(response: Response, *, rpc_errors: bool) -> WireError:
+    """Returns the error for a status without success. In the stateless era a JSON-RPC error in the body is
+    preferred."""
+    body = await _read_limited(response)
+    if rpc_errors and (error := _find_rpc_error(body)) is not None:
         return error
-    text = _message(body)
-    said = f"answered {response.status} {response.reason}".rstrip()
+    text = _error_text(body)
+    summary = f"answered {response.status} {response.reason}".rstrip()
     return HttpFailure(
-        f"{said}: {text}" if text else said,
+        f"{summary}: {text}" if text else summary,
         status=response.status,
         body=body.decode("utf-8", "replace"),
         challenge=response.headers.get("www-authenticate"),
     )
 
 
-def _rpc_error(body: bytes) -> WireError | None:
+def _find_rpc_error(body: bytes) -> WireError | None:
     try:
         decode_messages(body.strip())[0].answer()
     except BadResponse:
@@ -162,8 +163,8 @@ def _rpc_error(body: bytes) -> WireError | None:
     return None
 
 
-def _message(body: bytes) -> str:
-    """What a person should read of it."""
+def _error_text(body: bytes) -> str:
+    """Extracts the message for the user."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -175,7 +176,7 @@ def _message(body: bytes) -> str:
     return str(value)[:_SHOWN_CHARS] if value else ""
 
 
-async def _read_some(response: Response) -> bytes:
+async def _read_limited(response: Response) -> bytes:
     pieces: list[bytes] = []
     size = 0
     try:
@@ -185,5 +186,5 @@ async def _read_some(response: Response) -> bytes:
             if size >= _MAX_ERROR_BYTES:
                 break
     except WireError:
-        pass  # the status already says it failed; a cut-off explanation is better than none
+        pass  # the status is the error; a truncated explanation is better than none
     return b"".join(pieces)[:_MAX_ERROR_BYTES]

@@ -1,7 +1,7 @@
-"""A server as a child process: newline JSON on its stdin and stdout, diagnostics on its stderr.
+"""A server as a child process: newline-delimited JSON on stdin and stdout, diagnostics on stderr.
 
-`process` owns the child: its environment is small, its stderr always drained, and on leaving it and everything it
-started are ended, politely first. When it goes by itself, every request fails at once with its exit code.
+`process` owns the child: its environment is small, its stderr is always drained, and on exit it is ended with all its
+children, first politely. If it exits by itself, every request fails at once with its exit code.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from aish.net.jsonrpc import Peer
 from aish.process.child import ChildProcess, ProcessSpec
 from aish.process.child_peer import EXIT_WAIT_S, ChildReading
 from aish.tools.mcp.text import Sanitiser
-from aish.tools.mcp.transport.base import SUBSCRIBE, Inbox
+from aish.tools.mcp.transport.base import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.types import ServerSpec
 
-_KILLED = -9  # by SIGKILL, for which Windows has no name
-_STDERR_LINE_CHARS = 2000  # redacted as a whole; what is shown of it is less
+_KILLED = -9  # SIGKILL, which Windows does not define
+_STDERR_LINE_CHARS = 2000  # redacted as a whole; less is shown
 
 
 class StdioTransport:
-    def __init__(self, spec: ServerSpec, child: ChildProcess, inbox: Inbox) -> None:
+    def __init__(self, spec: ServerSpec, child: ChildProcess, incoming: IncomingMessages) -> None:
         self._spec = spec
         self._child = child
         self._peer = Peer(
             self._write,
             NewlineFraming(spec.max_message_bytes),
             title=spec.name,
-            handler=inbox,
+            handler=incoming,
             cancelled=_cancelled,
             max_in_flight=spec.max_in_flight,
         )
@@ -42,14 +42,16 @@ class StdioTransport:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, spec: ServerSpec, inbox: Inbox, discretion: Sanitiser) -> AsyncIterator[StdioTransport]:
+    async def open(
+        cls, spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser
+    ) -> AsyncIterator[StdioTransport]:
         """Raises SpawnFailed and WireTimeout."""
-        async with _started(spec, discretion) as child:
-            transport = cls(spec, child, inbox)
+        async with _started(spec, sanitiser) as child:
+            transport = cls(spec, child, incoming)
             async with transport._reading.running():
                 yield transport
         if child.returncode == _KILLED:
-            inbox.warn("shutdown: it did not leave when told to, and was killed")
+            incoming.warn("shutdown: it did not leave when told to, and was killed")
 
     async def request(
         self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
@@ -59,17 +61,17 @@ class StdioTransport:
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         await self._peer.notify(method, params)
 
-    def speak(self, version: str, *, stateless: bool) -> None:
-        """Nothing differs on the wire."""
+    def set_version(self, version: str, *, stateless: bool) -> None:
+        """The wire format is the same for all revisions."""
 
     def listen(self) -> None:
-        """Everything comes on the one stream."""
+        """All messages arrive on the one stream."""
 
     def subscribe(self, params: dict[str, Any]) -> None:
         self._peer.open(SUBSCRIBE, params)
 
     def forget_session(self) -> None:
-        """There is none: the process is the session."""
+        """The process is the session."""
 
     def stderr_tail(self) -> str:
         return self._child.stderr_tail()
@@ -81,7 +83,7 @@ class StdioTransport:
         try:
             await self._child.write(data)
         except ProcessError:
-            # Its exit code, and all of its stderr, may need another moment.
+            # Its exit code and the rest of its stderr may need another moment.
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * EXIT_WAIT_S):
                     raise await self.wait_closed() from None
@@ -89,14 +91,14 @@ class StdioTransport:
 
 
 @asynccontextmanager
-async def _started(spec: ServerSpec, discretion: Sanitiser) -> AsyncIterator[ChildProcess]:
+async def _started(spec: ServerSpec, sanitiser: Sanitiser) -> AsyncIterator[ChildProcess]:
     process = ProcessSpec(
         argv=spec.command,
         name=spec.name,
         env=spec.env,
         inherit=spec.inherit,
         cwd=spec.cwd,
-        redact=lambda line: discretion.show(line, _STDERR_LINE_CHARS),
+        redact=lambda line: sanitiser.show(line, _STDERR_LINE_CHARS),
         close_wait_s=spec.close_wait_s,
         term_wait_s=spec.close_wait_s,
     )
@@ -110,7 +112,7 @@ async def _started(spec: ServerSpec, discretion: Sanitiser) -> AsyncIterator[Chi
 
 
 def _cancelled(id: int, method: str) -> tuple[str, dict[str, Any]] | None:
-    """The handshake alone may not be cancelled."""
+    """Returns the cancel notification. The handshake cannot be cancelled."""
     if method == "initialize":
         return None
     return "notifications/cancelled", {"requestId": id, "reason": "nobody waits for it any more"}
