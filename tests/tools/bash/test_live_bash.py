@@ -419,8 +419,8 @@ async def test_a_program_that_leaves_everything_switched_on_is_cleaned_up_after(
                 r"stty raw -echo; printf '\e[?1049h\e[?25l\e[?1000;1006hgarbage'", someone.terminal
             )
             assert someone.modes() == before and result.full_screen
-            for undo in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1006l"):
-                await someone.sees(undo)
+            for restore_sequence in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1006l"):
+                await someone.sees(restore_sequence)
         words = (await says(shell, "stty -a")).replace(";", " ").split()
         assert "icanon" in words and "echo" in words and "opost" in words
 

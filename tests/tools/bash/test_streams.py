@@ -8,9 +8,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.tools.bash.capture import OutputCapture
+from aish.tools.bash.capture import OutputCapture, ScreenWatch
 from aish.tools.bash.markers import Mark, MarkParser
-from aish.tools.bash.screen import ScreenWatch
 
 NONCE = "00112233445566ff"
 PARTS = (
@@ -82,7 +81,7 @@ def test_a_capture_reads_the_same_wherever_the_bytes_are_cut(data: bytes, at: li
     whole.finish()
     pieces.finish()
     assert whole.text("x", 0) == pieces.text("x", 0)
-    assert whole.screen.undo() == pieces.screen.undo()
+    assert whole.screen.restore_sequence() == pieces.screen.restore_sequence()
     assert "\x1b" not in whole.text("x", 0) or data.count(b"\x1b") > 0
 
 
@@ -90,8 +89,8 @@ def test_a_capture_reads_the_same_wherever_the_bytes_are_cut(data: bytes, at: li
 def test_what_a_screen_keeps_on_is_what_it_undoes(data: bytes) -> None:
     watch = ScreenWatch()
     watch.feed(data)
-    watch.feed(watch.undo())
-    assert not watch.in_full_screen and watch.undo() == b""
+    watch.feed(watch.restore_sequence())
+    assert not watch.in_full_screen and watch.restore_sequence() == b""
 
 
 def test_a_capture_stays_small_whatever_comes() -> None:

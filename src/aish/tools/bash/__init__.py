@@ -1,1 +1,1 @@
-"""The live shell: one persistent bash on a pty, for the person's lines and the model's. POSIX only; a leaf."""
+"""The live shell: one persistent bash on a pty, for lines of the user and of the model. POSIX only."""

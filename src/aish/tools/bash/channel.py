@@ -1,12 +1,12 @@
-"""The private folder through which aish and one bash talk beside the terminal.
+"""The private folder through which aish and one bash communicate, beside the terminal.
 
-    rc         what bash reads when it starts: our functions, then the person's rc file
-    line       the next line, whole; for bash after its nonce, which it must begin with, and with a NUL behind it
-    ctl        a pipe: "go NONCE MODE", "side NUMBER", "state NUMBER"
-    status     a pipe: what bash has to say when it waits again
-    jobs.pids  the groups of the jobs it then knows, and `end`
+    rc         read by bash at its start: our functions, then the user's rc file
+    line       the next line; for bash it begins with its nonce and ends with a NUL
+    ctl        a pipe for commands: "go NONCE MODE", "side NUMBER", "state NUMBER"
+    status     a pipe for bash's state whenever it waits again
+    jobs.pids  the process groups of its jobs at that time, and `end`
 
-Pipes are held open for reading and writing, so that neither side ever waits for the other to open them.
+Pipes are open for reading and writing, so that neither side waits for the other to open them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aish.errors import ProcessError
 Mode = Literal["user", "model"]
 
 _HOME = Path(__file__).parent
-# Programs must neither ask anything nor open a pager: there is nobody to answer. Prompts for secrets fail at once.
+# Programs must not ask questions or open a pager, because there is no user to answer. Prompts for secrets fail at once.
 QUIET = {
     "TERM": "dumb",
     "PAGER": "cat",
@@ -44,7 +44,7 @@ QUIET = {
 }
 
 
-class Status(msgspec.Struct, frozen=True):
+class ShellStatus(msgspec.Struct, frozen=True):
     nonce: str
     code: int
     cwd: str
@@ -53,12 +53,12 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def memory_folder() -> str | None:
-    """Where files cost least; None: the usual place."""
+    """Returns the folder with the cheapest files; None for the default."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @contextmanager
-def _writing(failure: str) -> Iterator[None]:
+def _translate_errors(failure: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
@@ -74,21 +74,21 @@ class Channel:
     def __init__(self, *, posix: bool, rc_file: str | None, quiet: Mapping[str, str]) -> None:
         self.first_nonce = new_nonce()
         self._posix = posix
-        with ExitStack() as stack, _writing("what a shell is talked to through cannot be made"):
+        with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
             self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for name in ("ctl", "status"):
                 os.mkfifo(self.folder / name, 0o600)
-            self._ctl = self._opened(stack, "ctl", os.O_NONBLOCK)
-            self._status = self._opened(stack, "status", os.O_NONBLOCK)
-            self._line = self._opened(stack, "line", os.O_CREAT)
+            self._ctl = self._open_file(stack, "ctl", os.O_NONBLOCK)
+            self._status = self._open_file(stack, "status", os.O_NONBLOCK)
+            self._line = self._open_file(stack, "line", os.O_CREAT)
             (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet)))
-            self._held = stack.pop_all()
+            self._resources = stack.pop_all()
 
     def close(self) -> None:
-        self._held.close()
+        self._resources.close()
 
-    def _opened(self, stack: ExitStack, name: str, flags: int) -> int:
+    def _open_file(self, stack: ExitStack, name: str, flags: int) -> int:
         fd = os.open(self.folder / name, os.O_RDWR | flags, 0o600)
         stack.callback(os.close, fd)
         return fd
@@ -105,41 +105,42 @@ class Channel:
         theirs = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
         return f"{settings}\n. {ours}\n{theirs}\n__aish_settle\n"
 
-    def offer(self, line: str, mode: Mode) -> tuple[str, bytes]:
-        """Put down the next line and say go. Returns its nonce and what to type."""
+    def write_line(self, line: str, mode: Mode) -> tuple[str, bytes]:
+        """Writes the next line and starts it. Returns its nonce and the bytes to type."""
         nonce = new_nonce()
-        with _writing("the line cannot be handed to the shell"):
+        with _translate_errors("the line cannot be handed to the shell"):
             os.ftruncate(self._line, 0)
             os.pwrite(self._line, os.fsencode(line if self._posix else f"{nonce}:{line}\0"), 0)
         if self._posix:
             return nonce, f' __aish_go {nonce} {mode};eval "$__aish_eval";__aish_end\n'.encode()
-        self.say_go(nonce, mode)
+        self.send_go(nonce, mode)
         return nonce, f' __aish_go {nonce} {mode}&&:;\\builtin eval "$__aish_eval";__aish_fix&&:\n'.encode()
 
-    def say_go(self, nonce: str, mode: Mode) -> None:
-        """Also again, when bash was interrupted while it waited; it knows what it has heard before."""
-        with suppress(BlockingIOError):  # full of what nobody has read yet: that will do
+    def send_go(self, nonce: str, mode: Mode) -> None:
+        """Also repeats the message if bash was interrupted while it waited; bash ignores what it has already
+        received."""
+        with suppress(BlockingIOError):  # full of unread messages, which is enough
             os.write(self._ctl, f"go {nonce} {mode}\n".encode())
 
-    def say_side(self, number: int) -> None:
+    def send_side(self, number: int) -> None:
         os.write(self._ctl, f"side {number}\n".encode())
 
-    def say_state(self, number: int) -> None:
+    def send_state(self, number: int) -> None:
         os.write(self._ctl, f"state {number}\n".encode())
 
-    def read_status(self) -> Status | None:
-        """The last thing bash said; None when it has said nothing new."""
-        said = b""
+    def read_status(self) -> ShellStatus | None:
+        """Returns the last message of bash; None if there is no new one."""
+        received = b""
         while piece := self._read():
-            said += piece
-        fields = said.split(b"\0")[:-1][-5:]
+            received += piece
+        fields = received.split(b"\0")[:-1][-5:]
         if len(fields) < 5:
             return None
         nonce, code, cwd, jobs, editing = (os.fsdecode(field) for field in fields)
-        return Status(nonce, int(code or 0), cwd, int(jobs or 0), editing)
+        return ShellStatus(nonce, int(code or 0), cwd, int(jobs or 0), editing)
 
     def read_jobs(self) -> frozenset[int] | None:
-        """Their groups, as of when bash last came to wait; None where it has not said, or not all."""
+        """Returns the process groups of the jobs when bash last waited; None if they are unknown or incomplete."""
         with suppress(OSError, ValueError):
             *groups, end = (self.folder / "jobs.pids").read_bytes().split()
             return frozenset(map(int, groups)) if end == b"end" else None

@@ -1,7 +1,7 @@
-"""Finds our marks in what comes from the terminal, wherever the pieces are cut. Knows nothing of what they mean.
+"""Finds our marks in the terminal's output, however it is split.
 
-A mark is `ESC ] 133 ; LETTER ; aish=NONCE BEL`, and only with the nonce of the line that runs: whatever else looks like
-one belongs to a program, and is passed on. So is what we typed ourselves, which the terminal echoes: it is left out.
+A mark is `ESC ] 133 ; LETTER ; aish=NONCE BEL` with the nonce of the running line. Any other such sequence belongs to a
+program and is passed on. The echo of what we typed is removed.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ class MarkParser:
     def __init__(self) -> None:
         self._patterns: dict[bytes, Mark | None] = {}
         self._longest = 0
-        self._held = b""
+        self._pending = b""
 
     def expect(self, nonce: str, *, before: str = "", echo: bytes = b"") -> None:
-        """From now on, marks with this nonce count; `echo` is left out the first time it comes.
+        """From now on marks with this nonce count; `echo` is removed once.
 
-        `before` is the nonce of the line before: all that can be said with it is that bash has not moved on.
+        `before` is the nonce of the previous line: a mark with it only says that bash is still waiting.
         """
-        self._patterns = {_spelled(mark, nonce): mark for mark in (Mark.START, Mark.END, Mark.WAITING)}
+        self._patterns = {_encode_mark(mark, nonce): mark for mark in (Mark.START, Mark.END, Mark.WAITING)}
         if before:
-            self._patterns[_spelled(Mark.WAITING, before)] = Mark.STILL_WAITING
+            self._patterns[_encode_mark(Mark.WAITING, before)] = Mark.STILL_WAITING
         if echo:
             self._patterns[echo] = None
         self._longest = max(map(len, self._patterns), default=0)
 
     def feed(self, data: bytes) -> Iterator[bytes | Mark]:
-        """Pieces of output and marks, in order. What may be the start of a mark is held until more comes."""
-        data = self._held + data
-        self._held = b""
+        """Yields output and marks in order. Bytes that may begin a mark are kept until more arrive."""
+        data = self._pending + data
+        self._pending = b""
         while True:
             at, pattern = self._find(data)
             if pattern is None:
@@ -51,16 +51,16 @@ class MarkParser:
             data = data[at + len(pattern) :]
             if mark is not None:
                 yield mark
-        keep = self._beginning(data)
+        keep = self._pattern_prefix_size(data)
         if keep:
-            data, self._held = data[:-keep], data[-keep:]
+            data, self._pending = data[:-keep], data[-keep:]
         if data:
             yield data
 
     def flush(self) -> bytes:
-        """What was held, when nothing more will come."""
-        held, self._held = self._held, b""
-        return held
+        """Returns the buffered bytes when no more will arrive."""
+        pending, self._pending = self._pending, b""
+        return pending
 
     def _find(self, data: bytes) -> tuple[int, bytes | None]:
         best, found = len(data), None
@@ -70,8 +70,8 @@ class MarkParser:
                 best, found = at, pattern
         return best, found
 
-    def _beginning(self, data: bytes) -> int:
-        """How many bytes at the end could be the beginning of a pattern."""
+    def _pattern_prefix_size(self, data: bytes) -> int:
+        """Returns how many bytes at the end may begin a pattern."""
         tail = data[-(self._longest - 1) :] if self._longest > 1 else b""
         for first in {pattern[:1] for pattern in self._patterns}:
             at = tail.find(first)
@@ -83,5 +83,5 @@ class MarkParser:
         return 0
 
 
-def _spelled(mark: Mark, nonce: str) -> bytes:
+def _encode_mark(mark: Mark, nonce: str) -> bytes:
     return f"\x1b]133;{mark};aish={nonce}\x07".encode()

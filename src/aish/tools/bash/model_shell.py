@@ -1,13 +1,13 @@
 """Runs a model's line in a copy of the live bash: a process, session and terminal of its own, which end with the line.
 
-A forked bash cannot leave the session of the person's terminal, since bash has no `setsid`. So the copy is a fresh
-bash that reads the state of the live one (`snapshot.py`), inside the sandbox where there is one. Whatever the line does
+A forked bash cannot leave the session of the user's terminal, because bash has no `setsid`. So the copy is a fresh bash
+that reads the state of the live one (`snapshot.py`), inside the sandbox if there is one. Everything the line does
 (`exit`, `exec`, `set -e`, `trap`, `cd`, exports, jobs, signals to its parent) it does to the copy. If the copy cannot
 be made, nothing runs.
 
-The copy and aish share a socket, which the line does not inherit. The line is run only after aish has answered that
-the copy is ready, so "nothing was run" is never a guess. Where the copy ends is read from the kernel, not from what is
-said on the socket: a message only says when to look.
+The copy and aish share a socket that the line does not inherit. The line runs only after aish has confirmed that the
+copy is ready, so "nothing was run" is always true. The directory in which the copy ends is read from the kernel; a
+message on the socket only says when to read it.
 """
 
 from __future__ import annotations
@@ -33,26 +33,25 @@ from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.capture import OutputCapture
 from aish.tools.bash.channel import QUIET, memory_folder
-from aish.tools.bash.outcome import title_of
 from aish.tools.bash.snapshot import Snapshot
 from aish.tools.builtin.shell import Wrap
 from aish.types.live_shell import RunEnd, RunResult
 
-_INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is ended
+_INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is killed
 _REPORT_BYTES = 64 * 1024
 _READY = b"ready"
 _SHOWN_CHARS = 500
 _PROC = Path("/proc")
-# Says a directory, and waits until aish has looked. When `exit` was called in a function, the descriptor is still
-# closed, and bash keeps it at the first number from 10.
-_SAY_PLACE = (
+# Reports the directory and waits until aish has read it. If `exit` was called in a function, the descriptor is still
+# closed, and bash has saved it at the first free number from 10.
+_REPORT_CWD = (
     r"{ __aish_at=250; \builtin test -S /dev/fd/250 || { __aish_at=10; \builtin test -S /dev/fd/10; } "
     r'&& { \builtin pwd >&$__aish_at; \builtin printf "\0" >&$__aish_at; \builtin read -r -u $__aish_at __aish_go; } '
     r"|| \builtin :; } 2>/dev/null"
 )
-# Arguments: the descriptors of the state and of the socket, which goes to a high number, out of the way of those that
-# lines use, and is closed while the line runs.
-# One line, so that what bash says of errors counts from the first line of the model's.
+# Arguments: the descriptors of the state file and of the socket. The socket moves to a high number that lines do not
+# use, and is closed while the line runs. This is one line, so that line numbers in bash's errors count from the model's
+# first line.
 _BASH_MAIN = "; ".join((
     'eval "exec 250>&$2 $2>&-"',
     '. "/dev/fd/$1" 2>/dev/null',
@@ -61,27 +60,27 @@ _BASH_MAIN = "; ".join((
     r"\builtin set --",
     r"\builtin printf 'ready\0' >&250",
     r"\builtin read -r -u 250 __aish_go || \builtin exit 125",
-    rf"\builtin trap '{_SAY_PLACE}' EXIT",
+    rf"\builtin trap '{_REPORT_CWD}' EXIT",
     "__aish_status",
     r'\builtin eval "$__aish_line" 250>&- </dev/null',
-    rf"{{ __aish_status=$?; \builtin set +eux; }} 2>/dev/null; {_SAY_PLACE}",
+    rf"{{ __aish_status=$?; \builtin set +eux; }} 2>/dev/null; {_REPORT_CWD}",
     r'\builtin exit "$__aish_status"',
 ))  # fmt: skip
 _SH_MAIN = 'eval "$1" </dev/null'
-# Between aish and the copy, so that a line which ends its parent ends nothing of ours.
+# Runs between aish and the copy, so that a line that kills its parent does not kill ours.
 _PARENT = 'trap : HUP INT TERM; "$@"; exit $?'
-# Above that one, where the kernel tells who sends: it adopts what leaves the session, says that the copy has ended, and
-# stays until all of this is ended as well. Its argument is the descriptor of the socket.
+# Runs above that one, if the kernel identifies senders: it adopts processes that leave the session, reports that the
+# copy has ended, and stays until they have been ended, too. Its argument is the descriptor of the socket.
 _KEEPER = (
     r"""trap : HUP INT TERM; fd=$1; shift; "$@"; status=$?; printf 'end\0' >&$fd; """
     r"""while read -r go <&$fd && [ "$go" != bye ]; do :; done; exit $status"""
 )
-# What a process of ours inherits by default; the copy has of these what the live bash has.
+# What our child processes inherit by default; the copy gets the live bash's values instead.
 _INHERITED = "HOME LANG LANGUAGE LOGNAME PATH SHELL TERM TMPDIR USER ${!LC_*}"
 
 
-class ForkSpec(msgspec.Struct, frozen=True):
-    """`snapshot` None: a plain sh, which gets the directory and the environment only."""
+class ModelLineSpec(msgspec.Struct, frozen=True):
+    """`snapshot` is None for a plain sh, which gets only the directory and the environment."""
 
     shell: str
     line: str
@@ -89,40 +88,40 @@ class ForkSpec(msgspec.Struct, frozen=True):
     timeout_s: float
     size: WindowSize
     snapshot: Snapshot | None
-    env: Mapping[str, str] = {}  # for every line of a model; an empty value hides what is set
-    hides: Callable[[str], bool] = lambda name: False  # variables that lines of a model do not see
+    env: Mapping[str, str] = {}  # for every line of a model; an empty value hides the variable
+    hides: Callable[[str], bool] = lambda name: False  # variables hidden from lines of a model
     wrap: Wrap | None = None
 
 
-async def run_fork(spec: ForkSpec, on_text: Callable[[str], None] | None = None) -> RunResult:
-    """Raises ProcessError. Cancelling it ends the line and all it started."""
+async def run_model_line(spec: ModelLineSpec, on_text: Callable[[str], None] | None = None) -> RunResult:
+    """Raises ProcessError. Cancelling it ends the line and its processes."""
     started_s = time.monotonic()
     with ExitStack() as stack:
-        report = _Report(stack)
+        report = _ReportSocket(stack)
         process = await _process(spec, stack, report)
-        listener = _Listener(OutputCapture(on_text))
+        listener = _OutputListener(OutputCapture(on_text))
         async with Pty.start(process, size=spec.size, take=listener.take) as pty:
             listener.pty = pty
             report.keeper = pty.pid
             report.close_writer()
-            end = await _until_end(pty, listener, report, spec.timeout_s)
+            end = await _wait_for_end(pty, listener, report, spec.timeout_s)
             code = pty.returncode
         listener.capture.finish()
         if spec.snapshot is not None and not report.is_ready:
-            told = listener.capture.text("", 1).strip()[-_SHOWN_CHARS:]
-            why = told or ("it took too long" if end is RunEnd.TIMED_OUT else "it did not start")
+            output = listener.capture.text("", 1).strip()[-_SHOWN_CHARS:]
+            why = output or ("it took too long" if end is RunEnd.TIMED_OUT else "it did not start")
             raise ProcessError(f"no copy of the shell could be made, so nothing was run: {why}")
         return _result(
-            spec, listener.capture, end, code, _place_after(spec.cwd, report.cwd), time.monotonic() - started_s
+            spec, listener.capture, end, code, _final_cwd(spec.cwd, report.cwd), time.monotonic() - started_s
         )
 
 
-def _place_after(begun: str, seen: str) -> str:
-    """The name that the directory had before, where it is still the same."""
+def _final_cwd(begun: str, seen: str) -> str:
+    """Keeps the previous name of the directory if it is still the same one."""
     return begun if not seen or os.path.realpath(begun) == seen else seen
 
 
-async def _process(spec: ForkSpec, stack: ExitStack, report: _Report) -> ProcessSpec:
+async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket) -> ProcessSpec:
     folder = Path(spec.cwd)
     fds: tuple[int, ...] = ()
     if spec.snapshot is None:
@@ -145,8 +144,8 @@ async def _process(spec: ForkSpec, stack: ExitStack, report: _Report) -> Process
     )  # fmt: skip
 
 
-def _state_file(spec: ForkSpec, snapshot: Snapshot, stack: ExitStack) -> int:
-    """A file without a name, which the copy reads once."""
+def _state_file(spec: ModelLineSpec, snapshot: Snapshot, stack: ExitStack) -> int:
+    """Returns an unnamed file that the copy reads once."""
     text = "\n".join(_state(spec, snapshot)) + "\n"
     try:
         file = stack.enter_context(tempfile.TemporaryFile(dir=memory_folder()))  # noqa: SIM115
@@ -157,7 +156,7 @@ def _state_file(spec: ForkSpec, snapshot: Snapshot, stack: ExitStack) -> int:
     return file.fileno()
 
 
-def _state(spec: ForkSpec, snapshot: Snapshot) -> Iterator[str]:
+def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
     given = {**QUIET, **spec.env}
     late = "; ".join(f"\\builtin {option}" for option in snapshot.late_options)
     line = f"{late}; {spec.line}" if late else spec.line
@@ -171,7 +170,7 @@ def _state(spec: ForkSpec, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _result(
-    spec: ForkSpec, capture: OutputCapture, end: RunEnd, code: int | None, cwd: str, duration_s: float
+    spec: ModelLineSpec, capture: OutputCapture, end: RunEnd, code: int | None, cwd: str, duration_s: float
 ) -> RunResult:
     status = 1 if code is None else code if code >= 0 else 128 - code
     return RunResult(
@@ -179,7 +178,7 @@ def _result(
         status=status,
         cwd=cwd,
         duration_s=duration_s,
-        output=capture.text(title_of(spec.line), status),
+        output=capture.text(spec.line, status),
         end=end,
         total_bytes=capture.total_bytes,
         left_out_bytes=capture.left_out_bytes,
@@ -188,7 +187,7 @@ def _result(
     )
 
 
-async def _until_end(pty: Pty, listener: _Listener, report: _Report, timeout_s: float) -> RunEnd:
+async def _wait_for_end(pty: Pty, listener: _OutputListener, report: _ReportSocket, timeout_s: float) -> RunEnd:
     ending = asyncio.ensure_future(pty.wait())
     asking = asyncio.ensure_future(listener.asked.wait())
     over = asyncio.ensure_future(report.ended.wait())
@@ -211,7 +210,7 @@ async def _until_end(pty: Pty, listener: _Listener, report: _Report, timeout_s: 
         over.cancel()
 
 
-class _Listener:
+class _OutputListener:
     def __init__(self, capture: OutputCapture) -> None:
         self.capture = capture
         self.asked = asyncio.Event()
@@ -219,13 +218,13 @@ class _Listener:
 
     def take(self, data: bytes) -> None:
         self.capture.add(data)
-        # A program that wants a password switches the echo off and then asks: nobody would ever answer.
+        # A program that wants a password switches off the echo and then asks. There is no user to answer.
         if self.pty is not None and not data.endswith(b"\n") and self.pty.asks_for_secret:
             self.asked.set()
 
 
-class _Report:
-    """Our end of the socket on which the copy says that it is one, and when to look where it is."""
+class _ReportSocket:
+    """Our end of the socket on which the copy reports that it is ready, and when to read its directory."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._socket, self._theirs = socket.socketpair()
@@ -234,13 +233,13 @@ class _Report:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._loop = asyncio.get_running_loop()
         self._data = b""
-        self._heard_bytes = 0
-        self._copy = 0  # its process, where the kernel tells who sent what
-        self.keeper = 0  # the process that says when the copy has ended
+        self._received_bytes = 0
+        self._copy = 0  # its process id, if the kernel identifies senders
+        self.keeper = 0  # the process that reports that the copy has ended
         self.ended = asyncio.Event()
-        self.is_ready = False  # and was told so: from here on the line runs
-        self.is_late = False  # it is not to begin any more
-        self.cwd = ""  # the last place seen, if there was one
+        self.is_ready = False  # and this was confirmed: the line is running
+        self.is_late = False  # it must not start any more
+        self.cwd = ""  # the last known directory
         self._loop.add_reader(self._socket, self._read)
         stack.callback(self._socket.close)
         stack.callback(self._loop.remove_reader, self._socket)
@@ -255,28 +254,28 @@ class _Report:
 
     def _read(self) -> None:
         try:
-            data, others, _, _ = self._socket.recvmsg(_REPORT_BYTES, _SENDER_BYTES)
+            data, ancillary, _, _ = self._socket.recvmsg(_REPORT_BYTES, _SENDER_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data, others = b"", []
-        self._heard_bytes += len(data)
-        if not data or self._heard_bytes > _REPORT_BYTES:
+            data, ancillary = b"", []
+        self._received_bytes += len(data)
+        if not data or self._received_bytes > _REPORT_BYTES:
             self._loop.remove_reader(self._socket)
             return
         *records, self._data = (self._data + data).split(b"\0")
         for record in records:
-            self._hear(record, _sender_in(others))
+            self._handle_record(record, _find_sender(ancillary))
 
     def release(self) -> None:
-        """The keeper may go."""
-        self._answer(b"bye\n")
+        """Lets the keeper exit."""
+        self._send(b"bye\n")
 
-    def _answer(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         with suppress(OSError):
             self._socket.send(data)
 
-    def _hear(self, record: bytes, sender: int) -> None:
+    def _handle_record(self, record: bytes, sender: int) -> None:
         if sender and sender == self.keeper:
             self.ended.set()
             return
@@ -285,33 +284,33 @@ class _Report:
                 return
             self.is_ready, self._copy = True, sender
         else:
-            self.cwd = self._place(record) or self.cwd
-        self._answer(b"\n")
+            self.cwd = self._read_cwd(record) or self.cwd
+        self._send(b"\n")
 
-    def _place(self, said: bytes) -> str:
-        """Where the copy is: what it says itself counts only where the kernel does not tell."""
+    def _read_cwd(self, record: bytes) -> str:
+        """Returns the copy's directory. Its own message counts only if the kernel cannot tell."""
         if _PROC.is_dir():
-            return _cwd_of(self._copy) if self._copy else ""
-        path = os.path.realpath(os.fsdecode(said.removesuffix(b"\n")))
-        return path if said.startswith(b"/") and Path(path).is_dir() else ""
+            return _process_cwd(self._copy) if self._copy else ""
+        path = os.path.realpath(os.fsdecode(record.removesuffix(b"\n")))
+        return path if record.startswith(b"/") and Path(path).is_dir() else ""
 
 
 _HAS_SENDERS = sys.platform == "linux"
-_SENDER = struct.Struct("3i")  # process, user, group; the process as we number it, also from inside a sandbox
+_SENDER = struct.Struct("3i")  # process, user, group; the process id is in our namespace, also for senders in a sandbox
 _SENDER_BYTES = socket.CMSG_SPACE(_SENDER.size)
 
 
-def _sender_in(others: list[tuple[int, int, bytes]]) -> int:
-    """0 where it is not known."""
+def _find_sender(ancillary: list[tuple[int, int, bytes]]) -> int:
+    """Returns 0 if it is unknown."""
     if _HAS_SENDERS:
-        for level, kind, data in others:
+        for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(data) == _SENDER.size:
                 return int(_SENDER.unpack(data)[0])
     return 0
 
 
-def _cwd_of(pid: int) -> str:
-    """The real path, if it leads us to the very directory that the process is in: "" where a sandbox shows another."""
+def _process_cwd(pid: int) -> str:
+    """Returns the real path if it leads to the very directory of the process; "" if a sandbox shows another one."""
     place = _PROC / str(pid) / "cwd"
     try:
         path = place.readlink()

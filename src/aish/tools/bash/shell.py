@@ -1,14 +1,14 @@
-"""The live shell: keeps one bash alive, runs the person's lines in it and the model's in copies of it.
+"""The live shell: keeps one bash alive, runs the user's lines in it and the model's lines in copies of it.
 
     async with LiveBash.open(LiveBashSpec(cwd=Path.cwd()), on_output=show, on_notice=say) as shell:
         result = await shell.run_user("make", terminal=0)
         result = await shell.run_model("git status", timeout_s=60)
 
-Nothing that a model's line does reaches the shell of the person: see `model_shell.py`.
+A model's line cannot affect the user's shell: see `model_shell.py`.
 
 Opening returns at once; the rc files run while the prompt is drawn, and the first line waits for them. A bash that is
-killed is followed by another one in the same directory; one that exits ends the live shell (`exited`). What it was
-doing when we leave is ended with it, as by a terminal that closes; jobs it was told to `disown` are left alone.
+killed is replaced by another one in the same directory; one that exits ends the live shell (`exited`). Closing ends
+running lines and jobs, as a closed terminal would; jobs that were disowned keep running.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.channel import Channel
 from aish.tools.bash.completion.side_shell import SideShell
-from aish.tools.bash.disowned_jobs import disowned_groups
-from aish.tools.bash.foreground import run_at_terminal
-from aish.tools.bash.model_shell import ForkSpec, run_fork
-from aish.tools.bash.process import Life
+from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
+from aish.tools.bash.process import BashProcess, find_disowned_groups
 from aish.tools.bash.snapshot import Snapshot, take_snapshot
-from aish.tools.bash.unattended import run_unattended
+from aish.tools.bash.user_lines import run_at_terminal, run_unattended
 from aish.tools.builtin.shell import Wrap
 from aish.types.live_shell import Completions, RunEnd, RunResult, WordKind
 
 _HISTORY_LINES = 10_000
 _MAX_TURNS = 64  # whose directories are remembered
-# A bash that dies this often before it is ready will not become ready the next time.
+# A bash that exits this often before it is ready will not become ready.
 _TRIES = 3
 _USUAL_SIZE = WindowSize(24, 80)
 _LOST_WITH_SH = (
@@ -53,15 +51,15 @@ class LiveBashSpec(msgspec.Struct, frozen=True):
     rc_file: str | None = None  # None: ~/.bashrc is not read
     shell: str | None = None  # None: bash, else sh
     env: Mapping[str, str] = {}
-    model_env: Mapping[str, str] = {}  # for the model's lines; an empty value hides what is set
-    hides: Callable[[str], bool] = lambda name: False  # further variables that the model's lines do not see
+    model_env: Mapping[str, str] = {}  # for the model's lines; an empty value hides the variable
+    hides: Callable[[str], bool] = lambda name: False  # further variables hidden from the model's lines
     size: WindowSize = _USUAL_SIZE
-    ready_s: float = 20.0  # an rc file that takes longer is given up, unless somebody talks to it
+    ready_s: float = 20.0  # a slower rc file is given up, unless the user types into it
     close_wait_s: float = 0.5
 
 
 class LiveBash:
-    """Made by `open`. One line at a time; whoever comes second waits."""
+    """Create it with `open`. Runs one line at a time; others wait."""
 
     def __init__(
         self, spec: LiveBashSpec, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
@@ -71,12 +69,12 @@ class LiveBash:
         self._on_notice = on_notice
         self._shell, self._posix = _find_shell(spec.shell)
         self._size = spec.size
-        self._turn = asyncio.Lock()
-        self._model_turn = asyncio.Lock()
-        self._model_cwds: dict[str, str] = {}  # by the id of a turn
+        self._line_lock = asyncio.Lock()
+        self._model_lock = asyncio.Lock()
+        self._model_cwds: dict[str, str] = {}  # by turn id
         self._snapshots = 0
-        self._news = asyncio.Event()  # a life began, or none will any more
-        self._life: Life | None = None
+        self._bash_changed = asyncio.Event()  # set when a shell started, or none will any more
+        self._bash: BashProcess | None = None
         self._pty: Pty | None = None
         self._failure: ProcessError | None = None
         self._cwd = str(spec.cwd)
@@ -94,7 +92,7 @@ class LiveBash:
         on_output: Callable[[bytes], None] = lambda data: None,
         on_notice: Callable[[str], None] = lambda text: None,
     ) -> AsyncIterator[LiveBash]:
-        """`on_output` hears what jobs print while no line runs, `on_notice` what a person should know."""
+        """`on_output` gets what jobs print while no line runs, `on_notice` messages for the user."""
         shell = cls(spec, on_output, on_notice)
         if shell._posix:
             on_notice(_LOST_WITH_SH)
@@ -107,7 +105,7 @@ class LiveBash:
                 await keeper
             shell._side.close()
 
-    # What is known of it
+    # State
 
     @property
     def cwd(self) -> str:
@@ -119,17 +117,17 @@ class LiveBash:
 
     @property
     def jobs(self) -> int:
-        return self._life.status.jobs if self._life else 0
+        return self._bash.status.jobs if self._bash else 0
 
     @property
     def editing(self) -> str:
-        """`emacs` or `vi`, as the person set it in bash."""
-        return self._life.status.editing if self._life else "emacs"
+        """`emacs` or `vi`, as set in bash."""
+        return self._bash.status.editing if self._bash else "emacs"
 
     @property
     def is_waiting(self) -> bool:
-        life = self._life
-        return life is not None and life.waiting.is_set() and not life.gone.is_set() and not self._turn.locked()
+        bash = self._bash
+        return bash is not None and bash.waiting.is_set() and not bash.exited.is_set() and not self._line_lock.locked()
 
     def resize(self, size: WindowSize) -> None:
         self._size = size
@@ -137,44 +135,46 @@ class LiveBash:
             self._pty.resize(size)
 
     async def ready(self) -> None:
-        """Until it waits for a line. Raises ProcessError when no shell can be kept alive."""
-        await self._ready_life()
+        """Waits until the shell can take a line. Raises ProcessError if no shell stays alive."""
+        await self._get_ready_bash()
 
     def resolve(self, word: str) -> WordKind | None:
-        """What the first word of a line is, as of the last look; `refresh` takes another one."""
-        self._look_again()
+        """Returns the meaning of a line's first word, as of the last refresh, and schedules another one."""
+        self._schedule_refresh()
         return self._side.resolve(word, self._cwd)
 
     async def refresh(self, timeout_s: float = 2.0) -> None:
-        """Learn the aliases, functions and PATH of now."""
+        """Reads the current aliases, functions and PATH."""
         await self.ready()
-        if self._life is not None and not self._posix:
-            await self._side.refresh(self._life.channel, timeout_s)
+        if self._bash is not None and not self._posix:
+            await self._side.refresh(self._bash.channel, timeout_s)
 
     async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions:
-        """What bash would offer there. Nothing while a line runs, or when it takes too long."""
-        if not self.is_waiting or self._posix or self._life is None:
+        """Returns bash's completions; none while a line runs, or if it takes too long."""
+        if not self.is_waiting or self._posix or self._bash is None:
             return Completions(start=cursor)
-        return await self._side.complete(self._life.channel, line, cursor, self._cwd, timeout_s)
+        return await self._side.complete(self._bash.channel, line, cursor, self._cwd, timeout_s)
 
-    def _look_again(self) -> None:
-        if self.is_waiting and not self._posix and self._life is not None:
-            self._side.refresh_soon(self._life.channel)
+    def _schedule_refresh(self) -> None:
+        if self.is_waiting and not self._posix and self._bash is not None:
+            self._side.refresh_soon(self._bash.channel)
 
     # Running lines
 
     async def run_user(self, line: str, terminal: int | None) -> RunResult:
-        """As if typed at the terminal, which it gets whole until the shell waits again. None: nobody types."""
+        """Runs a line as if typed at the terminal, which it owns until the shell waits again. None: without a
+        terminal."""
         _check(line)
         self.history.append(line)
-        async with self._turn:
-            return await self._run(lambda life, pty: run_at_terminal(life, pty, line, terminal))
+        async with self._line_lock:
+            return await self._run(lambda bash, pty: run_at_terminal(bash, pty, line, terminal))
 
     async def run_proposal(self, line: str, timeout_s: float) -> RunResult:
-        """What a model wrote and the person chose to run: in their shell, without input or pager, at most so long."""
+        """Runs a line that a model proposed and the user chose: in the user's shell, without input or pager, with a
+        time limit."""
         _check(line)
-        async with self._turn:
-            return await self._run(lambda life, pty: run_unattended(life, pty, line, timeout_s, None, self._on_output))
+        async with self._line_lock:
+            return await self._run(lambda bash, pty: run_unattended(bash, pty, line, timeout_s, None, self._on_output))
 
     async def run_model(
         self,
@@ -185,24 +185,25 @@ class LiveBash:
         wrap: Wrap | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> RunResult:
-        """In a copy of the shell, without input or pager, at most so long. `on_text` hears lines early.
+        """Runs a line in a copy of the shell, without input or pager, with a time limit. `on_text` gets lines early.
 
-        Where it ends is where the next line of the same `turn` begins. `wrap` puts it into the sandbox. Raises
-        ProcessError where no copy can be made.
+        The next line of the same `turn` begins in the directory where this one ends. `wrap` puts it into the sandbox.
+        Raises ProcessError if no copy can be made.
         """
         _check(line)
-        async with self._model_turn:
-            fork = ForkSpec(
+        async with self._model_lock:
+            spec_of_line = ModelLineSpec(
                 self._shell, line, self.model_cwd(turn), timeout_s, self._size, await self._snapshot(),
                 env=self._spec.model_env, hides=self._spec.hides, wrap=wrap,
             )  # fmt: skip
-            result = await run_fork(fork, on_text)
+            result = await run_model_line(spec_of_line, on_text)
             if turn:
                 self._model_cwds[turn] = result.cwd
             return result
 
     def model_cwd(self, turn: str) -> str:
-        """Where the next line of the model begins: a turn begins in the person's directory, and keeps its own."""
+        """Returns the directory of the model's next line. A turn begins in the user's directory and then keeps its
+        own."""
         known = self._model_cwds.get(turn)
         if known is not None and Path(known).is_dir():
             return known
@@ -213,25 +214,25 @@ class LiveBash:
         return self._cwd
 
     async def _snapshot(self) -> Snapshot | None:
-        """Waits until the shell does. None for a plain sh, which cannot tell what it has set."""
-        async with self._turn:
-            life = await self._ready_life()
+        """Waits until the shell waits. Returns None for a plain sh, which cannot list its state."""
+        async with self._line_lock:
+            bash = await self._get_ready_bash()
             if self._posix:
                 return None
             self._snapshots += 1
-            return await take_snapshot(life.channel, self._snapshots)
+            return await take_snapshot(bash.channel, self._snapshots)
 
-    async def _run(self, run: Callable[[Life, Pty], Awaitable[RunResult]]) -> RunResult:
+    async def _run(self, run: Callable[[BashProcess, Pty], Awaitable[RunResult]]) -> RunResult:
         while True:
-            life, pty = await self._begun_life()
-            self._side.outdated()
-            result = await run(life, pty)
-            if life.was_ready:
+            bash, pty = await self._get_bash()
+            self._side.mark_outdated()
+            result = await run(bash, pty)
+            if bash.was_ready:
                 break
-            await self._next_life(life)  # it never came to the line
+            await self._wait_for_next(bash)  # it exited before the line started
         self._cwd = result.cwd
         if result.end in (RunEnd.EXITED, RunEnd.LOST):
-            await self._next_life(life)
+            await self._wait_for_next(bash)
         return result
 
     # Keeping it alive
@@ -240,44 +241,46 @@ class LiveBash:
         with_rc, failed = True, 0
         try:
             while failed < _TRIES and not self.exited.is_set():
-                life = await self._live(with_rc=with_rc)
-                with_rc, failed = (with_rc, 0) if life.was_ready else (False, failed + 1)
+                bash = await self._run_bash(with_rc=with_rc)
+                with_rc, failed = (with_rc, 0) if bash.was_ready else (False, failed + 1)
             if not self.exited.is_set():
                 hint = "try it in a terminal of its own"
                 self._failure = ProcessError(f"{self._shell} does not stay alive", hint=hint)
         except ProcessError as exc:
             self._failure = exc
         finally:
-            self._life = self._pty = None
-            self._news.set()
+            self._bash = self._pty = None
+            self._bash_changed.set()
 
-    async def _live(self, *, with_rc: bool) -> Life:
+    async def _run_bash(self, *, with_rc: bool) -> BashProcess:
         channel = Channel(
             posix=self._posix, rc_file=self._spec.rc_file if with_rc else None, quiet=self._spec.model_env
         )
-        life = Life(channel, self._on_output, self._cwd)
+        running: Pty | None = None
+
+        def note_waiting() -> None:
+            self._cwd = bash.status.cwd or self._cwd
+            if running is not None:
+                running.spare(find_disowned_groups(running.pid, channel.read_jobs()))
+
+        bash = BashProcess(channel, self._cwd, on_idle_output=self._on_output, on_waiting=note_waiting)
         try:
-            async with Pty.start(self._process(channel), size=self._size, take=life.take) as pty:
-
-                def waits(pty: Pty = pty) -> None:
-                    self._cwd = life.status.cwd or self._cwd
-                    pty.spare(disowned_groups(pty.pid, channel.read_jobs()))
-
-                life.on_waiting = waits
-                self._life, self._pty = life, pty
-                self._news.set()
-                giving_up = asyncio.get_running_loop().call_later(self._spec.ready_s, self._give_up, life, pty)
+            async with Pty.start(self._process(channel), size=self._size, take=bash.feed) as pty:
+                running = pty
+                self._bash, self._pty = bash, pty
+                self._bash_changed.set()
+                giving_up = asyncio.get_running_loop().call_later(self._spec.ready_s, self._give_up, bash, pty)
                 try:
                     code = await pty.wait()
                 finally:
                     giving_up.cancel()
-                self._tell(life, code)
+                self._report_exit(bash, code)
         finally:
-            if not life.gone.is_set():  # we are leaving: whoever waits for it must not wait for ever
-                life.ended(-signal.SIGHUP)
-            self._side.outdated()
+            if not bash.exited.is_set():  # we are closing: waiting callers must not wait for ever
+                bash.note_exit(-signal.SIGHUP)
+            self._side.mark_outdated()
             channel.close()
-        return life
+        return bash
 
     def _process(self, channel: Channel) -> ProcessSpec:
         options = ("-i",) if self._posix else ("--rcfile", str(channel.rc), "-i")
@@ -288,43 +291,43 @@ class LiveBash:
             close_wait_s=self._spec.close_wait_s, term_wait_s=self._spec.close_wait_s,
         )  # fmt: skip
 
-    def _give_up(self, life: Life, pty: Pty) -> None:
-        if not life.was_ready and not life.talked_to:
+    def _give_up(self, bash: BashProcess, pty: Pty) -> None:
+        if not bash.was_ready and not bash.was_typed_to:
             self._on_notice(f"your rc file did not come to an end within {self._spec.ready_s:g} s; going on without it")
             pty.kill()
 
-    def _tell(self, life: Life, code: int) -> None:
-        if not life.was_ready:
+    def _report_exit(self, bash: BashProcess, code: int) -> None:
+        if not bash.was_ready:
             self._on_notice("the shell ended before it was ready; starting one without your rc file")
         elif code < 0:
             self._on_notice(f"bash was killed (signal {-code}); here is a new one: variables, functions, jobs are gone")
         else:
             self.exit_code = code
             self.exited.set()
-        life.ended(code)
+        bash.note_exit(code)
 
-    async def _begun_life(self) -> tuple[Life, Pty]:
-        """One that may still be reading its rc file."""
-        while self._life is None or self._pty is None or self._life.gone.is_set():
+    async def _get_bash(self) -> tuple[BashProcess, Pty]:
+        """Returns a shell that may still be reading its rc file."""
+        while self._bash is None or self._pty is None or self._bash.exited.is_set():
             if self._failure is not None:
                 raise self._failure
-            if self.exited.is_set() and self._life is None:
+            if self.exited.is_set() and self._bash is None:
                 raise ProcessError("the shell has exited")
-            self._news.clear()
-            await self._news.wait()
-        return self._life, self._pty
+            self._bash_changed.clear()
+            await self._bash_changed.wait()
+        return self._bash, self._pty
 
-    async def _ready_life(self) -> Life:
+    async def _get_ready_bash(self) -> BashProcess:
         while True:
-            life, _ = await self._begun_life()
-            if await life.until_waiting():
-                return life
+            bash, _ = await self._get_bash()
+            if await bash.wait_until_waiting():
+                return bash
 
-    async def _next_life(self, before: Life) -> None:
-        """After one that went: until it is known whether another follows."""
-        while self._life is before:
-            self._news.clear()
-            await self._news.wait()
+    async def _wait_for_next(self, before: BashProcess) -> None:
+        """Waits until the shell is replaced, or none will be."""
+        while self._bash is before:
+            self._bash_changed.clear()
+            await self._bash_changed.wait()
 
 
 def _check(line: str) -> None:
@@ -333,7 +336,7 @@ def _check(line: str) -> None:
 
 
 def _find_shell(wanted: str | None) -> tuple[str, bool]:
-    """The program, and whether it is only a POSIX sh."""
+    """Returns the program, and whether it is only a POSIX sh."""
     if wanted is not None:
         return wanted, Path(wanted).name not in ("bash", "rbash")
     bash = shutil.which("bash")

@@ -1,7 +1,7 @@
-"""The state of the live bash, as text that makes another bash like it: variables, functions, aliases, options.
+"""The state of the live bash as text from which another bash can be made: variables, functions, aliases, options.
 
-The live bash forks while it waits; the fork writes its state into a pipe and ends (`snapshot.bash`). It is bounded in
-size and time, and killed past either bound.
+The waiting bash forks; the fork writes its state into a pipe and exits (`snapshot.bash`). Its size and time are
+limited; beyond either limit it is killed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from aish.tools.bash.channel import Channel
 
 _SIGKILL = 9
 _READ_BYTES = 64 * 1024
-_MAX_BYTES = 32 * 1024 * 1024  # a shell with every completion loaded has less than one
+_MAX_BYTES = 32 * 1024 * 1024  # a shell with all completions loaded has less than one
 _TIMEOUT_S = 10.0
-# Variables that each bash sets itself, or that mean something at a prompt only.
+# Variables that each bash sets itself, or that matter only at a prompt.
 _OWN_VARIABLES = frozenset({
     "BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_COMMAND",
     "BASH_EXECUTION_STRING", "BASH_LINENO", "BASH_LOADABLES_PATH", "BASH_REMATCH", "BASH_SOURCE", "BASH_SUBSHELL",
@@ -29,8 +29,8 @@ _OWN_VARIABLES = frozenset({
     "GROUPS", "HISTCMD", "LINENO", "PIPESTATUS", "PPID", "PROMPT_COMMAND", "PWD", "RANDOM", "SECONDS", "SHELLOPTS",
     "SRANDOM", "UID", "_",
 })  # fmt: skip
-# Options of `set` that mean the same where nobody types. After the late ones our own text would not be read or run as
-# meant: they are switched on together with the line.
+# Options of `set` that mean the same without a terminal. The late ones would change how our own text is read or run, so
+# they are set together with the line.
 _EARLY_OPTIONS = frozenset({"braceexpand", "hashall", "noclobber", "physical", "pipefail"})
 _LATE_OPTIONS = frozenset({
     "allexport", "errexit", "errtrace", "functrace", "keyword", "noglob", "nounset", "posix", "xtrace",
@@ -38,7 +38,7 @@ _LATE_OPTIONS = frozenset({
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Each text defines one name. `late_options` hold from the line on that the copy is made for."""
+    """Each text defines one name. `late_options` take effect with the model's line."""
 
     variables: dict[str, str]
     functions: dict[str, str]
@@ -51,34 +51,34 @@ class Snapshot(msgspec.Struct, frozen=True):
     status: int = 0
 
     def script(self, hides: Callable[[str], bool]) -> Iterator[str]:
-        """What a fresh bash reads to become a copy, without the variables that `hides` names."""
+        """Yields what a fresh bash reads to become a copy, without the variables that `hides` names."""
         yield from self.switches.splitlines()
         yield self.umask
-        yield from map(_evaluated, self.functions.values())
+        yield from map(_eval_command, self.functions.values())
         yield from self.function_flags
-        yield from (_evaluated(text) for name, text in self.variables.items() if not hides(name))
+        yield from (_eval_command(text) for name, text in self.variables.items() if not hides(name))
         yield from self.options
-        yield _evaluated(self.aliases)
+        yield _eval_command(self.aliases)
 
 
-def _evaluated(text: str) -> str:
-    """In a string of its own, where a syntax error costs nothing else."""
+def _eval_command(text: str) -> str:
+    """Evaluates text as a string of its own, so that a syntax error affects nothing else."""
     return f"builtin eval {shlex.quote(text)}"
 
 
 async def take_snapshot(channel: Channel, number: int) -> Snapshot:
-    """Only while the live bash waits. Raises ProcessError."""
-    reading = _Reading(channel, number)
+    """Call only while the live bash waits. Raises ProcessError."""
+    reading = _StateReader(channel, number)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            return snapshot_of(await reading.done)
+            return parse_snapshot(await reading.done)
     except TimeoutError as exc:
         raise ProcessError(f"the shell did not tell its state within {_TIMEOUT_S:g} s, so nothing was run") from exc
     finally:
         reading.close()
 
 
-class _Reading:
+class _StateReader:
     """One request and its pipe."""
 
     def __init__(self, channel: Channel, number: int) -> None:
@@ -89,7 +89,7 @@ class _Reading:
         os.mkfifo(self._path, 0o600)
         self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
         self._loop.add_reader(self._fd, self._read)
-        channel.say_state(number)
+        channel.send_state(number)
 
     def _read(self) -> None:
         try:
@@ -108,16 +108,16 @@ class _Reading:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
         self._path.unlink(missing_ok=True)
-        if not self._data.endswith(b"\0end\0") and (group := _group_in(self._data)):
+        if not self._data.endswith(b"\0end\0") and (group := _find_group(self._data)):
             signal_group(group, _SIGKILL)
 
 
-def _group_in(data: bytearray) -> int:
+def _find_group(data: bytearray) -> int:
     first, end, _ = bytes(data[:64]).partition(b"\0")
     return int(first.removeprefix(b"pid ")) if end else 0
 
 
-def snapshot_of(data: bytes) -> Snapshot:
+def parse_snapshot(data: bytes) -> Snapshot:
     named: dict[str, dict[str, str]] = {"v": {}, "f": {}}
     texts: dict[str, str] = {}
     for record in os.fsdecode(data).split("\0"):
@@ -131,7 +131,7 @@ def snapshot_of(data: bytes) -> Snapshot:
     return Snapshot(
         variables={name: text for name, text in named["v"].items() if name not in _OWN_VARIABLES},
         functions=named["f"],
-        function_flags=tuple(filter(None, map(_flags_in, texts.get("x", "").splitlines()))),
+        function_flags=tuple(filter(None, map(_flag_command, texts.get("x", "").splitlines()))),
         switches="\n".join(line for line in texts.get("o", "").splitlines() if not line.endswith(" extdebug")),
         options=tuple(f"builtin set {how} {name}" for name, how in options.items() if name in _EARLY_OPTIONS),
         late_options=tuple(
@@ -144,13 +144,13 @@ def snapshot_of(data: bytes) -> Snapshot:
 
 
 def _options(text: str) -> dict[str, str]:
-    """Of `set +o`; what comes later holds."""
+    """Parses the output of `set +o`; later lines win."""
     lines = [line.split() for line in text.splitlines()]
     return {words[2]: words[1] for words in lines if len(words) == 3}
 
 
-def _flags_in(line: str) -> str:
-    """Of `declare -fx name`; "" for `declare -f name`."""
+def _flag_command(line: str) -> str:
+    """Returns the command for `declare -fx name`; "" for `declare -f name`."""
     words = line.split()
     is_plain = len(words) != 3 or words[1] == "-f" or words[2].startswith("__aish_")
     return "" if is_plain else f"builtin declare {words[1]} {shlex.quote(words[2])}"

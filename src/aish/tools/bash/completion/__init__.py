@@ -1,1 +1,1 @@
-"""Completion from the live bash: a forked side shell that answers."""
+"""Completion for the live bash by a forked side shell."""

@@ -1,4 +1,4 @@
-"""What a first word means to the shell, from the names it last told; quick enough to ask at every key."""
+"""Finds out what a first word means to the shell, from the names it last listed. Fast enough for every key press."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aish.types.live_shell import WordKind
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 _KINDS = {"a": WordKind.ALIAS, "k": WordKind.KEYWORD, "f": WordKind.FUNCTION, "b": WordKind.BUILTIN}
-# Known before any shell has said anything; POSIX reserved words and built-ins.
+# Known before the shell has answered: POSIX reserved words and built-ins.
 _KEYWORDS = "if then else elif fi do done case esac while until for in function select time { } ! [[ coproc"
 _BUILTINS = (
     ". : [ alias bg break cd command continue echo eval exec exit export false fc fg getopts hash jobs kill printf pwd "
@@ -28,10 +28,10 @@ class Names:
 
     @classmethod
     def parse(cls, said: str) -> Names:
-        """Lines of a letter and a name; a name that is several things is what bash would take it for."""
+        """Parses lines of a letter and a name. A name with several meanings gets the one that bash would use."""
         lines = [line.partition(" ")[::2] for line in said.splitlines()]
         kinds = {}
-        for letter in "bfka":  # the later wins: alias, keyword, function, builtin
+        for letter in "bfka":  # later ones win: alias, keyword, function, builtin
             kinds.update({name: _KINDS[letter] for each, name in lines if each == letter})
         path = next((text for letter, text in lines if letter == "p"), os.defpath)
         return cls(kinds, path)
@@ -70,7 +70,8 @@ def _find(word: str, cwd: str, path: str) -> bool:
 
 
 def _runs(name: str) -> bool:
-    """Programs; also folders named by a path, which bash refuses to run but nobody means for a model."""
+    """Accepts programs, and folders named by a path: bash refuses to run those, but they are not questions for a
+    model."""
     try:
         return os.access(name, os.X_OK)
     except ValueError:

@@ -1,25 +1,88 @@
-"""Asks the side shell: a copy of the live bash, made when it waits, that answers for it without disturbing it.
+"""Asks the side shell: a copy of the live bash that answers for it without disturbing it.
 
-It is made on demand and outdated by the next line. What it said of names stays good enough for `resolve` until the next
-one is asked. One that takes too long is killed with all it started.
+It is forked on demand while bash waits, and outdated by the next line. Its list of names is still used by `resolve`
+until there is a new one. A side shell that takes too long is killed with its children.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from aish.process.orphan_guard import signal_group
 from aish.tools.bash.channel import Channel
-from aish.tools.bash.completion.answers import Answer, AnswerParser, completions_of
 from aish.tools.bash.completion.names import Names
-from aish.tools.bash.completion.words import split
-from aish.types.live_shell import Completions, WordKind
+from aish.tools.bash.completion.words import Split, quote_name, split
+from aish.types.live_shell import Candidate, Completions, WordKind
+
+_MAX_CANDIDATES = 1000
+# Larger than any useful completion; the rest is dropped.
+_ANSWER_MAX_BYTES = 4 * 1024 * 1024
+
+
+class SideShellAnswer(msgspec.Struct, frozen=True):
+    number: str
+    candidates: tuple[str, ...]
+    words: str
+    options: str
+
+
+class SideShellParser:
+    def __init__(self) -> None:
+        self.group = 0
+        self._rest = b""
+        self._candidates: list[str] = []
+        self._words = ""
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[SideShellAnswer]:
+        *records, self._rest = (self._rest + data).split(b"\0")
+        self._rest = self._rest[:_ANSWER_MAX_BYTES]
+        for record in records:
+            kind, _, text = os.fsdecode(record).partition("\n" if record[:5] in (b"words", b"lines") else " ")
+            if kind == "end":
+                yield self._end(text)
+            elif kind == "pid":
+                self.group = int(text)
+            elif kind == "words":
+                self._words = text
+            elif self._size < _ANSWER_MAX_BYTES:
+                self._size += len(text)
+                self._candidates += text.splitlines() if kind == "lines" else [text]
+
+    def _end(self, text: str) -> SideShellAnswer:
+        number, _, options = text.partition(" ")
+        answer = SideShellAnswer(number, tuple(dict.fromkeys(self._candidates)), self._words, options)
+        self._candidates, self._words, self._size = [], "", 0
+        return answer
+
+
+def fit_completions(answer: SideShellAnswer, cut: Split, cwd: str) -> Completions:
+    options = answer.options.split()
+    fitting = [text for text in answer.candidates if text]
+    kept = sorted(fitting)[:_MAX_CANDIDATES]
+    if "filenames" in options:
+        candidates = tuple(_file(text, cut.quote, cwd) for text in kept)
+    else:
+        ends = "nospace" not in options
+        candidates = tuple(Candidate(text.rstrip(" "), ends_word=ends or text.endswith(" ")) for text in kept)
+    return Completions(cut.start, candidates, len(fitting) - len(kept))
+
+
+def _file(text: str, quote: str, cwd: str) -> Candidate:
+    path = Path(cwd, Path(text).expanduser() if text.startswith("~") else text)
+    folder = path.is_dir()
+    name = quote_name(text.rstrip("/") + "/" if folder else text, quote)
+    return Candidate(name if folder or not quote else name + quote, ends_word=not folder)
+
 
 _SIGKILL = 9
-_FIRST = "0"  # the answer every side shell gives unasked: the names it knows
+_FIRST = "0"  # every side shell answers this first, unasked: the names it knows
 
 
 class SideShell:
@@ -53,14 +116,14 @@ class SideShell:
         except TimeoutError:
             self._drop()
             return Completions(start=cut.start)
-        return completions_of(answer, cut, cwd)
+        return fit_completions(answer, cut, cwd)
 
     async def _ask(self, channel: Channel) -> _Copy | None:
-        """A copy that knows its names. None when a line started meanwhile."""
+        """Returns a copy that has listed its names. None if a line started meanwhile."""
         if self._copy is None:
             self._number += 1
             self._copy = _Copy(channel, self._number)
-            channel.say_side(self._number)
+            channel.send_side(self._number)
         copy = self._copy
         answer = await copy.answer(_FIRST)
         if self._copy is not copy:
@@ -70,8 +133,8 @@ class SideShell:
             self._fresh = True
         return copy
 
-    def outdated(self) -> None:
-        """A line runs: whatever was known may no longer be so."""
+    def mark_outdated(self) -> None:
+        """Called when a line runs, because it may change anything."""
         self._fresh = False
         self._names.forget_files()
         self._drop()
@@ -100,8 +163,8 @@ class _Copy:
     def __init__(self, channel: Channel, number: int) -> None:
         self._base = channel.folder / f"side.{number}"
         self._loop = asyncio.get_running_loop()
-        self._parser = AnswerParser()
-        self._answers: dict[str, asyncio.Future[Answer]] = {}
+        self._parser = SideShellParser()
+        self._answers: dict[str, asyncio.Future[SideShellAnswer]] = {}
         self._next = 0
         self._closed = False
         for kind in ("req", "out"):
@@ -113,13 +176,13 @@ class _Copy:
     def _path(self, kind: str) -> Path:
         return self._base.with_name(f"{self._base.name}.{kind}")
 
-    async def ask(self, request: bytes) -> Answer:
+    async def ask(self, request: bytes) -> SideShellAnswer:
         self._next += 1
         self._path("in").write_bytes(request)
         os.write(self._req, f"{self._next}\n".encode())
         return await self.answer(str(self._next))
 
-    async def answer(self, number: str) -> Answer:
+    async def answer(self, number: str) -> SideShellAnswer:
         future = self._answers.setdefault(number, self._loop.create_future())
         return await asyncio.shield(future)
 
@@ -134,7 +197,7 @@ class _Copy:
                 future.set_result(answer)
 
     def close(self) -> None:
-        """Idle, it ends by itself when the pipe does; busy, it has to be told."""
+        """An idle side shell ends with its pipe; a busy one must be killed."""
         if self._closed:
             return
         self._closed = True
@@ -145,6 +208,6 @@ class _Copy:
             signal_group(self._parser.group, _SIGKILL)
         for future in self._answers.values():
             if not future.done():
-                future.set_result(Answer("", (), "", ""))
+                future.set_result(SideShellAnswer("", (), "", ""))
         for kind in ("req", "out", "in"):
             self._path(kind).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The part of a line that a completion is about, cut into words as bash does for completion functions."""
+"""Splits the part of a line that is completed into words, as bash does for completion functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 _SEPARATORS = "|&;()\n"
 _BLANK = " \t"
-_BREAKS = "=:<>"  # the rest of COMP_WORDBREAKS: words of their own
+_BREAKS = "=:<>"  # the rest of COMP_WORDBREAKS: they are words of their own
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _SPECIAL = re.compile(r"([\s\"'\\$`!&|;()<>*?\[\]{}#~])")
 
 
 class Split(msgspec.Struct, frozen=True):
-    """`words` of the command at the cursor, the last being the one to complete; `plain` is that without its quotes."""
+    """`words` of the command at the cursor, of which the last is completed; `plain` is that word without quotes."""
 
     words: tuple[str, ...]
     plain: str
@@ -73,9 +73,9 @@ def _words(text: str) -> tuple[list[_Word], int]:
 
 
 def _with_current(words: list[_Word], word: _Word | None, text: str) -> list[_Word]:
-    """There always is a word at the cursor, if only an empty one."""
+    """There is always a word at the cursor, which may be empty."""
     if word is None and words and words[-1].raw in _BREAKS and text[-1:] not in _BLANK:
-        words[-1].start = len(text)  # `--x=`: what follows the break is to be completed
+        words[-1].start = len(text)  # `--x=`: the text after the break is completed
     elif word is None:
         words.append(_Word(len(text)))
     return words
@@ -117,8 +117,8 @@ def _in_quote(word: _Word, text: str, at: int) -> int:
     return 1
 
 
-def quoted(text: str, quote: str) -> str:
-    """A name as it has to stand in the line, after the opening quote if there is one."""
+def quote_name(text: str, quote: str) -> str:
+    """Returns a name as it must be written in the line, after the opening quote if there is one."""
     if quote == "'":
         return "'" + text.replace("'", "'\\''")
     if quote == '"':
