@@ -218,4 +218,4 @@ def test_a_turn_that_uses_no_tool_for_code_loads_none_of_what_they_need(private_
         stdin=subprocess.DEVNULL,
     )
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert loaded == {f"aish.tools.code{part}" for part in ("", ".specs", ".toolset", ".raw_names")}
+    assert loaded == {f"aish.tools.code{part}" for part in ("", ".toolset", ".ide_tool_names")}

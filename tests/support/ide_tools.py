@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.facade import Ide, IdeSettings
-from aish.tools.code.languages import Choice, table
+from aish.tools.code.languages import ServerChoice, language_table
 from aish.tools.code.lsp.spec import ServerLimits
 from support.language_servers import search_path
 
 HOSTILE = Path(__file__).parent / "hostile_lsp.py"
-LANGUAGE_OF = {name: language for language, known in table().language.items() for name in known.servers}
+LANGUAGE_OF = {name: language for language, known in language_table().language.items() for name in known.servers}
 
 
 class Tools:
@@ -33,7 +33,7 @@ class Tools:
 async def ide_with(root: Path, *servers: str, **settings: Any) -> AsyncIterator[Tools]:
     """With real servers, found on a PATH that has only them."""
     use = {LANGUAGE_OF[name]: name for name in servers if name in LANGUAGE_OF}
-    choice = Choice(use=use, search_path=search_path(*servers) if servers else "")
+    choice = ServerChoice(use=use, search_path=search_path(*servers) if servers else "")
     settings.setdefault("limits", ServerLimits(answer_timeout_s=30.0))
     settings.setdefault("diagnostics_wait_s", 30.0)
     async with _open(root, IdeSettings(choice, **settings)) as tools:
@@ -47,7 +47,7 @@ async def hostile_ide(root: Path, *modes: str, wait_s: float = 5.0, **limits: An
     environment = f"HOSTILE_NOTES={notes} HOSTILE_OUTSIDE={root.parent / 'outside.py'}"
     extra = " ".join(f"{name}={value}" for name, value in limits.pop("env", {}).items())
     words = " ".join([environment, extra, "exec", sys.executable, str(HOSTILE), *modes])
-    choice = Choice(use={"python": "ty"}, commands={"ty": ("/bin/sh", "-c", words)})
+    choice = ServerChoice(use={"python": "ty"}, commands={"ty": ("/bin/sh", "-c", words)})
     given = ServerLimits(answer_timeout_s=limits.pop("answer_timeout_s", wait_s), close_wait_s=1.0, **limits)
     async with _open(root, IdeSettings(choice, given, diagnostics_wait_s=wait_s)) as tools:
         yield tools
@@ -55,7 +55,7 @@ async def hostile_ide(root: Path, *modes: str, wait_s: float = 5.0, **limits: An
 
 @asynccontextmanager
 async def _open(root: Path, settings: IdeSettings) -> AsyncIterator[Tools]:
-    ide = Ide(root, settings, make_applier=lambda space: Journaled(space, root.parent / "edits"))
+    ide = Ide(root, settings, make_applier=lambda space: JournaledApplier(space, root.parent / "edits"))
     try:
         yield Tools(ide)
     finally:

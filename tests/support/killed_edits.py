@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aish.errors import ToolError
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -112,8 +112,8 @@ class Trial:
         if self.kind == "undo":
             self._applier(KillAt(-1))._apply(self.edits, "rename old_name to new_name")
 
-    def _applier(self, step: KillAt) -> Journaled:
-        return Journaled(Workspace(self.root), self.state, step=step)
+    def _applier(self, step: KillAt) -> JournaledApplier:
+        return JournaledApplier(Workspace(self.root), self.state, step=step)
 
 
 def main(root: Path, state: Path, kind: str, points: int) -> None:

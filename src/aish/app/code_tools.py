@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aish.tools.code.backends.mcp import IdeSession
     from aish.tools.code.edits.port import EditApplier
     from aish.tools.code.facade import Ide, IdeSettings
-    from aish.tools.code.languages import Choice, Found
+    from aish.tools.code.languages import FoundServer, ServerChoice
     from aish.tools.mcp.server import McpServer
     from aish.tools.workspace import Workspace
     from aish.types.tools import ToolSpec
@@ -45,7 +45,7 @@ def _is_project(folder: Path) -> bool:
 
 
 def _make(config: IdeConfig, here: ProcessEnvironment, mcp: McpOfNow, hides: Sequence[Path]) -> Ide:
-    from aish.tools.code.edits.journaled import Journaled
+    from aish.tools.code.edits.journaled import JournaledApplier
     from aish.tools.code.facade import Ide
 
     def find_server() -> tuple[str, Sequence[ToolSpec], IdeSession] | None:
@@ -53,7 +53,7 @@ def _make(config: IdeConfig, here: ProcessEnvironment, mcp: McpOfNow, hides: Seq
         return (server.spec.name, server.specs(), server.session) if server is not None else None
 
     def make_applier(space: Workspace) -> EditApplier:
-        return Journaled(space, data_dir(here.env) / "edits")
+        return JournaledApplier(space, data_dir(here.env) / "edits")
 
     settings = msgspec.structs.replace(settings_of(config, here.env), hides=tuple(hides))
     return Ide(here.cwd, settings, make_applier=make_applier, find_server=find_server)
@@ -61,9 +61,9 @@ def _make(config: IdeConfig, here: ProcessEnvironment, mcp: McpOfNow, hides: Seq
 
 def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:
     """Whether a tool is one of the IDE's own that stand behind ours."""
-    from aish.tools.code.raw_names import canonical
+    from aish.tools.code.ide_tool_names import canonical_name
 
-    if not canonical(name):
+    if not canonical_name(name):
         return False
     server = _ide_server(config, mcp())
     return server is not None and server.spec.name == alias
@@ -71,11 +71,11 @@ def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:
 
 def _ide_server(config: IdeConfig, servers: Mapping[str, McpServer]) -> McpServer | None:
     """By its name, or the first that is local and offers such tools: a far one is not told of code unasked."""
-    from aish.tools.code.raw_names import is_ide
+    from aish.tools.code.ide_tool_names import has_ide_tools
 
     for name, server in servers.items():
         chosen = name == config.mcp or (config.mcp == "auto" and bool(server.spec.command))
-        if chosen and server.state == "ready" and is_ide(spec.name for spec in server.specs()):
+        if chosen and server.state == "ready" and has_ide_tools(spec.name for spec in server.specs()):
             return server
     return None
 
@@ -100,10 +100,10 @@ def settings_of(config: IdeConfig, env: Mapping[str, str]) -> IdeSettings:
     )
 
 
-def choice_of(config: IdeConfig, env: Mapping[str, str]) -> Choice:
-    from aish.tools.code.languages import Choice
+def choice_of(config: IdeConfig, env: Mapping[str, str]) -> ServerChoice:
+    from aish.tools.code.languages import ServerChoice
 
-    return Choice(
+    return ServerChoice(
         use={name: language.server for name, language in config.languages.items() if language.server},
         commands={name: server.command for name, server in config.servers.items() if server.command},
         project_programs=config.project_programs,
@@ -113,10 +113,10 @@ def choice_of(config: IdeConfig, env: Mapping[str, str]) -> Choice:
 
 def language_lines(config: IdeConfig, here: ProcessEnvironment) -> list[tuple[str, bool, str]]:
     """For `aish doctor`: each language, whether a server answers for it, and where it is or how to get it."""
-    from aish.tools.code.languages import find_server, table
+    from aish.tools.code.languages import find_server, language_table
 
     choice = choice_of(config, here.env)
-    found = [(name, find_server(name, here.cwd, choice)) for name in table().language]
+    found = [(name, find_server(name, here.cwd, choice)) for name in language_table().language]
     return [
         (name, bool(one.command), f"{one.server}: {one.command[0]} ({one.where})" if one.command else _missing(one))
         for name, one in found
@@ -124,5 +124,5 @@ def language_lines(config: IdeConfig, here: ProcessEnvironment) -> list[tuple[st
     ]
 
 
-def _missing(found: Found) -> str:
+def _missing(found: FoundServer) -> str:
     return f"{found.server}: {found.missing}"

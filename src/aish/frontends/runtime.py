@@ -221,7 +221,7 @@ class Runtime(Protocol):
     async def undo_edit(self, id: str = "") -> str:
         """Takes back the last edit of the tools for code, or that one; says what was. Raises AishError."""
 
-    async def kept_edits(self) -> Sequence[KeptEdit]:
+    async def list_undoable(self) -> Sequence[KeptEdit]:
         """Edits that can be taken back, newest first."""
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import AishError, BadResponse
-from aish.tools.code.backends.lsp_actions import _fix
-from aish.tools.code.backends.lsp_places import Files
+from aish.tools.code.backends.lsp_actions import _fix_for
+from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.files.source import decode
-from aish.tools.code.lsp import answers, tsserver
-from aish.tools.code.lsp.inbox import Inbox
+from aish.tools.code.lsp import decoding, diagnostics
+from aish.tools.code.lsp.server_messages import ServerMessages
 from aish.tools.workspace import Workspace
 
 _KEYS = st.sampled_from([
@@ -34,7 +34,7 @@ RAW = JSON.map(lambda value: msgspec.Raw(json.dumps(value).encode()))
 
 @given(RAW)
 def test_any_answer_is_read_or_refused(raw):
-    for read in (answers.places, answers.hover_text, answers.symbols):
+    for read in (decoding.decode_locations, decoding.decode_hover, decoding.decode_symbols):
         try:
             read(raw)
         except BadResponse:
@@ -43,11 +43,11 @@ def test_any_answer_is_read_or_refused(raw):
 
 @given(JSON)
 def test_any_list_of_problems_is_read(items):
-    for problem in answers.problems(items):
+    for problem in decoding.decode_diagnostics(items):
         assert isinstance(problem.message, str)
     for item in items if isinstance(items, list) else []:
         if isinstance(item, dict):
-            tsserver.read_problem(item)
+            diagnostics.decode_compiler_diagnostic(item)
 
 
 @given(
@@ -58,9 +58,9 @@ def test_any_list_of_problems_is_read(items):
     RAW,
 )  # fmt: skip
 async def test_any_request_of_a_server_is_answered_or_refused(method, params):
-    inbox = Inbox({"uri": "file:///r", "name": "r"}, {"python": {"analysis": {}}})
+    handler = ServerMessages({"uri": "file:///r", "name": "r"}, {"python": {"analysis": {}}})
     try:
-        await inbox.request(method, params)
+        await handler.request(method, params)
     except AishError:
         return
 
@@ -69,32 +69,32 @@ async def test_any_request_of_a_server_is_answered_or_refused(method, params):
     st.lists(st.tuples(st.sampled_from(["textDocument/publishDiagnostics", "$/progress", "window/logMessage"]), RAW))
 )
 async def test_any_notification_of_a_server_is_survived(messages):
-    inbox = Inbox({"uri": "file:///r", "name": "r"}, {})
+    handler = ServerMessages({"uri": "file:///r", "name": "r"}, {})
     for method, params in messages:
-        inbox.notification(method, params)
-    assert isinstance(inbox.busy, str)
+        handler.notification(method, params)
+    assert isinstance(handler.busy, str)
 
 
 async def test_what_a_server_pushes_is_bounded():
-    inbox = Inbox({"uri": "file:///r", "name": "r"}, {})
+    handler = ServerMessages({"uri": "file:///r", "name": "r"}, {})
     problem = {"range": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 0}}, "message": "m"}
     many = msgspec.Raw(json.dumps({"uri": "file:///r/a.py", "diagnostics": [problem] * 5000}).encode())
-    inbox.notification("textDocument/publishDiagnostics", many)
-    assert len(inbox.pushed("file:///r/a.py").problems) == 1000
+    handler.notification("textDocument/publishDiagnostics", many)
+    assert len(handler.find_pushed("file:///r/a.py").problems) == 1000
     for number in range(3000):
         params = {"uri": f"file:///r/{number}.py", "diagnostics": []}
-        inbox.notification("textDocument/publishDiagnostics", msgspec.Raw(json.dumps(params).encode()))
+        handler.notification("textDocument/publishDiagnostics", msgspec.Raw(json.dumps(params).encode()))
         begin = {"token": number, "value": {"kind": "begin", "title": "t"}}
-        inbox.notification("$/progress", msgspec.Raw(json.dumps(begin).encode()))
-    assert inbox.pushed("file:///r/a.py") is None
-    assert len(inbox._pushed) == 2000 and len(inbox._busy) == 200
+        handler.notification("$/progress", msgspec.Raw(json.dumps(begin).encode()))
+    assert handler.find_pushed("file:///r/a.py") is None
+    assert len(handler._pushed) == 2000 and len(handler._busy) == 200
 
 
 def test_what_is_nested_without_end_is_refused_or_cut():
     deep = "[" * 900 + '"x"' + "]" * 900
     raw = msgspec.Raw(f'{{"contents": {deep}}}'.encode())
     try:
-        assert len(answers.hover_text(raw)) < 10
+        assert len(decoding.decode_hover(raw)) < 10
     except BadResponse:
         return
 
@@ -109,7 +109,7 @@ def test_what_is_nested_without_end_is_refused_or_cut():
 def test_what_is_no_file_of_the_workspace_is_outside(uri, tmp_path):
     space = Workspace(tmp_path)
     raw = msgspec.Raw(json.dumps([{"uri": uri or "file:", "range": _RANGE}]).encode())
-    (place,) = Files(space, "utf-16").places(answers.places(raw))
+    (place,) = ServerFiles(space, "utf-16").places(decoding.decode_locations(raw))
     space.close()
     assert place.outside and not place.text
 
@@ -119,5 +119,5 @@ _RANGE = {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 
 
 def test_the_same_offer_for_two_places_can_be_told_apart_and_has_a_bound():
     source, seen = decode("a.py", b"x == None\ny == None\n"), Counter[tuple[str, str]]()
-    fixes = [_fix(source, {"title": "Replace" * 1000, "kind": "quickfix"}, seen) for _ in range(2)]
+    fixes = [_fix_for(source, {"title": "Replace" * 1000, "kind": "quickfix"}, seen) for _ in range(2)]
     assert fixes[0].key != fixes[1].key and len(fixes[0].title) <= 200

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aish.errors import ToolError
-from aish.tools.code.edits.texts import model_edits
+from aish.tools.code.edits.text_edits import resolve_model_edits
 from aish.tools.code.files.source import Source
 from aish.tools.code.files.source import load as read_source
 from aish.tools.workspace import Workspace
@@ -23,7 +23,7 @@ async def edited(folder: Path, text: str, **edit: Any) -> str:
             return read_source(space, path)
 
         source = await load("a.py")
-        (made,) = await model_edits(space, load, [{"path": "a.py", "revision": source.hash, **edit}])
+        (made,) = await resolve_model_edits(space, load, [{"path": "a.py", "revision": source.hash, **edit}])
         assert made.content is not None
         return made.content.decode()
     finally:

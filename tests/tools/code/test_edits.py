@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aish.errors import ToolError
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit
 from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.code.files.source import content_hash
@@ -27,7 +27,7 @@ class Place:
         self.root.mkdir(parents=True)
         self.on = {}
         self.space = Workspace(self.root)
-        self.applier = Journaled(self.space, self.state, step=lambda what: self.on.pop(what, lambda: None)())
+        self.applier = JournaledApplier(self.space, self.state, step=lambda what: self.on.pop(what, lambda: None)())
 
     def write(self, **files):
         for name, content in files.items():
@@ -163,7 +163,7 @@ async def test_more_than_can_be_kept_for_undoing_is_refused(place):
 async def test_a_record_of_changes_that_cannot_be_kept_means_no_change(tmp_path, place):
     place.write(a=b"a")
     (tmp_path / "file").write_text("")
-    applier = Journaled(place.space, tmp_path / "file" / "state")
+    applier = JournaledApplier(place.space, tmp_path / "file" / "state")
     with pytest.raises(ToolError, match="no record of changes can be kept"):
         await applier.apply([place.edit("a.py", b"b")], title="x")
     assert place.tree() == {"a.py": b"a"}
@@ -210,7 +210,7 @@ async def test_many_changes_at_once_are_made_one_after_the_other(place):
     outcomes = [None] * 3
 
     def work(n):
-        outcomes[n] = Journaled(place.space, place.state)._apply(edits[n], str(n))
+        outcomes[n] = JournaledApplier(place.space, place.state)._apply(edits[n], str(n))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
     for thread in threads:
@@ -226,7 +226,7 @@ async def test_a_root_that_is_a_link_is_the_folder_that_it_leads_to(tmp_path, pl
     place.write(a=b"a")
     (tmp_path / "link").symlink_to(place.root)
     space = Workspace(tmp_path / "link")
-    applier = Journaled(space, place.state)
+    applier = JournaledApplier(space, place.state)
     edit = FileEdit(str(tmp_path / "link" / "a.py"), content_hash(b"a"), b"b")
     assert (await applier.apply([edit], title="x")).conflicts == ()
     assert place.tree() == {"a.py": b"b"}

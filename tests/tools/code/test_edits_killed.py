@@ -12,7 +12,7 @@ import pytest
 
 import aish
 from aish.errors import ToolError
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -58,8 +58,8 @@ class Left:
 
         edits = [FileEdit(name, content_hash(name.encode()), name.upper().encode()) for name in "abc"]
         with pytest.raises(Dies):
-            Journaled(self.space, self.state, step=step)._apply(edits, "to capitals")
-        self.applier = Journaled(self.space, self.state)
+            JournaledApplier(self.space, self.state, step=step)._apply(edits, "to capitals")
+        self.applier = JournaledApplier(self.space, self.state)
 
     def texts(self):
         return {path.name: path.read_text() for path in self.root.iterdir()}
@@ -118,7 +118,7 @@ async def test_a_crash_while_it_is_taken_back_is_taken_back_further(tmp_path):
             raise Dies
 
     with pytest.raises(Dies):
-        Journaled(left.space, left.state, step=step)._recover()
+        JournaledApplier(left.space, left.state, step=step)._recover()
     assert left.texts()["a"] == "A" and left.texts()["b"] == "b"
     assert "taken back" in await left.applier.recover()
     assert left.texts() == {"a": "a", "b": "b", "c": "c"}

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ToolError
-from aish.tools.code.edits.diffs import MAX_CHARS, MAX_LINES, diff_of
+from aish.tools.code.rendering import MAX_CHARS, MAX_LINES, format_diff
 from support.ide_tools import field, ide_with
 
 
 def test_a_diff_names_the_file_and_shows_what_changes_with_a_little_around_it():
     before = "".join(f"{n}\n" for n in range(20)).encode()
-    assert diff_of([("a.py", before, before.replace(b"10\n", b"ten\n"))]).splitlines() == [
+    assert format_diff([("a.py", before, before.replace(b"10\n", b"ten\n"))]).splitlines() == [
         "--- a/a.py", "+++ b/a.py", "@@ -9,5 +9,5 @@", " 8", " 9", "-10", "+ten", " 11", " 12",
     ]  # fmt: skip
 
@@ -30,19 +30,19 @@ def test_a_diff_names_the_file_and_shows_what_changes_with_a_little_around_it():
     ],
 )
 def test_files_that_come_go_or_cannot_be_shown(before, after, seen):
-    assert diff_of([("f", before, after)]).splitlines() == seen
+    assert format_diff([("f", before, after)]).splitlines() == seen
 
 
 @given(st.lists(st.tuples(st.text(max_size=2000), st.text(max_size=2000)), max_size=20))
 def test_a_diff_has_a_size_and_begins_as_one(pairs):
-    shown = diff_of((f"{n}.py", old.encode(), new.encode()) for n, (old, new) in enumerate(pairs))
+    shown = format_diff((f"{n}.py", old.encode(), new.encode()) for n, (old, new) in enumerate(pairs))
     assert len(shown) <= MAX_CHARS + 300 and len(shown.split("\n")) <= MAX_LINES + 1 + shown.count("\r")
     assert not shown or shown.startswith("--- ")
 
 
 def test_of_many_files_it_says_which_are_not_shown():
     files = [(f"{n}.py", b"old\n" * 10, b"new\n" * 10) for n in range(60)]
-    last = diff_of(files).splitlines()[-1]
+    last = format_diff(files).splitlines()[-1]
     assert last.startswith("… and more, in 52 files: 8.py, 9.py, 10.py, ") and last.endswith(" 27.py, …")
 
 
@@ -97,7 +97,7 @@ async def test_a_change_that_came_to_be_another_than_was_shown_is_not_made(root)
 
 def test_nothing_hides_behind_blanks_at_the_end_of_a_long_line():
     payload = "foo()" + " " * 320 + "; evil()"
-    shown = diff_of([("a.py", b"foo()\n", f"{payload}\n".encode())])
+    shown = format_diff([("a.py", b"foo()\n", f"{payload}\n".encode())])
     assert "evil()" in shown and "[320 blanks]" in shown
     long = "x" * 1000 + "END"
-    assert "END" in diff_of([("a.py", b"", long.encode())])
+    assert "END" in format_diff([("a.py", b"", long.encode())])

@@ -6,7 +6,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.tools.code.edits import undo_log
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -16,7 +16,7 @@ from support.ide_tools import field, ide_with
 @pytest.fixture
 def applier(root, tmp_path):
     space = Workspace(root)
-    yield Journaled(space, tmp_path / "state")
+    yield JournaledApplier(space, tmp_path / "state")
     space.close()
 
 
@@ -72,41 +72,44 @@ async def test_nothing_is_taken_back_if_a_file_has_changed_since_and_it_is_still
 async def test_one_of_several_is_taken_back_by_its_id(applier, root):
     first = await change(applier, root, "a", b"1", "the first")
     await change(applier, root, "b", b"1", "the second")
-    assert [kept.title for kept in await applier.kept()] == ["the second", "the first"]
+    assert [undoable.title for undoable in await applier.list_undoable()] == ["the second", "the first"]
     assert (await applier.undo(first.undo)).title == "the first"
     assert not (root / "a").exists() and (root / "b").exists()
     with pytest.raises(ToolError, match="there is no edit nonsense to undo"):
         await applier.undo("nonsense")
     for id in ("../journal", "lock", ""):
-        assert all(kept.id != id for kept in await applier.kept())
+        assert all(undoable.id != id for undoable in await applier.list_undoable())
 
 
 async def test_edits_can_be_undone_by_another_process_later(applier, root, tmp_path):
     (root / "a").write_bytes(b"0")
     await change(applier, root, "a", b"1")
-    await Journaled(Workspace(root), tmp_path / "state").undo()
+    await JournaledApplier(Workspace(root), tmp_path / "state").undo()
     assert (root / "a").read_bytes() == b"0"
 
 
 async def test_the_oldest_are_forgotten_past_a_number(applier, root):
-    for n in range(undo_log.MAX_KEPT + 3):
+    for n in range(undo_log.MAX_ENTRIES + 3):
         await change(applier, root, "a", str(n).encode())
-    kept = await applier.kept()
-    assert len(kept) == undo_log.MAX_KEPT and kept[0].title == f"a to {str(undo_log.MAX_KEPT + 2).encode()!r}"
+    undoable = await applier.list_undoable()
+    assert (
+        len(undoable) == undo_log.MAX_ENTRIES
+        and undoable[0].title == f"a to {str(undo_log.MAX_ENTRIES + 2).encode()!r}"
+    )
 
 
 async def test_the_oldest_are_forgotten_past_a_size_but_never_the_last(applier, root):
     for n in range(6):
         (root / f"{n}").write_bytes(b"x" * (14 * 1024 * 1024))
         await change(applier, root, f"{n}", b"small", f"{n}")
-    assert [kept.title for kept in await applier.kept()] == ["5", "4", "3", "2"]
+    assert [undoable.title for undoable in await applier.list_undoable()] == ["5", "4", "3", "2"]
 
 
 async def test_two_workspaces_do_not_undo_one_another(applier, root, tmp_path):
     (tmp_path / "other").mkdir()
     await change(applier, root, "a", b"1")
     with pytest.raises(ToolError, match="nothing to undo"):
-        await Journaled(Workspace(tmp_path / "other"), tmp_path / "state").undo()
+        await JournaledApplier(Workspace(tmp_path / "other"), tmp_path / "state").undo()
 
 
 async def test_the_tools_take_back_what_a_model_edited(root):
@@ -115,8 +118,8 @@ async def test_the_tools_take_back_what_a_model_edited(root):
         revision = field(await tools("read_file", path="a.py"), "revision")
         done = await tools("edit", edits=[{"path": "a.py", "revision": revision, "old": "one", "new": "two"}])
         assert (root / "a.py").read_bytes() == b"two\r\n"
-        (kept,) = await tools.ide.kept_edits()
-        assert kept.id == field(done, "undo") and kept.paths == ("a.py",)
+        (undoable,) = await tools.ide.list_undoable()
+        assert undoable.id == field(done, "undo") and undoable.paths == ("a.py",)
         assert "undone: edit a.py" in await tools.ide.undo()
         assert (root / "a.py").read_bytes() == b"one\r\n"
         with pytest.raises(ToolError, match="nothing to undo"):

@@ -13,7 +13,7 @@ import pytest
 from aish.app.code_tools import settings_of
 from aish.config.schema.ide import IdeConfig
 from aish.errors import ToolError
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -121,8 +121,8 @@ class Changing:
             (root / name).write_bytes(name.encode())
         self._space = Workspace(root)
 
-    def applier(self, step=lambda what: None) -> Journaled:
-        return Journaled(self._space, self.root.parent / "state", step=step)
+    def applier(self, step=lambda what: None) -> JournaledApplier:
+        return JournaledApplier(self._space, self.root.parent / "state", step=step)
 
     def edits(self) -> list[FileEdit]:
         return [FileEdit(name, content_hash(name.encode()), name.upper().encode()) for name in "ab"]

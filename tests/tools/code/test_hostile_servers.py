@@ -78,7 +78,7 @@ async def test_what_is_said_after_shutdown_changes_nothing(root):
 
 
 async def test_an_idle_server_is_stopped_and_started_again_by_the_next_question(root):
-    async with hostile_ide(root, idle_stop_s=0.05, attend_every_s=0.05) as tools:
+    async with hostile_ide(root, idle_stop_s=0.05, check_every_s=0.05) as tools:
         assert "a symbol" in await tools("hover", **AT)
         await eventually(lambda: not is_running(pids(root)[0]))
         assert "a symbol" in await tools("hover", **AT)
@@ -86,7 +86,7 @@ async def test_an_idle_server_is_stopped_and_started_again_by_the_next_question(
 
 
 async def test_a_server_that_takes_too_much_memory_is_ended(root):
-    async with hostile_ide(root, "swallows_memory", max_memory_mb=100, attend_every_s=0.05) as tools:
+    async with hostile_ide(root, "swallows_memory", max_memory_mb=100, check_every_s=0.05) as tools:
         with suppress(ToolError):  # it may be gone before it has answered
             await tools("hover", **AT)
         (server,) = tools.ide.backends.servers._servers.values()
@@ -228,7 +228,7 @@ async def test_no_diagnostics_in_time_is_pending_and_never_none(root):
 
 
 async def test_where_more_changed_than_can_be_told_a_new_server_reads_everything_anew(root, monkeypatch):
-    monkeypatch.setattr("aish.tools.code.files.changes._MAX_KEPT", 3)
+    monkeypatch.setattr("aish.tools.code.files.change_feed._MAX_KEPT", 3)
     async with hostile_ide(root) as tools:
         await started(tools)
         for number in range(4):

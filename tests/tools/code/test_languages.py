@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aish.tools.code.languages import Choice, Server, find_program, find_server, server_spec, table
+from aish.tools.code.languages import ServerChoice, ServerEntry, find_program, find_server, language_table, server_spec
 from aish.tools.code.lsp.spec import ServerLimits
 
 
@@ -30,11 +30,13 @@ def typescript(root: Path, version: str) -> Path:
 
 
 def test_every_server_that_a_language_names_is_in_the_table():
-    known = table()
+    known = language_table()
     for name, language in known.language.items():
         assert {*language.servers, *filter(None, [language.formatter])} <= set(known.server), name
         assert set(language.documents) <= set(language.grammar), name
-    assert all(isinstance(server, Server) and server.command and server.install for server in known.server.values())
+    assert all(
+        isinstance(server, ServerEntry) and server.command and server.install for server in known.server.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,24 +44,24 @@ def test_every_server_that_a_language_names_is_in_the_table():
     [("a.py", "python"), ("a/b.TSX", "typescript"), ("x.h", "c"), ("x.cpp", "c"), ("Makefile", ""), ("a.md", "")],
 )
 def test_the_ending_of_a_file_says_its_language(path, language):
-    assert table().language_of(path) == language
+    assert language_table().language_of(path) == language
 
 
 def test_the_first_server_that_is_there_is_used_and_the_config_may_choose_another(tmp_path):
     program(tmp_path / "bin", "ty")
-    choice = Choice(search_path=str(tmp_path / "bin"))
+    choice = ServerChoice(search_path=str(tmp_path / "bin"))
     assert find_server("python", tmp_path, choice).server == "ty"
     program(tmp_path / "bin", "basedpyright-langserver")
     assert find_server("python", tmp_path, choice).server == "basedpyright"
-    chosen = Choice(use={"python": "ty"}, search_path=str(tmp_path / "bin"))
+    chosen = ServerChoice(use={"python": "ty"}, search_path=str(tmp_path / "bin"))
     assert find_server("python", tmp_path, chosen).command == (str(tmp_path / "bin" / "ty"), "server")
 
 
 def test_a_program_of_the_project_is_not_run_unless_the_config_says_so(tmp_path):
     own = program(tmp_path / ".venv" / "bin", "basedpyright-langserver")
-    found = find_program("basedpyright", tmp_path, Choice())
+    found = find_program("basedpyright", tmp_path, ServerChoice())
     assert found.command == () and "ide.project_programs = true" in found.missing
-    allowed = find_program("basedpyright", tmp_path, Choice(project_programs=True))
+    allowed = find_program("basedpyright", tmp_path, ServerChoice(project_programs=True))
     assert allowed.command == (str(own), "--stdio") and allowed.where == "the project"
 
 
@@ -67,23 +69,23 @@ def test_a_relative_part_of_the_search_path_is_not_looked_into(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     program(tmp_path, "ty")
     program(tmp_path / "bin", "ty")
-    assert find_program("ty", tmp_path, Choice(search_path=".:bin:")).command == ()
+    assert find_program("ty", tmp_path, ServerChoice(search_path=".:bin:")).command == ()
 
 
 def test_what_the_config_says_is_started_as_it_is(tmp_path):
-    found = find_program("clangd", tmp_path, Choice(commands={"clangd": ("/opt/clangd", "-j2")}))
+    found = find_program("clangd", tmp_path, ServerChoice(commands={"clangd": ("/opt/clangd", "-j2")}))
     assert (found.command, found.where) == (("/opt/clangd", "-j2"), "config")
 
 
 def test_a_name_that_is_no_server_says_which_there_are(tmp_path):
-    found = find_server("python", tmp_path, Choice(use={"python": "pylsp"}))
+    found = find_server("python", tmp_path, ServerChoice(use={"python": "pylsp"}))
     assert found.command == () and "no server is named pylsp; there are: basedpyright" in found.missing
 
 
 @pytest.mark.parametrize(("version", "native"), [("7.0.2", True), ("5.9.3", False), ("nonsense", False)])
 def test_the_compiler_is_a_server_from_version_7_on(tmp_path, version, native):
     folder = typescript(tmp_path, version)
-    choice = Choice(search_path=str(folder))
+    choice = ServerChoice(search_path=str(folder))
     found = find_program("typescript", tmp_path, choice)
     assert bool(found.command) is native
     program(folder, "typescript-language-server")
@@ -97,14 +99,14 @@ def test_a_server_of_typescript_does_not_run_the_projects_own_compiler_unasked(t
     theirs = tmp_path / "root"
     typescript(theirs, "5.9.3")
     alone = program(tmp_path / "alone" / "bin", "typescript-language-server").parent
-    choice = Choice(search_path=str(alone))
+    choice = ServerChoice(search_path=str(alone))
     found = find_program("typescript-language-server", theirs, choice)
     assert found.command == () and "project's own TypeScript" in found.missing
     compiler = tmp_path / "global" / "typescript" / "lib" / "tsserver.js"
     compiler.parent.mkdir(parents=True)
     compiler.write_text("")
     beside = program(tmp_path / "global" / "typescript-language-server" / "lib", "typescript-language-server").parent
-    choice = Choice(search_path=str(beside))
+    choice = ServerChoice(search_path=str(beside))
     found = find_program("typescript-language-server", theirs, choice)
     spec = server_spec("typescript", found, theirs, choice, ServerLimits())
     assert spec.options["tsserver"] == {"path": str(compiler)}
@@ -112,7 +114,7 @@ def test_a_server_of_typescript_does_not_run_the_projects_own_compiler_unasked(t
 
 def test_clangd_without_a_compilation_database_is_known_to_be_incomplete(tmp_path):
     program(tmp_path / "bin", "clangd")
-    choice = Choice(search_path=str(tmp_path / "bin"))
+    choice = ServerChoice(search_path=str(tmp_path / "bin"))
     found = find_server("c", tmp_path, choice)
     spec = server_spec("c", found, tmp_path, choice, ServerLimits())
     assert "compile_commands.json" in spec.incomplete("src/a.c")
@@ -127,7 +129,7 @@ def test_the_projects_own_interpreter_is_asked_only_where_its_programs_may_run(t
     program(tmp_path / "bin", "basedpyright-langserver")
     settings = []
     for allowed in (False, True):
-        choice = Choice(search_path=str(tmp_path / "bin"), project_programs=allowed)
+        choice = ServerChoice(search_path=str(tmp_path / "bin"), project_programs=allowed)
         spec = server_spec("python", find_server("python", tmp_path, choice), tmp_path, choice, ServerLimits())
         settings.append(spec.settings["python"].get("pythonPath"))
     assert settings == [None, str(python)]

@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 
 from aish.errors import ToolError
-from aish.tools.code.edits.journaled import Journaled
+from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -109,7 +109,9 @@ async def test_the_applier_itself_refuses_them_whoever_computed_the_edit(world, 
     if base is None and content is None:
         inside = FileEdit("sub/a.py", content_hash(b"another"), b"changed")  # to remove nothing is no attack
     try:
-        refused = bool((await Journaled(space, world.parent / "edits").apply([inside, edit], title="x")).conflicts)
+        refused = bool(
+            (await JournaledApplier(space, world.parent / "edits").apply([inside, edit], title="x")).conflicts
+        )
     except ToolError:
         refused = True
     space.close()
@@ -229,7 +231,7 @@ async def test_a_folder_that_is_swapped_all_the_time_never_leads_an_edit_outside
             (world / "away").rename(world / "sub")
 
     space = Workspace(world)
-    applier = Journaled(space, world.parent / "edits")
+    applier = JournaledApplier(space, world.parent / "edits")
     swapper = threading.Thread(target=swap)
     swapper.start()
     try:
@@ -256,7 +258,7 @@ async def test_a_folder_that_becomes_a_link_between_check_and_write_takes_the_ch
 
     space = Workspace(world)
     edits = [FileEdit("first.py", None, b"first"), FileEdit("sub/a.py", content_hash(b"inside\n"), b"owned")]
-    outcome = await Journaled(space, world.parent / "edits", step=swap).apply(edits, title="race")
+    outcome = await JournaledApplier(space, world.parent / "edits", step=swap).apply(edits, title="race")
     space.close()
     assert outcome.conflicts
     assert (world.parent / "outside" / "a.py").read_bytes() == SECRET

@@ -10,7 +10,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.tools.code.search.search import MAX_MATCHES, Query, search
-from aish.tools.code.search.walk import files
+from aish.tools.code.search.walk import walk_files
 from aish.tools.workspace import Workspace
 
 RIPGREP = shutil.which("rg")
@@ -188,4 +188,4 @@ def test_what_is_ignored_is_what_git_ignores(space):
         [*git, "ls-files", "-z", "--others", "--exclude-standard"], check=True, timeout=30, capture_output=True
     )
     theirs = {name for name in listed.stdout.decode().split("\0") if name}
-    assert set(files(space)) == theirs
+    assert set(walk_files(space)) == theirs

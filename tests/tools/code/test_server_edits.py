@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aish.errors import ToolError
 from aish.tools.code.files.source import Source
-from aish.tools.code.lsp.edits import Only, TextEdit, apply_edits, file_edits
+from aish.tools.code.lsp.edits import SingleFile, TextEdit, apply_edits, file_edits
 from aish.tools.code.lsp.positions import ENCODINGS, Position, Range, TextMap
 
 TEXT = st.text(st.one_of(st.sampled_from("\na😀é \u2028"), st.characters(blacklist_categories=["Cs"])), max_size=120)
@@ -64,7 +64,7 @@ def test_whatever_ranges_a_server_sends_the_answer_is_a_text_or_a_refusal(text, 
 )
 def test_what_is_no_edit_changes_nothing(edit):
     try:
-        assert file_edits(edit, Only(source("x\n")), "utf-8") == ()
+        assert file_edits(edit, SingleFile(source("x\n")), "utf-8") == ()
     except ToolError as exc:
         assert "refused" in exc.message
 
@@ -79,12 +79,12 @@ def test_a_file_that_is_named_in_two_ways_is_one_file():
         }
     }
     with pytest.raises(ToolError, match="does not fit"):
-        file_edits(edit, Only(source("name\n")), "utf-8")
+        file_edits(edit, SingleFile(source("name\n")), "utf-8")
 
 
 def test_an_edit_that_changes_nothing_is_none():
     text_edit = {"range": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 1}}, "newText": "x"}
-    assert file_edits({"changes": {"file:///r/a.py": [text_edit]}}, Only(source("x\n")), "utf-8") == ()
+    assert file_edits({"changes": {"file:///r/a.py": [text_edit]}}, SingleFile(source("x\n")), "utf-8") == ()
 
 
 def test_new_lines_end_as_the_files_lines_do():

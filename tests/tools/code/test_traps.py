@@ -7,8 +7,8 @@ import re
 import pytest
 
 from aish.tools.code.files.source import Source
-from aish.tools.code.files.watcher import LookingWatch
-from aish.tools.code.lsp.edits import Only, file_edits
+from aish.tools.code.files.watcher import PollingWatch
+from aish.tools.code.lsp.edits import SingleFile, file_edits
 from support.code_projects import PROJECTS
 from support.eventually import eventually
 from support.ide_tools import LANGUAGE_OF, field, hostile_ide, ide_with
@@ -135,7 +135,7 @@ async def test_4_a_file_that_somebody_made_is_known_at_the_next_question(server,
 
 @pytest.mark.parametrize("server", ["ty", "clangd"])
 async def test_4_where_the_kernel_does_not_watch_changes_are_known_all_the_same(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("aish.tools.code.files.changes.watch", LookingWatch)
+    monkeypatch.setattr("aish.tools.code.files.change_feed.watch", PollingWatch)
     language = LANGUAGE_OF[server]
     made = PROJECTS[language]()
     folder = made.write(tmp_path / "root")
@@ -155,7 +155,7 @@ async def test_5_a_server_that_renames_only_the_import_at_a_use_is_asked_at_the_
     async with ide_with(folder, "typescript") as tools:
         result = await tools("rename", path=path, line=line, symbol=made.symbol, new_name="zz", preview=True)
         found = tools.ide.backends.servers.find("typescript")
-        async with tools.ide.backends.servers.used("typescript", found) as session:
+        async with tools.ide.backends.servers.use("typescript", found) as session:
             column = (
                 made.files[path].split("\n")[line - 1].index(made.symbol) + 2
             )  # the emoji: four bytes, one character
@@ -211,6 +211,6 @@ _RANGE = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 
 )
 def test_8_both_shapes_of_an_edit_are_one_and_carry_the_hash_of_what_they_replace(edit):
     source = _source()
-    (made,) = file_edits(edit, Only(source), "utf-16")
+    (made,) = file_edits(edit, SingleFile(source), "utf-16")
     assert made.content == b"def new(): pass\n"
     assert made.base == source.hash

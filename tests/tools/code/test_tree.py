@@ -251,7 +251,7 @@ async def test_symbols_are_partial_where_a_file_cannot_be_read(tools, root):
 
 
 async def test_without_grammars_symbols_are_partial_and_an_outline_is_the_servers(root, monkeypatch):
-    for module in ("backends.owner", "backends.tree"):
+    for module in ("backends.selection", "backends.tree"):
         monkeypatch.setattr(f"aish.tools.code.{module}.find_grammar", lambda name: None)
     async with ide_with(root, "ty") as tools:
         symbols = await tools("symbols", query="make")

@@ -6,8 +6,9 @@ import shutil
 
 import pytest
 
-from aish.tools.code.files.changes import News
-from aish.tools.code.files.watcher import CHANGED, MADE, REMOVED, KernelWatch, LookingWatch
+from aish.tools.code.files.change_feed import ChangeFeed
+from aish.tools.code.files.inotify import InotifyWatch
+from aish.tools.code.files.watcher import CHANGED, CREATED, REMOVED, PollingWatch
 
 
 def is_python(name: str) -> bool:
@@ -19,7 +20,7 @@ def watched(request, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.py").write_text("a")
     (tmp_path / "sub" / "b.py").write_text("b")
-    made = (KernelWatch if request.param == "kernel" else LookingWatch)(tmp_path, is_python)
+    made = (InotifyWatch if request.param == "kernel" else PollingWatch)(tmp_path, is_python)
     yield tmp_path, made
     made.close()
 
@@ -34,7 +35,7 @@ def test_a_write_a_new_file_and_a_removal_are_told_apart_and_told_once(watched):
     (root / "a.py").write_text("another")
     (root / "sub" / "c.py").write_text("new")
     (root / "sub" / "b.py").unlink()
-    assert watch.changes() == {"a.py": CHANGED, "sub/c.py": MADE, "sub/b.py": REMOVED}
+    assert watch.changes() == {"a.py": CHANGED, "sub/c.py": CREATED, "sub/b.py": REMOVED}
     assert watch.changes() == {}
 
 
@@ -49,7 +50,7 @@ def test_new_folders_are_watched_with_what_is_in_them(watched):
     root, watch = watched
     (root / "new" / "deep").mkdir(parents=True)
     (root / "new" / "deep" / "d.py").write_text("d")
-    assert watch.changes() == {"new/deep/d.py": MADE}
+    assert watch.changes() == {"new/deep/d.py": CREATED}
     (root / "new" / "deep" / "d.py").write_text("more")
     assert watch.changes() == {"new/deep/d.py": CHANGED}
 
@@ -139,7 +140,7 @@ def test_what_has_another_name_through_a_link_changes_under_both(watched):
     assert watch.changes() == dict.fromkeys(("a.py", "also.py", "sub/again.py", "way/again.py"), CHANGED)
     (root / "sub" / "b.py").write_text("another")
     (root / "sub" / "c.py").write_text("new")
-    changed = {"sub/b.py": CHANGED, "way/b.py": CHANGED, "sub/c.py": MADE, "way/c.py": MADE}
+    changed = {"sub/b.py": CHANGED, "way/b.py": CHANGED, "sub/c.py": CREATED, "way/c.py": CREATED}
     assert watch.changes() == changed
     assert watch.changes() == {}
 
@@ -150,7 +151,7 @@ def test_a_link_that_comes_goes_or_leads_elsewhere_takes_its_names_along(watched
     (root / "other" / "b.py").write_text("other")
     watch.changes()
     (root / "way").symlink_to("sub")
-    assert watch.changes() == {"way/b.py": MADE}
+    assert watch.changes() == {"way/b.py": CREATED}
     (root / "way").unlink()
     (root / "way").symlink_to("other")
     assert watch.changes() == {"way/b.py": CHANGED}
@@ -174,12 +175,12 @@ def test_made_and_then_changed_is_made_and_removed_and_made_again_is_changed(wat
     (root / "n.py").write_text("2")
     (root / "a.py").unlink()
     (root / "a.py").write_text("again")
-    assert watch.changes() == {"n.py": MADE, "a.py": CHANGED}
+    assert watch.changes() == {"n.py": CREATED, "a.py": CHANGED}
 
 
 def test_more_changes_than_the_kernel_counts_are_all_found(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text("a")
-    watch = KernelWatch(tmp_path, is_python)
+    watch = InotifyWatch(tmp_path, is_python)
     overflow = watch._events
     monkeypatch.setattr(watch, "_events", lambda data: [*overflow(data), (None, 0x4000, "")])
     (tmp_path / "b.py").write_text("b")
@@ -190,22 +191,22 @@ def test_more_changes_than_the_kernel_counts_are_all_found(tmp_path, monkeypatch
 
 def test_each_listener_hears_everything_since_it_last_asked(tmp_path):
     (tmp_path / "a.py").write_text("a")
-    news = News(tmp_path, is_python)
-    news.forget("one")
-    news.forget("two")
+    news = ChangeFeed(tmp_path, is_python)
+    news.reset("one")
+    news.reset("two")
     (tmp_path / "a.py").write_text("b")
     assert news.take("one") == {"a.py": CHANGED}
     (tmp_path / "c.py").write_text("c")
-    assert news.take("one") == {"c.py": MADE}
-    assert news.take("two") == {"a.py": CHANGED, "c.py": MADE}
+    assert news.take("one") == {"c.py": CREATED}
+    assert news.take("two") == {"a.py": CHANGED, "c.py": CREATED}
     assert news.take("two") == {}
     news.close()
 
 
 def test_a_listener_that_starts_late_hears_only_what_comes_after(tmp_path):
-    news = News(tmp_path, is_python)
+    news = ChangeFeed(tmp_path, is_python)
     (tmp_path / "a.py").write_text("a")
-    news.forget("late")
+    news.reset("late")
     assert news.take("late") == {}
     news.close()
 
@@ -215,7 +216,7 @@ def test_what_is_built_is_imported_and_so_it_is_watched(watched, folder):
     root, watch = watched
     (root / folder).mkdir()
     (root / folder / "made.py").write_text("made")
-    assert watch.changes() == {f"{folder}/made.py": MADE}
+    assert watch.changes() == {f"{folder}/made.py": CREATED}
     (root / folder / "made.py").write_text("made again")
     assert watch.changes() == {f"{folder}/made.py": CHANGED}
 
@@ -232,24 +233,24 @@ def test_a_write_is_seen_before_the_file_is_closed(watched):
 
 
 def test_more_changes_than_are_kept_are_everything_until_the_listener_starts_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("aish.tools.code.files.changes._MAX_KEPT", 2)
-    news = News(tmp_path, is_python)
-    news.forget("slow")
-    news.forget("quick")
+    monkeypatch.setattr("aish.tools.code.files.change_feed._MAX_KEPT", 2)
+    news = ChangeFeed(tmp_path, is_python)
+    news.reset("slow")
+    news.reset("quick")
     for name in ("a.py", "b.py", "c.py"):
         (tmp_path / name).write_text("x")
-        assert news.take("quick") == {name: MADE}
+        assert news.take("quick") == {name: CREATED}
     assert news.peek("slow") is None
     assert news.take("slow") is None
     assert news.take("slow") is None
-    news.forget("slow")
+    news.reset("slow")
     assert news.take("slow") == {}
     news.close()
 
 
 def test_where_the_kernel_can_watch_no_longer_everything_may_have_changed(tmp_path, monkeypatch):
-    news = News(tmp_path, is_python)
-    news.forget("one")
+    news = ChangeFeed(tmp_path, is_python)
+    news.reset("one")
 
     def fail() -> dict[str, int]:
         raise OSError("no watches left")

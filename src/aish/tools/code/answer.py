@@ -32,7 +32,7 @@ class Answer(msgspec.Struct, Generic[T], frozen=True):
         return Answer(value, self.backend, self.status, self.note)
 
 
-class Spot(msgspec.Struct, frozen=True):
+class SymbolPosition(msgspec.Struct, frozen=True):
     """A symbol in a text: line from 1, column from 0 in characters."""
 
     path: str

@@ -13,22 +13,21 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.code.answer import Answer, Status
-from aish.tools.code.backends.owner import Backends
 from aish.tools.code.backends.port import CodeBackend, Edits
-from aish.tools.code.edits.diffs import diff_of
+from aish.tools.code.backends.selection import Backends
 from aish.tools.code.edits.port import FileEdit, Outcome
-from aish.tools.code.edits.texts import model_edits
+from aish.tools.code.edits.text_edits import resolve_model_edits
 from aish.tools.code.files.contents import Contents
 from aish.tools.code.files.source import REVISION_CHARS, Source, content_hash
-from aish.tools.code.rendering import envelope, joined
+from aish.tools.code.query_tools import QueryTools
+from aish.tools.code.rendering import envelope, format_diff, join_lines
 from aish.tools.code.symbols.names import check_name, find_beside, find_word
-from aish.tools.code.symbols.queries import Understanding
 from aish.tools.workspace import Workspace
 from aish.types.tools import Arguments, ResultStatus
 
 _DIAGNOSED_AFTER = 5  # files whose diagnostics are returned with the edit
 _FILES_NAMED = 12
-_TAKEN_LOOKED_AT = 200  # files of a rename that are searched for the new name
+_MAX_TAKEN_CHECKED = 200  # files of a rename that are searched for the new name
 
 
 Fingerprint = frozenset[tuple[str, str | None, str | None]]
@@ -36,7 +35,7 @@ _MAX_SHOWN = 256  # previews that wait for an answer of the user
 _CHANGING = frozenset({"rename", "edit", "format", "code_action"})
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ProposedChange(msgspec.Struct, frozen=True):
     """The edits that a call comes to. `first` is the file of the call; `nothing` is the text if there are no edits."""
 
     answer: Answer[Edits]
@@ -45,13 +44,13 @@ class Plan(msgspec.Struct, frozen=True):
     nothing: str = "nothing changes"
 
 
-class Changing:
+class EditTools:
     def __init__(
         self,
         space: Workspace,
         contents: Contents,
         backends: Backends,
-        understanding: Understanding,
+        understanding: QueryTools,
         *,
         format_on_edit: bool = False,
     ) -> None:
@@ -61,17 +60,17 @@ class Changing:
         self._understanding = understanding
         self._contents = contents
         self._format_on_edit = format_on_edit
-        self._shown: dict[bytes, Fingerprint] = {}
+        self._previews: dict[bytes, Fingerprint] = {}
 
     async def change(self, name: str, arguments: Arguments, call: str) -> str:
         """Runs a tool and returns its text. Raises ToolError."""
-        shown = self._shown.pop(_key(name, arguments, call), None)
+        previewed = self._previews.pop(_key(name, arguments, call), None)
         plan = await self._plan(name, arguments)
         if isinstance(plan, str):
             return plan
-        if shown is not None and shown != _fingerprint(plan.answer.value):
+        if previewed is not None and previewed != _fingerprint(plan.answer.value):
             raise ToolError("nothing was changed: it would no longer be what the user was shown. Make the call again.")
-        return await self._carry_out(plan)
+        return await self._apply(plan)
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
         """Returns the diff; "" if nothing would change. The call itself then does exactly this, or nothing."""
@@ -81,11 +80,11 @@ class Changing:
         is_known = plan.answer.status is Status.FRESH  # otherwise nothing is shown and nothing is applied
         edits = sorted(plan.answer.value if is_known else (), key=lambda edit: (edit.path != plan.first, edit.path))
         files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
-        self._shown[_key(name, arguments, call)] = _fingerprint(edits)
-        while len(self._shown) > _MAX_SHOWN:
-            del self._shown[next(iter(self._shown))]
-        diff = await asyncio.to_thread(diff_of, files)
-        return joined(f"note: {plan.answer.note}", diff) if plan.answer.note and diff else diff
+        self._previews[_key(name, arguments, call)] = _fingerprint(edits)
+        while len(self._previews) > _MAX_SHOWN:
+            del self._previews[next(iter(self._previews))]
+        diff = await asyncio.to_thread(format_diff, files)
+        return join_lines(f"note: {plan.answer.note}", diff) if plan.answer.note and diff else diff
 
     async def witness(self, name: str, arguments: Arguments) -> str:
         """Returns the hashes of the files before and after; "" if nothing would change. Raises ToolError."""
@@ -113,11 +112,11 @@ class Changing:
         outcome = undone.outcome
         if outcome.conflicts:
             raise ToolError(f"not undone, and nothing was changed: {undone.title} ({_reasons(outcome)})")
-        self._note(outcome)
-        self._backends.servers.tell_edits(undone.edits)
-        return joined(outcome.note, f"undone: {undone.title}", *_named(undone.edits))
+        self._remember_edited(outcome)
+        self._backends.servers.report_edits(undone.edits)
+        return join_lines(outcome.note, f"undone: {undone.title}", *_format_revisions(undone.edits))
 
-    async def _plan(self, name: str, arguments: Arguments) -> Plan | str:
+    async def _plan(self, name: str, arguments: Arguments) -> ProposedChange | str:
         """Returns text instead of a plan if the call only lists or previews."""
         match name:
             case "rename":
@@ -132,102 +131,112 @@ class Changing:
     async def _before(self, edit: FileEdit) -> bytes | None:
         return await self._contents.read(edit.path) if edit.base is not None else None
 
-    async def _rename(self, arguments: Arguments) -> Plan | str:
+    async def _rename(self, arguments: Arguments) -> ProposedChange | str:
         source = await self._load(arguments)
         spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
         new_name = str(arguments["new_name"]).strip()
         check_name(source.path, spot.symbol, new_name)
         answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
-        answer = await self._unless_taken(answer, spot.symbol, new_name, merge=bool(arguments.get("merge")))
+        answer = await self._check_not_taken(answer, spot.symbol, new_name, merge=bool(arguments.get("merge")))
         nothing = f"{answer.backend} changes nothing: it may not let {spot.symbol} be renamed, or not to {new_name}"
         if arguments.get("preview"):
-            said = ["would change:", *_named(answer.value)] if answer.value else [nothing]
-            return joined(envelope(answer, f"files={len(answer.value)}"), *said)
-        return Plan(answer, f"rename {spot.symbol} to {new_name}", first=source.path, nothing=nothing)
+            note = ["would change:", *_format_revisions(answer.value)] if answer.value else [nothing]
+            return join_lines(envelope(answer, f"files={len(answer.value)}"), *note)
+        return ProposedChange(answer, f"rename {spot.symbol} to {new_name}", first=source.path, nothing=nothing)
 
-    async def _unless_taken(self, answer: Answer[Edits], symbol: str, new_name: str, *, merge: bool) -> Answer[Edits]:
+    async def _check_not_taken(
+        self, answer: Answer[Edits], symbol: str, new_name: str, *, merge: bool
+    ) -> Answer[Edits]:
         """Raises ToolError if the new name is declared beside the symbol; adds a note if the name occurs elsewhere."""
-        said = ""
-        for edit in [edit for edit in answer.value if edit.base is not None][:_TAKEN_LOOKED_AT]:
+        note = ""
+        for edit in [edit for edit in answer.value if edit.base is not None][:_MAX_TAKEN_CHECKED]:
             source = await self._contents.load(edit.path)
             if (word := find_word(source, new_name)) is None:
                 continue
-            said = said or f"{new_name} stands in {word.path}:{word.line} already: see that the two are not mixed up"
+            note = note or f"{new_name} stands in {word.path}:{word.line} already: see that the two are not mixed up"
             outline = (await self._backends.outline(source)).value
             if not merge and (beside := find_beside(source, outline, symbol, new_name)) is not None:
                 text = f"nothing was changed: {beside.path}:{beside.line} declares {new_name} already, beside {symbol}"
                 raise ToolError(f"{text}. Take another name, or give `merge` if one name for both is meant.")
-        return msgspec.structs.replace(answer, note=". ".join(filter(None, (answer.note, said))))
+        return msgspec.structs.replace(answer, note=". ".join(filter(None, (answer.note, note))))
 
-    async def _format(self, arguments: Arguments) -> Plan:
+    async def _format(self, arguments: Arguments) -> ProposedChange:
         source = await self._load(arguments)
-        answer = await self._backends.for_style(source.path).format(source)
+        answer = await self._backends.for_formatting(source.path).format(source)
         nothing = "the formatter changes nothing: it is formatted already, or it cannot be parsed"
-        return Plan(answer, f"format {source.path}", nothing=nothing)
+        return ProposedChange(answer, f"format {source.path}", nothing=nothing)
 
-    async def _code_action(self, arguments: Arguments) -> Plan | str:
+    async def _code_action(self, arguments: Arguments) -> ProposedChange | str:
         source, line = await self._load(arguments), int(arguments["line"])
         end_line = max(line, int(arguments.get("end_line", line)))
         if line < 1 or end_line > len(source.lines):
             text = f"{source.path} has lines 1 to {len(source.lines)}, not {line} to {end_line}"
             raise ToolError(text, status=ResultStatus.BAD_ARGUMENTS)
         if key := str(arguments.get("apply", "")):
-            return await self._act(source, line, end_line, key)
-        return await self._offered(source, line, end_line)
+            return await self._apply_action(source, line, end_line, key)
+        return await self._list_actions(source, line, end_line)
 
-    async def _edit(self, arguments: Arguments) -> Plan:
-        edits = await model_edits(self._space, self._contents.load, arguments["edits"])
+    async def _edit(self, arguments: Arguments) -> ProposedChange:
+        edits = await resolve_model_edits(self._space, self._contents.load, arguments["edits"])
         if self._format_on_edit:
             edits = [await self._formatted(edit) for edit in edits]
-        return Plan(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
+        return ProposedChange(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
 
-    async def _offered(self, source: Source, line: int, end_line: int) -> str:
+    async def _list_actions(self, source: Source, line: int, end_line: int) -> str:
         blocks = []
-        for backend in self._actors(source.path):
+        for backend in self._action_backends(source.path):
             answer = await backend.fixes(source, line, end_line)
             listed = [f"{fix.key}: {fix.title}{' (preferred)' if fix.preferred else ''}" for fix in answer.value]
             head = envelope(answer, f"total={len(listed)}", revision=source.revision)
-            blocks.append(joined(head, *(listed or ["nothing is offered here"])))
-        return joined(*blocks)
+            blocks.append(join_lines(head, *(listed or ["nothing is offered here"])))
+        return join_lines(*blocks)
 
-    async def _act(self, source: Source, line: int, end_line: int, key: str) -> Plan:
+    async def _apply_action(self, source: Source, line: int, end_line: int, key: str) -> ProposedChange:
         unsure: Answer[Edits] | None = None
-        for backend in self._actors(source.path):
+        for backend in self._action_backends(source.path):
             answer = await backend.fix(source, line, end_line, key)
             if answer.value is not None:
-                return Plan(answer.with_value(answer.value.edits), answer.value.title)
+                return ProposedChange(answer.with_value(answer.value.edits), answer.value.title)
             if answer.status is Status.PENDING:
                 unsure = answer.with_value(())
         if unsure is not None:
-            return Plan(unsure, f"code action {key}")
+            return ProposedChange(unsure, f"code action {key}")
         raise ToolError(f"nothing with the id {key} is offered here now; list the actions again")
 
-    def _actors(self, path: str) -> Sequence[CodeBackend]:
-        style, main = self._backends.for_style(path), self._backends.for_file(path)
+    def _action_backends(self, path: str) -> Sequence[CodeBackend]:
+        style, main = self._backends.for_formatting(path), self._backends.for_file(path)
         return [main] if style.name == main.name else [main, style]
 
-    async def _carry_out(self, plan: Plan) -> str:
+    async def _apply(self, plan: ProposedChange) -> str:
         answer, title = plan.answer, plan.title
         if answer.status is not Status.FRESH:
-            return joined(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
+            return join_lines(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
         if not answer.value:
-            return joined(envelope(answer, "files=0"), plan.nothing)
+            return join_lines(envelope(answer, "files=0"), plan.nothing)
         outcome = await self._contents.apply(answer.value, title=title)
         if outcome.conflicts:
             is_other = any("changed" in conflict.reason for conflict in outcome.conflicts)
             advice = ". Read the file again and repeat the edit." if is_other else ""
             raise ToolError(f"nothing was changed: {_reasons(outcome)}{advice}")
-        self._note(outcome)
-        self._backends.servers.tell_edits(edit for edit in answer.value if edit.path in outcome.applied)
+        self._remember_edited(outcome)
+        self._backends.servers.report_edits(edit for edit in answer.value if edit.path in outcome.applied)
         files = sorted(outcome.applied, key=lambda path: (path != plan.first, path))
-        diagnosed = await self._understanding.diagnosed(files[:_DIAGNOSED_AFTER])
+        diagnose_files = await self._understanding.diagnose_files(files[:_DIAGNOSED_AFTER])
         left = len(files) - _DIAGNOSED_AFTER
         rest = f"({left} more files were not looked at)" if left > 0 else ""
         undo = f"undo={outcome.undo}" if outcome.undo else ""
         head = envelope(answer, f"files={len(files)}", undo)
-        return joined(head, outcome.note, f"done: {title}", *_named(answer.value), "problems now:", diagnosed, rest)
+        return join_lines(
+            head,
+            outcome.note,
+            f"done: {title}",
+            *_format_revisions(answer.value),
+            "problems now:",
+            diagnose_files,
+            rest,
+        )
 
-    def _note(self, outcome: Outcome) -> None:
+    def _remember_edited(self, outcome: Outcome) -> None:
         self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
 
     async def _formatted(self, edit: FileEdit) -> FileEdit:
@@ -235,7 +244,7 @@ class Changing:
         if edit.content is None:
             return edit
         source = Source(edit.path, edit.content, edit.content.decode("utf-8"))
-        answer = await self._backends.for_style(edit.path).format(source)
+        answer = await self._backends.for_formatting(edit.path).format(source)
         if answer.status is Status.FRESH and len(answer.value) == 1:
             return FileEdit(edit.path, edit.base, answer.value[0].content)
         return edit
@@ -257,10 +266,10 @@ def _reasons(outcome: Outcome) -> str:
     return "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
 
 
-def _named(edits: Edits) -> list[str]:
-    shown = [f"  {edit.path} revision={_revision(edit)}" for edit in edits[:_FILES_NAMED]]
-    left = len(edits) - len(shown)
-    return [*shown, f"  and {left} more files"] if left else shown
+def _format_revisions(edits: Edits) -> list[str]:
+    previewed = [f"  {edit.path} revision={_revision(edit)}" for edit in edits[:_FILES_NAMED]]
+    left = len(edits) - len(previewed)
+    return [*previewed, f"  and {left} more files"] if left else previewed
 
 
 def _revision(edit: FileEdit) -> str:

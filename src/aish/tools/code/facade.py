@@ -13,16 +13,16 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.code.backends.mcp import IdeSession, McpBackend
-from aish.tools.code.backends.owner import Backends
+from aish.tools.code.backends.selection import Backends
 from aish.tools.code.backends.tree import TreeBackend
-from aish.tools.code.edit_tools import Changing
-from aish.tools.code.edits.port import EditApplier, Kept
+from aish.tools.code.edit_tools import EditTools
+from aish.tools.code.edits.port import EditApplier, UndoableEdit
 from aish.tools.code.files.contents import Contents
-from aish.tools.code.files.packages import FOLDERS
-from aish.tools.code.languages import Choice
+from aish.tools.code.files.watcher import PACKAGE_FOLDERS
+from aish.tools.code.languages import ServerChoice
 from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.read_tools import read_file, search_files
-from aish.tools.code.symbols.queries import Understanding
 from aish.tools.workspace import Workspace
 from aish.types.tools import Arguments, ToolSpec
 
@@ -30,7 +30,7 @@ Tool = Callable[[Arguments], Awaitable[str]]
 
 
 class IdeSettings(msgspec.Struct, frozen=True):
-    choice: Choice = Choice()
+    choice: ServerChoice = ServerChoice()
     limits: ServerLimits = ServerLimits()
     max_servers: int = 4
     diagnostics_wait_s: float = 10.0
@@ -53,7 +53,7 @@ class Ide:
         make_applier: Callable[[Workspace], EditApplier],
         find_server: FindServer = lambda: None,
     ) -> None:
-        self.space = Workspace(root, packages=FOLDERS, hard_links=settings.hard_links, hides=settings.hides)
+        self.space = Workspace(root, packages=PACKAGE_FOLDERS, hard_links=settings.hard_links, hides=settings.hides)
         self._find_server = find_server
         self.backends = Backends(
             self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide
@@ -61,13 +61,13 @@ class Ide:
         self._search_path = settings.choice.search_path
         self._applier = make_applier(self.space)
         contents = Contents(self.space, self._applier, lambda: self._find_ide(TreeBackend(self.space)))
-        self._understanding = Understanding(contents, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
-        self._changing = Changing(
+        self._understanding = QueryTools(contents, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
+        self._changing = EditTools(
             self.space, contents, self.backends, self._understanding, format_on_edit=settings.format_on_edit
         )
         self._opening = asyncio.Lock()
         self._is_open = False
-        self._said = ""  # what recovery did; shown once, at the next call
+        self._recovery_note = ""  # what recovery did; shown once, at the next call
         reads, writes = self._understanding, self._changing
         self._tools: dict[str, Tool] = {
             "read_file": lambda arguments: read_file(self.space, contents, arguments),
@@ -83,9 +83,9 @@ class Ide:
     async def serve(self, name: str, arguments: Arguments, on_status: Callable[[str], None], *, call: str = "") -> str:
         """Runs a tool and returns its text. Raises ToolError."""
         await self._open()
-        if said := self._said:
-            self._said = ""
-            on_status(said)
+        if note := self._recovery_note:
+            self._recovery_note = ""
+            on_status(note)
         if name in self._tools:
             return await self._tools[name](arguments)
         return await self._changing.change(name, arguments, call)
@@ -107,9 +107,9 @@ class Ide:
         """Undoes the last edit, or the given one; describes it. Raises ToolError."""
         return await self._changing.undo(id)
 
-    async def kept_edits(self) -> Sequence[Kept]:
+    async def list_undoable(self) -> Sequence[UndoableEdit]:
         """Returns the edits that can be undone, newest first."""
-        return await self._applier.kept()
+        return await self._applier.list_undoable()
 
     async def _open(self) -> None:
         """Recovers an interrupted change before files are read.
@@ -120,9 +120,9 @@ class Ide:
             if self._is_open:
                 return
             try:
-                self._said = await self._applier.recover()
+                self._recovery_note = await self._applier.recover()
             except ToolError as exc:
-                self._said = exc.message
+                self._recovery_note = exc.message
             self._is_open = True
 
     def _find_ide(self, tree: TreeBackend) -> McpBackend | None:

@@ -23,7 +23,7 @@ _INTERPRETERS = (".venv/bin/python", "venv/bin/python")
 _PACKAGE_BYTES = 256 * 1024
 
 
-class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LanguageEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     documents: dict[str, str] = {}
     grammar: dict[str, str] = {}
     servers: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Language(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keywords: frozenset[str] = frozenset()
 
 
-class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ServerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...]
     install: str
     package: tuple[str, int, int] | None = None
@@ -44,9 +44,9 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     because: str = ""
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    language: dict[str, Language]
-    server: dict[str, Server]
+class LanguageTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    language: dict[str, LanguageEntry]
+    server: dict[str, ServerEntry]
 
     def language_of(self, path: str) -> str:
         """Returns the language by the file's suffix; "" if it is unknown."""
@@ -58,7 +58,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((lang.grammar[suffix] for lang in self.language.values() if suffix in lang.grammar), "")
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ServerChoice(msgspec.Struct, frozen=True):
     """The configuration of servers: which to use for a language, and how to start them."""
 
     use: Mapping[str, str] = {}
@@ -67,7 +67,7 @@ class Choice(msgspec.Struct, frozen=True):
     search_path: str = ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundServer(msgspec.Struct, frozen=True):
     """The program of a server, or why there is none."""
 
     server: str
@@ -77,45 +77,47 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def table() -> Table:
+def language_table() -> LanguageTable:
     text = resources.files(__package__).joinpath("languages.toml").read_bytes()
-    return msgspec.toml.decode(text, type=Table)
+    return msgspec.toml.decode(text, type=LanguageTable)
 
 
-def candidates(language: str, choice: Choice) -> tuple[str, ...]:
+def candidates(language: str, choice: ServerChoice) -> tuple[str, ...]:
     """Returns the servers for a language, best first. A server named in the config is the only one."""
     chosen = choice.use.get(language)
     if chosen:
         return (chosen,)
-    known = table().language.get(language)
+    known = language_table().language.get(language)
     return known.servers if known else ()
 
 
-def find_server(language: str, root: Path, choice: Choice) -> Found | None:
+def find_server(language: str, root: Path, choice: ServerChoice) -> FoundServer | None:
     """Returns the best server that is installed, else why the first is not; None if the language has no server."""
     found = [find_program(name, root, choice) for name in candidates(language, choice)]
     return next((one for one in found if one.command), found[0] if found else None)
 
 
-def find_program(name: str, root: Path, choice: Choice) -> Found:
-    server = table().server.get(name)
+def find_program(name: str, root: Path, choice: ServerChoice) -> FoundServer:
+    server = language_table().server.get(name)
     if server is None:
-        return Found(name, missing=f"no server is named {name}; there are: {', '.join(table().server)}")
+        return FoundServer(name, missing=f"no server is named {name}; there are: {', '.join(language_table().server)}")
     if configured := choice.commands.get(name):
-        return Found(name, command=tuple(configured), where="config")
-    refused = ""
-    for folder, inside in _folders(root, choice.search_path):
-        program = _program(folder, server, root)
-        if program and inside and not choice.project_programs:
-            refused = f"{program} is the project's own; to run it set ide.project_programs = true"
+        return FoundServer(name, command=tuple(configured), where="config")
+    refusal = ""
+    for folder, is_projects in _program_folders(root, choice.search_path):
+        program = _find_in(folder, server, root)
+        if program and is_projects and not choice.project_programs:
+            refusal = f"{program} is the project's own; to run it set ide.project_programs = true"
         elif program and server.ask_compiler and not choice.project_programs and _bundled_compiler(program) is None:
-            refused = f"{program} would run the project's own TypeScript; to let it, set ide.project_programs = true"
+            refusal = f"{program} would run the project's own TypeScript; to let it, set ide.project_programs = true"
         elif program:
-            return Found(name, command=(program, *server.command[1:]), where="the project" if inside else "PATH")
-    return Found(name, missing=refused or f"not found; {server.install}")
+            return FoundServer(
+                name, command=(program, *server.command[1:]), where="the project" if is_projects else "PATH"
+            )
+    return FoundServer(name, missing=refusal or f"not found; {server.install}")
 
 
-def _folders(root: Path, search_path: str) -> list[tuple[Path, bool]]:
+def _program_folders(root: Path, search_path: str) -> list[tuple[Path, bool]]:
     """Returns the folders to search, and whether each belongs to the project. Relative parts of PATH are skipped: they
     depend on the working directory."""
     on_path = [Path(part) for part in search_path.split(os.pathsep) if part.startswith("/")]
@@ -123,7 +125,7 @@ def _folders(root: Path, search_path: str) -> list[tuple[Path, bool]]:
     return [*((folder, False) for folder in on_path), *((folder, True) for folder in own)]
 
 
-def _program(folder: Path, server: Server, root: Path) -> str:
+def _find_in(folder: Path, server: ServerEntry, root: Path) -> str:
     program = shutil.which(server.command[0], path=str(folder))
     if program is None:
         return ""
@@ -136,11 +138,11 @@ def _has_version(program: Path, package: tuple[str, int, int]) -> bool:
     for folder in program.resolve().parents:
         manifest = folder / "package.json"
         if folder.name == name and manifest.is_file():
-            return at_least <= _major(manifest) < below
+            return at_least <= _major_version(manifest) < below
     return False
 
 
-def _major(manifest: Path) -> int:
+def _major_version(manifest: Path) -> int:
     try:
         with manifest.open("rb") as file:
             version = str(msgspec.json.decode(file.read(_PACKAGE_BYTES))["version"])
@@ -149,8 +151,10 @@ def _major(manifest: Path) -> int:
         return -1
 
 
-def server_spec(language: str, found: Found, root: Path, choice: Choice, limits: ServerLimits) -> ServerSpec:
-    known, server = table().language[language], table().server[found.server]
+def server_spec(
+    language: str, found: FoundServer, root: Path, choice: ServerChoice, limits: ServerLimits
+) -> ServerSpec:
+    known, server = language_table().language[language], language_table().server[found.server]
     return ServerSpec(
         name=found.server,
         command=found.command,
@@ -174,13 +178,13 @@ def _bundled_compiler(program: str) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-def _options(server: Server, program: str, choice: Choice) -> dict[str, Any]:
+def _options(server: ServerEntry, program: str, choice: ServerChoice) -> dict[str, Any]:
     """Names the compiler for a TypeScript server, which would use the project's own otherwise."""
     compiler = _bundled_compiler(program) if server.ask_compiler and not choice.project_programs else None
     return server.options | {"tsserver": {"path": str(compiler)}} if compiler else server.options
 
 
-def _settings(settings: dict[str, Any], root: Path, choice: Choice) -> dict[str, Any]:
+def _settings(settings: dict[str, Any], root: Path, choice: ServerChoice) -> dict[str, Any]:
     """Adds the project's interpreter, which the server runs to find installed packages."""
     own = next((root / name for name in _INTERPRETERS if (root / name).exists()), None)
     if "python" not in settings or own is None or not choice.project_programs:

@@ -10,7 +10,7 @@ from aish.tools.code.answer import Answer, Status
 from aish.tools.code.files.contents import Contents
 from aish.tools.code.files.large_files import Part, read_part
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, Source, decode, is_binary
-from aish.tools.code.rendering import Page, beginning, by_file, envelope, joined, numbered
+from aish.tools.code.rendering import Page, envelope, format_line_start, group_by_file, join_lines, number_lines
 from aish.tools.code.search.search import Query, search
 from aish.tools.workspace import TooLong, Workspace
 from aish.types.tools import Arguments, ResultStatus
@@ -24,7 +24,7 @@ async def read_file(space: Workspace, contents: Contents, arguments: Arguments) 
         data = await contents.read(path, max_bytes=MAX_SOURCE_BYTES)
     except TooLong as exc:
         return await _read_large(space, path, arguments, exc)
-    source, answer = _readable(path, data)
+    source, answer = _decode_leniently(path, data)
     if not source.lines or is_binary(data):
         return envelope(answer, "total=0", revision=source.revision)
     count = len(source.lines)
@@ -32,17 +32,17 @@ async def read_file(space: Workspace, contents: Contents, arguments: Arguments) 
     if not 1 <= start <= min(count, end):
         text = f"{path} has lines 1 to {count}, not {start} to {end}"
         raise ToolError(text, status=ResultStatus.BAD_ARGUMENTS)
-    shown, last = numbered(source, start, min(end, count))
+    shown, last = number_lines(source, start, min(end, count))
     more = f"truncated=true next_line={last + 1}" if last < min(end, count) else "truncated=false"
-    return joined(envelope(answer, f"lines={start}-{last} total={count} {more}", revision=source.revision), shown)
+    return join_lines(envelope(answer, f"lines={start}-{last} total={count} {more}", revision=source.revision), shown)
 
 
-async def _read_large(space: Workspace, path: str, arguments: Arguments, refused: TooLong) -> str:
+async def _read_large(space: Workspace, path: str, arguments: Arguments, too_long: TooLong) -> str:
     """Shows some lines of a large file. There is no revision, because such a file cannot be edited."""
     start, end = int(arguments.get("start_line", 1)), arguments.get("end_line")
     if "start_line" not in arguments and end is None:
-        text = f"{refused.message}; give start_line and end_line to read some of its lines"
-        raise ToolError(text, status=refused.status)
+        text = f"{too_long.message}; give start_line and end_line to read some of its lines"
+        raise ToolError(text, status=too_long.status)
     if end is not None and int(end) < start:
         raise ToolError(f"there are no lines {start} to {end}", status=ResultStatus.BAD_ARGUMENTS)
     stop = threading.Event()
@@ -50,19 +50,19 @@ async def _read_large(space: Workspace, path: str, arguments: Arguments, refused
         part = await asyncio.to_thread(read_part, space, path, start, end, stop)
     finally:
         stop.set()
-    return _shown(path, part, end)
+    return _format_part(path, part, end)
 
 
-def _shown(path: str, part: Part, end: int | None) -> str:
+def _format_part(path: str, part: Part, end: int | None) -> str:
     if part.is_binary:
         return envelope(Answer(None, "aish", Status.UNSUPPORTED, _binary_note(part.size)), "total=0")
     source = Source(path, b"", part.text)
     there = part.start + len(source.lines) - 1
     wanted = min(end or part.total, part.total) if part.counted else end
     if part.is_cut:
-        shown, last = beginning(part.start, part.text), part.start
+        shown, last = format_line_start(part.start, part.text), part.start
     else:
-        shown, last = numbered(source, part.start, min(there, wanted or there), first=part.start)
+        shown, last = number_lines(source, part.start, min(there, wanted or there), first=part.start)
     more = "truncated=true" if wanted is None or last < wanted else "truncated=false"
     if more == "truncated=true" and (part.counted or last < part.total):  # lines that were not scanned cannot be read
         more += f" next_line={last + 1}"
@@ -73,14 +73,14 @@ def _shown(path: str, part: Part, end: int | None) -> str:
     if not part.is_utf8:
         note += "; it is not UTF-8, and shown with replacement marks"
     answer = Answer(None, "aish", Status.FRESH if part.is_utf8 else Status.PARTIAL, note)
-    return joined(envelope(answer, f"lines={part.start}-{last} {total} {more}"), shown)
+    return join_lines(envelope(answer, f"lines={part.start}-{last} {total} {more}"), shown)
 
 
 def _binary_note(size: int) -> str:
     return f"a binary file of {size} bytes, which is not shown"
 
 
-def _readable(path: str, data: bytes) -> tuple[Source, Answer[None]]:
+def _decode_leniently(path: str, data: bytes) -> tuple[Source, Answer[None]]:
     if is_binary(data):
         return Source(path, data, ""), Answer(None, "aish", Status.UNSUPPORTED, _binary_note(len(data)))
     try:
@@ -103,4 +103,4 @@ async def search_files(space: Workspace, arguments: Arguments, *, search_path: s
     page = Page(len(found.places), offset, limit, complete=found.complete)
     is_all = found.complete and not found.note
     answer = Answer(None, found.by, Status.FRESH if is_all else Status.PARTIAL, found.note)
-    return joined(envelope(answer, page), by_file(found.places[page.start : page.end]))
+    return join_lines(envelope(answer, page), group_by_file(found.places[page.start : page.end]))

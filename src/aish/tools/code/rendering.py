@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from aish.tools.code.answer import Answer, Place, Problem, Status, Symbol
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import Source, is_binary, split_lines
 
 MAX_READ_LINES = 400
 MAX_READ_CHARS = 14_000  # below the limit of a tool result, so that the model sees our own truncation mark
@@ -42,11 +44,11 @@ def envelope(answer: Answer[object], *more: object, revision: str = "") -> str:
     return f"{first}\nnote: {answer.note}" if answer.note else first
 
 
-def joined(*parts: str) -> str:
+def join_lines(*parts: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def by_file(places: Iterable[Place]) -> str:
+def group_by_file(places: Iterable[Place]) -> str:
     """Lists each file once, with its lines below it."""
     blocks: list[str] = []
     for path, group in groupby(places, key=lambda place: place.path):
@@ -57,28 +59,30 @@ def by_file(places: Iterable[Place]) -> str:
 
 
 def symbol_tree(symbols: Sequence[Symbol]) -> str:
-    return "\n".join(f"{'  ' * one.depth}{one.line}-{one.end_line} {one.kind} {_declared(one)}" for one in symbols)
+    return "\n".join(
+        f"{'  ' * one.depth}{one.line}-{one.end_line} {one.kind} {_declaration_text(one)}" for one in symbols
+    )
 
 
 def symbol_list(symbols: Sequence[Symbol]) -> str:
-    return "\n".join(f"{one.path}:{one.line} {one.kind} {one.name}{_within(one)}" for one in symbols)
+    return "\n".join(f"{one.path}:{one.line} {one.kind} {one.name}{_container_text(one)}" for one in symbols)
 
 
-def _declared(symbol: Symbol) -> str:
+def _declaration_text(symbol: Symbol) -> str:
     if symbol.name not in symbol.text or symbol.kind == "variable":
         return symbol.name
     return symbol.text[:_DECLARED_CHARS]
 
 
-def _within(symbol: Symbol) -> str:
+def _container_text(symbol: Symbol) -> str:
     return f" in {symbol.container}" if symbol.container else ""
 
 
 def problem_list(problems: Sequence[Problem]) -> str:
-    return "\n".join(_problem(one) for one in problems)
+    return "\n".join(_format_problem(one) for one in problems)
 
 
-def _problem(one: Problem) -> str:
+def _format_problem(one: Problem) -> str:
     origin = " ".join(part for part in (one.source, one.code) if part)
     message = " ".join(one.message.split())[:_MESSAGE_CHARS]
     return f"{one.path}:{one.line}: {one.severity}: {message}{f' [{origin}]' if origin else ''}"
@@ -97,13 +101,13 @@ def problem_summary(answer: Answer[tuple[Problem, ...]]) -> str:
     }[answer.status]
 
 
-def numbered(source: Source, start: int, end: int, *, first: int = 1) -> tuple[str, int]:
+def number_lines(source: Source, start: int, end: int, *, first: int = 1) -> tuple[str, int]:
     """Numbers as many lines as fit; also returns the last one. The first line of the source has the number `first`."""
     lines: list[str] = []
     used, last = 0, start - 1
     for number in range(start, min(end, start + MAX_READ_LINES - 1) + 1):
         line = source.line(number - first + 1)
-        shown = f"{number}\t{line if len(line) <= LINE_CHARS else _cut(line)}"
+        shown = f"{number}\t{line if len(line) <= LINE_CHARS else _shorten(line)}"
         used += len(shown) + 1
         if used > MAX_READ_CHARS and lines:
             break
@@ -112,18 +116,86 @@ def numbered(source: Source, start: int, end: int, *, first: int = 1) -> tuple[s
     return "\n".join(lines), last
 
 
-def _cut(line: str) -> str:
+def _shorten(line: str) -> str:
     return f"{line[:LINE_CHARS]}… ({len(line)} characters)"
 
 
-def beginning(number: int, line: str) -> str:
+def format_line_start(number: int, line: str) -> str:
     """Shows the beginning of a line that was not read to its end."""
     return f"{number}\t{line[:LINE_CHARS]}… (more than {len(line)} characters)"
 
 
-def body(source: Source, line: int, end_line: int) -> str:
+def format_declaration(source: Source, line: int, end_line: int) -> str:
     """Shows a declaration, cut if it is long."""
     last = max(line, min(end_line, len(source.lines)))
     shown = min(last, line + BODY_LINES - 1)
-    text, at = numbered(source, line, shown)
+    text, at = number_lines(source, line, shown)
     return text if at == last else f"{text}\n… to line {last}"
+
+
+MAX_LINES = 200
+MAX_CHARS = 12_000
+_LINE_CHARS = 300
+_MAX_NAMED = 20
+_BLANKS = re.compile(r"[ \t]{40,}")
+# The user waits for the diff, and comparing larger texts takes too long.
+_MAX_COMPARED_BYTES = 256 * 1024
+
+Before = bytes | None
+After = bytes | None
+
+
+def format_diff(files: Iterable[tuple[str, Before, After]]) -> str:
+    """Formats as much as fits, and names the files that are not completely shown."""
+    shown: list[str] = []
+    cut: list[str] = []
+    used = 0
+    for path, before, after in files:
+        lines = (piece for line in _diff_lines(path, before, after) for piece in _split_long_line(line))
+        for line in lines if not cut else ("",):
+            if cut or len(shown) >= MAX_LINES or used + len(line) >= MAX_CHARS:
+                cut.append(path)
+                break
+            shown.append(line)
+            used += len(line) + 1
+    if cut:
+        names = ", ".join(cut[:_MAX_NAMED])
+        shown.append(f"… and more, in {len(cut)} files: {names}{', …' if len(cut) > _MAX_NAMED else ''}")
+    return "\n".join(shown)
+
+
+def _split_long_line(line: str) -> Iterator[str]:
+    """Splits long lines. Changed text is shown in full, so that nothing can hide behind many blanks."""
+    if len(line) <= _LINE_CHARS:
+        yield line
+        return
+    sign, rest = line[:1], _BLANKS.sub(lambda run: f"[{len(run[0])} blanks]", line[1:])
+    if sign not in "+-":
+        yield f"{sign}{rest[:_LINE_CHARS]}… {max(0, len(rest) - _LINE_CHARS)} more characters"
+        return
+    for start in range(0, len(rest), _LINE_CHARS):
+        yield f"{sign}{rest[start : start + _LINE_CHARS]}"
+
+
+def _diff_lines(path: str, before: Before, after: After) -> Iterator[str]:
+    old, new = _diff_text(before), _diff_text(after)
+    if old is None or new is None:
+        yield f"--- {path}: {len(before or b'')} bytes become {len(after or b'')}, too many or no text to show"
+        return
+    names = ("/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}")
+    found = False
+    for line in difflib.unified_diff(split_lines(old), split_lines(new), *names, n=2):
+        found = True
+        yield line.rstrip("\r\n")
+        if not line.endswith(("\n", "\r")) and line[:1] in " +-":
+            yield "\\ no newline at the end"
+    if not found:  # an empty file is created or removed
+        yield from (f"--- {names[0]}", f"+++ {names[1]}")
+
+
+def _diff_text(content: bytes | None) -> str | None:
+    if content is None:
+        return ""
+    if is_binary(content) or len(content) > _MAX_COMPARED_BYTES:
+        return None
+    return content.decode("utf-8", "replace")

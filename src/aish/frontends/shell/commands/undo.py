@@ -17,7 +17,7 @@ async def undo(shell: Shell, rest: str) -> None:
 
 
 async def _list(shell: Shell) -> None:
-    kept = await shell.runtime.kept_edits()
+    kept = await shell.runtime.list_undoable()
     for edit in kept:
         when = time.strftime("%d %b %H:%M", time.localtime(edit.made_ms / 1000))
         more = f" and {len(edit.paths) - _PATHS_SHOWN} more" if len(edit.paths) > _PATHS_SHOWN else ""

@@ -15,23 +15,23 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import AishError, ConnectionLost, ProcessError, ToolError, WireError, WireTimeout
-from aish.tools.code.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
+from aish.tools.code.answer import Answer, Fix, Place, Problem, Status, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp_actions import list_actions, perform
-from aish.tools.code.backends.lsp_places import Files
+from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.backends.lsp_rename import rename_edits
-from aish.tools.code.backends.port import Edits, Fixed
-from aish.tools.code.backends.servers import Servers
+from aish.tools.code.backends.port import Edits, FixEdits
+from aish.tools.code.backends.servers import LanguageServers
 from aish.tools.code.files.source import Source, content_hash
-from aish.tools.code.languages import Found
-from aish.tools.code.lsp import answers
+from aish.tools.code.languages import FoundServer
+from aish.tools.code.lsp import decoding
 from aish.tools.code.lsp.diagnostics import diagnose
-from aish.tools.code.lsp.edits import Only, file_edits
+from aish.tools.code.lsp.edits import SingleFile, file_edits
 from aish.tools.code.lsp.positions import TextMap
-from aish.tools.code.lsp.server import Session
+from aish.tools.code.lsp.server import ServerSession
 from aish.types.tools import ResultStatus
 
 T = TypeVar("T")
-Question = Callable[[Session], Awaitable[T]]
+Question = Callable[[ServerSession], Awaitable[T]]
 
 # A question about one place waits only briefly for a busy server, a question about the whole project longer.
 _QUICK_WAIT_S = 3.0
@@ -43,99 +43,103 @@ _REPEAT_AFTER_S = 0.15
 
 
 class LspBackend:
-    def __init__(self, servers: Servers, language: str, found: Found) -> None:
+    def __init__(self, servers: LanguageServers, language: str, found: FoundServer) -> None:
         self.name = found.server
         self._servers = servers
         self._language = language
         self._found = found
 
-    async def hover(self, source: Source, spot: Spot) -> Answer[str]:
-        async def ask(session: Session) -> str:
-            raw = await session.connection.request("textDocument/hover", self._at(session, source, spot))
-            return answers.hover_text(raw)
+    async def hover(self, source: Source, spot: SymbolPosition) -> Answer[str]:
+        async def ask(session: ServerSession) -> str:
+            raw = await session.connection.request("textDocument/hover", self._position_params(session, source, spot))
+            return decoding.decode_hover(raw)
 
         return await self._answer("textDocument/hover", source, ask, "", quick=True)
 
-    async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
-        async def ask(session: Session) -> tuple[Place, ...]:
-            raw = await session.connection.request("textDocument/definition", self._at(session, source, spot))
-            return self._files(session).places(answers.places(raw), whole=True)
+    async def definition(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
+        async def ask(session: ServerSession) -> tuple[Place, ...]:
+            raw = await session.connection.request(
+                "textDocument/definition", self._position_params(session, source, spot)
+            )
+            return self._files(session).places(decoding.decode_locations(raw), whole=True)
 
         return await self._answer("textDocument/definition", source, ask, (), quick=True)
 
-    async def references(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
-        async def ask(session: Session) -> tuple[Place, ...]:
-            params = {**self._at(session, source, spot), "context": {"includeDeclaration": True}}
+    async def references(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
+        async def ask(session: ServerSession) -> tuple[Place, ...]:
+            params = {**self._position_params(session, source, spot), "context": {"includeDeclaration": True}}
             raw = await session.connection.request("textDocument/references", params)
-            return self._files(session).places(answers.places(raw))
+            return self._files(session).places(decoding.decode_locations(raw))
 
         return await self._answer("textDocument/references", source, ask, ())
 
     async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
-        async def ask(session: Session) -> tuple[Symbol, ...]:
-            raw = await session.connection.request("textDocument/documentSymbol", self._document(session, source))
-            return self._files(session).symbols(answers.symbols(raw, session.documents.uri(source.path)))
+        async def ask(session: ServerSession) -> tuple[Symbol, ...]:
+            raw = await session.connection.request(
+                "textDocument/documentSymbol", self._document_params(session, source)
+            )
+            return self._files(session).symbols(decoding.decode_symbols(raw, session.documents.uri(source.path)))
 
         return await self._answer("textDocument/documentSymbol", source, ask, (), quick=True)
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
-        async def ask(session: Session) -> tuple[Symbol, ...]:
+        async def ask(session: ServerSession) -> tuple[Symbol, ...]:
             raw = await session.connection.request("workspace/symbol", {"query": query})
-            return self._files(session).symbols(answers.symbols(raw), inside_only=True)
+            return self._files(session).symbols(decoding.decode_symbols(raw), inside_only=True)
 
         return await self._answer("workspace/symbol", None, ask, ())
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
-        async def ask(session: Session) -> Answer[tuple[Problem, ...]]:
+        async def ask(session: ServerSession) -> Answer[tuple[Problem, ...]]:
             documents = session.documents
-            with documents.held(source.path):
+            with documents.keep_open(source.path):
                 opened = await documents.touch(source)
                 report = await diagnose(session.connection, documents, source.path, opened, timeout_s=wait_s)
                 now = documents.find(source.path)
             is_same = now is not None and now.hash == source.hash  # otherwise the report may be about a newer text
-            return self._reported(
-                source, report.problems, fresh=report.fresh and is_same, settled=report.settled and is_same
+            return self._diagnostics_answer(
+                source, report.problems, fresh=report.fresh and is_same, is_final=report.is_final and is_same
             )
 
         try:
-            return await self._alive(ask)
+            return await self._ask_with_restart(ask)
         except WireTimeout as exc:
             return Answer((), self.name, Status.PENDING, exc.message)
 
-    async def rename(self, source: Source, spot: Spot, new_name: str) -> Answer[Edits]:
-        async def ask(session: Session) -> Edits:
+    async def rename(self, source: Source, spot: SymbolPosition, new_name: str) -> Answer[Edits]:
+        async def ask(session: ServerSession) -> Edits:
             return await rename_edits(session, self._files(session), source, spot, new_name)
 
-        return self._unless_changed(await self._answer("textDocument/rename", source, ask, ()))
+        return self._mark_if_stale(await self._answer("textDocument/rename", source, ask, ()))
 
     async def format(self, source: Source) -> Answer[Edits]:
-        async def ask(session: Session) -> Edits:
+        async def ask(session: ServerSession) -> Edits:
             options = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True, "insertFinalNewline": True}
-            params = {**self._document(session, source), "options": options}
-            edits = answers.decoded(await session.connection.request("textDocument/formatting", params), object)
+            params = {**self._document_params(session, source), "options": options}
+            edits = decoding.decode_as(await session.connection.request("textDocument/formatting", params), object)
             change = {"changes": {session.documents.uri(source.path): edits or []}}
-            return file_edits(change, Only(source), session.connection.encoding)
+            return file_edits(change, SingleFile(source), session.connection.encoding)
 
         return await self._answer("textDocument/formatting", source, ask, (), quick=True)
 
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
-        async def ask(session: Session) -> tuple[Fix, ...]:
+        async def ask(session: ServerSession) -> tuple[Fix, ...]:
             return tuple(action.fix for action in await list_actions(session, source, line, end_line))
 
         return await self._answer("textDocument/codeAction", source, ask, (), quick=True)
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
-        async def ask(session: Session) -> Fixed | None:
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[FixEdits | None]:
+        async def ask(session: ServerSession) -> FixEdits | None:
             actions = await list_actions(session, source, line, end_line)
             action = next((action for action in actions if action.fix.key == key), None)
             if action is None:
                 return None
-            return Fixed(action.fix.title, await perform(session, self._files(session), action))
+            return FixEdits(action.fix.title, await perform(session, self._files(session), action))
 
         answer = await self._answer("textDocument/codeAction", source, ask, None, quick=True)
         if answer.value is None:
             return answer
-        return self._unless_changed(answer.with_value(answer.value.edits)).with_value(answer.value)
+        return self._mark_if_stale(answer.with_value(answer.value.edits)).with_value(answer.value)
 
     async def aclose(self) -> None:
         """The servers are closed by `LanguageServers`."""
@@ -145,34 +149,36 @@ class LspBackend:
     async def _answer(
         self, method: str, source: Source | None, ask: Question[T], nothing: T, *, quick: bool = False
     ) -> Answer[T]:
-        async def put(session: Session) -> Answer[T]:
-            if not session.connection.can(method):
+        async def ask_session(session: ServerSession) -> Answer[T]:
+            if not session.connection.can_answer(method):
                 return Answer(nothing, self.name, Status.UNSUPPORTED, f"{self.name} cannot do this")
             if source is None:
-                return await self._settled(session, source, ask, quick=quick)
-            with session.documents.held(source.path):
+                return await self._ask_until_idle(session, source, ask, quick=quick)
+            with session.documents.keep_open(source.path):
                 await session.documents.sync(source)
-                return await self._settled(session, source, ask, quick=quick)
+                return await self._ask_until_idle(session, source, ask, quick=quick)
 
         try:
             async with asyncio.timeout(_IN_ALL * self._servers.limits.answer_timeout_s):
-                return await self._alive(put)
+                return await self._ask_with_restart(ask_session)
         except WireTimeout as exc:
             return Answer(nothing, self.name, Status.PENDING, f"{exc.message}; ask again")
         except TimeoutError:
             return Answer(nothing, self.name, Status.PENDING, f"{self.name} is not done yet; ask again")
 
-    async def _settled(self, session: Session, source: Source | None, ask: Question[T], *, quick: bool) -> Answer[T]:
+    async def _ask_until_idle(
+        self, session: ServerSession, source: Source | None, ask: Question[T], *, quick: bool
+    ) -> Answer[T]:
         """Asks, and asks again if the server was busy while it answered."""
-        inbox = session.connection.inbox
+        incoming = session.connection.incoming
         value = await ask(session)
-        if inbox.busy:
-            await _quiet(session, _QUICK_WAIT_S if quick else self._servers.limits.answer_timeout_s)
+        if incoming.busy:
+            await _wait_idle(session, _QUICK_WAIT_S if quick else self._servers.limits.answer_timeout_s)
             value = await ask(session)
-        if not quick and not session.settled and not inbox.busy:
-            value = await _repeated(session, ask, value)
-        if inbox.busy:
-            note = f"{self.name} is still at work ({inbox.busy}); ask again later"
+        if not quick and not session.is_consistent and not incoming.busy:
+            value = await _repeat_until_stable(session, ask, value)
+        if incoming.busy:
+            note = f"{self.name} is still at work ({incoming.busy}); ask again later"
             return Answer(value, self.name, Status.PARTIAL, note)
         known = session.documents.find(source.path) if source is not None else None
         if source is not None and known is not None and known.hash != source.hash:
@@ -184,27 +190,27 @@ class LspBackend:
             return Answer(value, self.name, Status.PARTIAL, note)
         return Answer(value, self.name)
 
-    async def _alive(self, ask: Question[T]) -> T:
+    async def _ask_with_restart(self, ask: Question[T]) -> T:
         """Asks, and asks a new server if the first one died meanwhile."""
         try:
-            return await self._once(ask)
+            return await self._ask_once(ask)
         except (ProcessError, ConnectionLost):
             try:
-                return await self._once(ask)
+                return await self._ask_once(ask)
             except (ProcessError, ConnectionLost) as exc:
                 text = f"{self.name} went away twice while it was asked: {exc.message}"
                 raise ToolError(text, status=ResultStatus.SERVER_GONE) from exc
 
-    async def _once(self, ask: Question[T]) -> T:
+    async def _ask_once(self, ask: Question[T]) -> T:
         try:
-            async with self._servers.used(self._language, self._found) as session:
+            async with self._servers.use(self._language, self._found) as session:
                 return await ask(session)
         except (WireTimeout, ConnectionLost, ToolError, ProcessError):
             raise
         except WireError as exc:
-            raise _translated(self.name, exc) from exc
+            raise _tool_error(self.name, exc) from exc
 
-    def _unless_changed(self, answer: Answer[Edits]) -> Answer[Edits]:
+    def _mark_if_stale(self, answer: Answer[Edits]) -> Answer[Edits]:
         """Marks an edit as stale if one of its files has changed since the server was last informed."""
         # Any edit fits an empty file. A TypeScript server creates one itself as the target of moved code.
         edited = {edit.path for edit in answer.value if edit.base != _EMPTY}
@@ -216,18 +222,18 @@ class LspBackend:
 
     # Parameters and results of the protocol.
 
-    def _document(self, session: Session, source: Source) -> dict[str, object]:
+    def _document_params(self, session: ServerSession, source: Source) -> dict[str, object]:
         return {"textDocument": {"uri": session.documents.uri(source.path)}}
 
-    def _at(self, session: Session, source: Source, spot: Spot) -> dict[str, object]:
+    def _position_params(self, session: ServerSession, source: Source, spot: SymbolPosition) -> dict[str, object]:
         position = TextMap(source.lines, session.connection.encoding).position(spot.line - 1, spot.column)
-        return {**self._document(session, source), "position": msgspec.to_builtins(position)}
+        return {**self._document_params(session, source), "position": msgspec.to_builtins(position)}
 
-    def _files(self, session: Session) -> Files:
-        return Files(self._servers.space, session.connection.encoding)
+    def _files(self, session: ServerSession) -> ServerFiles:
+        return ServerFiles(self._servers.space, session.connection.encoding)
 
-    def _reported(
-        self, source: Source, problems: Sequence[answers.WireProblem], *, fresh: bool, settled: bool
+    def _diagnostics_answer(
+        self, source: Source, problems: Sequence[decoding.WireDiagnostic], *, fresh: bool, is_final: bool
     ) -> Answer[tuple[Problem, ...]]:
         found = tuple(
             Problem(source.path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
@@ -235,7 +241,7 @@ class LspBackend:
         )
         if fresh:
             return Answer(found, self.name)
-        if settled:
+        if is_final:
             note = f"{self.name} does not say which text these belong to; there may be more"
             return Answer(found, self.name, Status.PARTIAL, note)
         if found:
@@ -243,27 +249,27 @@ class LspBackend:
         return Answer(found, self.name, Status.PENDING, f"{self.name} has not answered yet; ask again")
 
 
-async def _repeated(session: Session, ask: Question[T], value: T) -> T:
+async def _repeat_until_stable(session: ServerSession, ask: Question[T], value: T) -> T:
     """Repeats a question about the whole project until two answers agree, because not every server reports that it is
     loading."""
     for _ in range(_REPEATS):
-        await _quiet(session, _QUICK_WAIT_S)
+        await _wait_idle(session, _QUICK_WAIT_S)
         await asyncio.sleep(_REPEAT_AFTER_S)
         before, value = value, await ask(session)
-        if before == value and not session.connection.inbox.busy:
-            session.settled = True
+        if before == value and not session.connection.incoming.busy:
+            session.note_agreement()
             break
     return value
 
 
-async def _quiet(session: Session, wait_s: float) -> None:
+async def _wait_idle(session: ServerSession, wait_s: float) -> None:
     try:
         async with asyncio.timeout(wait_s):
-            while session.connection.inbox.busy:
-                await session.connection.inbox.changed()
+            while session.connection.incoming.busy:
+                await session.connection.incoming.wait_changed()
     except TimeoutError:
         return
 
 
-def _translated(name: str, exc: AishError) -> ToolError:
+def _tool_error(name: str, exc: AishError) -> ToolError:
     return ToolError(f"{name} answered: {exc.message}", status=ResultStatus.RPC_ERROR)

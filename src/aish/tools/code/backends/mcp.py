@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import msgspec
 
 from aish.errors import BadResponse, ToolError
-from aish.tools.code.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
-from aish.tools.code.backends.lsp_places import Files
+from aish.tools.code.answer import Answer, Fix, Place, Problem, Status, Symbol, SymbolPosition
+from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.backends.mcp_tools import Wanted, arguments_for, find_tool
-from aish.tools.code.backends.port import CodeBackend, Edits, Fixed
+from aish.tools.code.backends.port import CodeBackend, Edits, FixEdits
 from aish.tools.code.files.source import Source
-from aish.tools.code.lsp import answers
+from aish.tools.code.lsp import decoding
 from aish.tools.code.lsp.edits import file_edits
 from aish.tools.workspace import Workspace
 from aish.types.messages import text_of
@@ -46,17 +46,17 @@ class McpBackend:
         self._space = space
         self._tree = tree
 
-    async def hover(self, source: Source, spot: Spot) -> Answer[str]:
+    async def hover(self, source: Source, spot: SymbolPosition) -> Answer[str]:
         text = await self._ask("hover", self._wanted(source, spot))
         if text is None:
             return await self._tree.hover(source, spot)
         return Answer(_hover(text), self.name)
 
-    async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+    async def definition(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
         text = await self._ask("definition", self._wanted(source, spot))
         return await self._tree.definition(source, spot) if text is None else self._places(text, whole=True)
 
-    async def references(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+    async def references(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
         text = await self._ask("references", self._wanted(source, spot))
         return await self._tree.references(source, spot) if text is None else self._places(text)
 
@@ -66,31 +66,34 @@ class McpBackend:
             return await self._tree.outline(source)
         raw = msgspec.Raw(text.encode())
         return Answer(
-            self._files().symbols(answers.symbols(raw, self._space.root.as_uri() + "/" + source.path)), self.name
+            self._files().symbols(decoding.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
+            self.name,
         )
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
         text = await self._ask("symbols", Wanted(self._root, query=query))
         if text is None:
             return await self._tree.symbols(query, limit)
-        return Answer(self._files().symbols(answers.symbols(msgspec.Raw(text.encode())), inside_only=True), self.name)
+        return Answer(
+            self._files().symbols(decoding.decode_symbols(msgspec.Raw(text.encode())), inside_only=True), self.name
+        )
 
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
         text = await self._ask("diagnostics", self._wanted(source))
         if text is None:
             return await self._tree.diagnostics(source, wait_s)
-        found = _json(text)
+        found = _parse_json(text)
         if isinstance(found, dict):  # a diagnostic report, or the params of a push
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
-            wired = answers.problems(found)
+            wired = decoding.decode_diagnostics(found)
             return Answer(tuple(_problem(source.path, one) for one in wired), self.name)
-        listed = [_listed_problem(place) for place in _listed(text)]
+        listed = [_parse_problem(place) for place in _parse_locations(text)]
         if not listed and text.strip():
             return Answer((), self.name, Status.PARTIAL, f"the IDE says: {text.strip()[:300]}")
         return Answer(tuple(listed), self.name)
 
-    async def rename(self, source: Source, spot: Spot, new_name: str) -> Answer[Edits]:
+    async def rename(self, source: Source, spot: SymbolPosition, new_name: str) -> Answer[Edits]:
         text = await self._ask("rename", self._wanted(source, spot, new_name=new_name))
         return await self._tree.rename(source, spot, new_name) if text is None else self._edits(text)
 
@@ -98,7 +101,7 @@ class McpBackend:
         text = await self._ask("format", self._wanted(source))
         if text is None:
             return await self._tree.format(source)
-        found = _json(text)
+        found = _parse_json(text)
         if isinstance(found, list):
             found = {"changes": {source.path: found}}
         return self._edits(msgspec.json.encode(found).decode() if found is not None else text)
@@ -106,7 +109,7 @@ class McpBackend:
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
         return await self._tree.fixes(source, line, end_line)
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[FixEdits | None]:
         return await self._tree.fix(source, line, end_line, key)
 
     async def aclose(self) -> None:
@@ -129,11 +132,11 @@ class McpBackend:
     def _root(self) -> Path:
         return self._space.root
 
-    def _wanted(self, source: Source, spot: Spot | None = None, *, new_name: str = "") -> Wanted:
+    def _wanted(self, source: Source, spot: SymbolPosition | None = None, *, new_name: str = "") -> Wanted:
         return Wanted(self._root, source.path, source, spot, new_name=new_name)
 
-    def _files(self) -> Files:
-        return Files(self._space, "utf-16")
+    def _files(self) -> ServerFiles:
+        return ServerFiles(self._space, "utf-16")
 
     async def _ask(self, what: str, wanted: Wanted) -> str | None:
         """Returns the text of the answer; None if the IDE has no such tool."""
@@ -148,12 +151,12 @@ class McpBackend:
 
     def _places(self, text: str, *, whole: bool = False) -> Answer[tuple[Place, ...]]:
         try:
-            found = answers.places(msgspec.Raw(text.encode()))
+            found = decoding.decode_locations(msgspec.Raw(text.encode()))
         except BadResponse:
-            return Answer(tuple(sorted(self._inside(place) for place in _listed(text))), self.name)
+            return Answer(tuple(sorted(self._relative(place) for place in _parse_locations(text))), self.name)
         return Answer(self._files().places(found, whole=whole), self.name)
 
-    def _inside(self, place: Place) -> Place:
+    def _relative(self, place: Place) -> Place:
         """Makes the path relative. A location outside the workspace is named but not read."""
         try:
             return msgspec.structs.replace(place, path=self._space.relative(place.path))
@@ -161,13 +164,13 @@ class McpBackend:
             return msgspec.structs.replace(place, outside=True)
 
     def _edits(self, text: str) -> Answer[Edits]:
-        edit = _json(text)
+        edit = _parse_json(text)
         if not isinstance(edit, dict) or not {"changes", "documentChanges"} & edit.keys():
             raise ToolError(f"{self.name} did not answer with an edit: {text[:300]}")
         return Answer(file_edits(edit, self._files(), "utf-16"), self.name)
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -175,20 +178,22 @@ def _json(text: str) -> Any:
 
 
 def _hover(text: str) -> str:
-    found = _json(text)
-    return answers.hover_text(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
+    found = _parse_json(text)
+    return (
+        decoding.decode_hover(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
+    )
 
 
-def _listed(text: str) -> list[Place]:
+def _parse_locations(text: str) -> list[Place]:
     found = [_PLACE.fullmatch(line) for line in text.splitlines()[:_MAX_LINES]]
     return [Place(one["path"], int(one["line"]), int(one["line"]), one["text"].strip()) for one in found if one]
 
 
-def _problem(path: str, one: answers.WireProblem) -> Problem:
+def _problem(path: str, one: decoding.WireDiagnostic) -> Problem:
     return Problem(path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
 
 
-def _listed_problem(place: Place) -> Problem:
+def _parse_problem(place: Place) -> Problem:
     severity = _PROBLEM.match(place.text)
     message = place.text[severity.end() :] if severity else place.text
     return Problem(place.path, place.line, severity[1].lower() if severity else "error", message)

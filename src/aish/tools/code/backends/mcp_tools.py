@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from aish.tools.code.answer import Spot
+from aish.tools.code.answer import SymbolPosition
 from aish.tools.code.files.source import Source
-from aish.tools.code.lsp.documents import uri_of
+from aish.tools.code.ide_tool_names import canonical_name
+from aish.tools.code.lsp.documents import file_uri
 from aish.tools.code.lsp.positions import units_before
-from aish.tools.code.raw_names import canonical
 from aish.types.tools import ToolSpec
 
 # For each of our questions the names that the tool may have.
@@ -47,21 +47,21 @@ class Wanted(msgspec.Struct, frozen=True):
     root: Path
     path: str = ""
     source: Source | None = None
-    spot: Spot | None = None
+    spot: SymbolPosition | None = None
     query: str = ""
     new_name: str = ""
     content: str = ""
 
 
 def find_tool(specs: Iterable[ToolSpec], what: str) -> ToolSpec | None:
-    by_name = {canonical(spec.name): spec for spec in specs}
+    by_name = {canonical_name(spec.name): spec for spec in specs}
     return next((by_name[name] for name in _NAMES[what] if name in by_name), None)
 
 
 def arguments_for(spec: ToolSpec, wanted: Wanted) -> dict[str, Any]:
     properties = spec.schema.get("properties")
-    table = properties if isinstance(properties, Mapping) else {}
-    filled = {name: _value(name, schema, wanted) for name, schema in table.items()}
+    language_table = properties if isinstance(properties, Mapping) else {}
+    filled = {name: _value(name, schema, wanted) for name, schema in language_table.items()}
     return {name: value for name, value in filled.items() if value is not None}
 
 
@@ -71,7 +71,7 @@ def _value(name: str, schema: object, wanted: Wanted) -> Any:
     if name in _PATHS:
         return wanted.path or None
     if name in _URIS:
-        uri = uri_of(wanted.root, wanted.path)
+        uri = file_uri(wanted.root, wanted.path)
         return {"uri": uri} if name == "textDocument" else uri
     if name in _QUERIES:
         return wanted.query or None
@@ -84,7 +84,7 @@ def _value(name: str, schema: object, wanted: Wanted) -> Any:
     return _place(name, schema, spot, wanted.source) if spot else None
 
 
-def _place(name: str, schema: object, spot: Spot, source: Source | None) -> Any:
+def _place(name: str, schema: object, spot: SymbolPosition, source: Source | None) -> Any:
     units = units_before(source.line(spot.line), spot.column, "utf-16") if source else spot.column
     from_zero = isinstance(schema, Mapping) and schema.get("minimum") == 0
     match name:

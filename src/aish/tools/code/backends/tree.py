@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Answer, Fix, Place, Problem, Spot, Status, Symbol
-from aish.tools.code.backends.port import Edits, Fixed
+from aish.tools.code.answer import Answer, Fix, Place, Problem, Status, Symbol, SymbolPosition
+from aish.tools.code.backends.port import Edits, FixEdits
 from aish.tools.code.files.source import Source, load
-from aish.tools.code.languages import table
-from aish.tools.code.search.walk import LeftOut, files
+from aish.tools.code.languages import language_table
+from aish.tools.code.search.walk import SkippedFiles, walk_files
 from aish.tools.code.symbols.grammars import find_grammar
 from aish.tools.code.symbols.outline import outline
 from aish.tools.workspace import HardLinked, TooLong, Workspace
@@ -42,35 +42,35 @@ class TreeBackend:
         self._why = why
 
     async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
-        language = find_grammar(table().grammar_of(source.path) or "?")
+        language = find_grammar(language_table().grammar_of(source.path) or "?")
         if language is None:
             return Answer((), NAME, Status.UNSUPPORTED, "there is no grammar for this kind of file here")
         if len(source.text) <= _SMALL_CHARS:
             return Answer(outline(source, language), NAME)
         return Answer(await asyncio.to_thread(outline, source, language), NAME)
 
-    async def hover(self, source: Source, spot: Spot) -> Answer[str]:
+    async def hover(self, source: Source, spot: SymbolPosition) -> Answer[str]:
         found = await self.definition(source, spot)
         return Answer(
             "\n".join(f"{p.path}:{p.line}: {p.text}" for p in found.value[:5]), NAME, found.status, found.note
         )
 
-    async def definition(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+    async def definition(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
         symbols = await self._search(lambda stop: self._declarations(source.path, spot.symbol, stop))
         places = [Place(symbol.path, symbol.line, symbol.end_line, symbol.text) for symbol in symbols]
         return Answer(tuple(places), NAME, Status.PARTIAL, self._note())
 
-    async def references(self, source: Source, spot: Spot) -> Answer[tuple[Place, ...]]:
+    async def references(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
         found = await self._search(lambda stop: self._mentions(source.path, spot.symbol, stop))
         return Answer(tuple(found), NAME, Status.PARTIAL, self._note())
 
     async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
         unread: set[str] = set()
-        left_out = LeftOut()
-        found = await self._search(lambda stop: self._matching(query, limit, stop, unread, left_out))
+        skipped = SkippedFiles()
+        found = await self._search(lambda stop: self._matching(query, limit, stop, unread, skipped))
         wanted = query.casefold()
         found.sort(key=lambda one: (one.name.casefold() != wanted, not one.name.casefold().startswith(wanted)))
-        note = str(left_out)
+        note = str(skipped)
         if unread:
             note = f"there is no grammar for {', '.join(sorted(unread))} here; pip install 'aish-runtime[shell]'"
         return Answer(tuple(found), NAME, Status.PARTIAL if note else Status.FRESH, note)
@@ -78,7 +78,7 @@ class TreeBackend:
     async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
         return self._unsupported(())
 
-    async def rename(self, source: Source, spot: Spot, new_name: str) -> Answer[Edits]:
+    async def rename(self, source: Source, spot: SymbolPosition, new_name: str) -> Answer[Edits]:
         return self._unsupported(())
 
     async def format(self, source: Source) -> Answer[Edits]:
@@ -87,7 +87,7 @@ class TreeBackend:
     async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
         return self._unsupported(())
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[Fixed | None]:
+    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[FixEdits | None]:
         return self._unsupported(None)
 
     async def aclose(self) -> None:
@@ -110,28 +110,28 @@ class TreeBackend:
             stop.set()
 
     def _declarations(self, path: str, name: str, stop: threading.Event) -> Iterator[Symbol]:
-        for source in self._sources(table().language_of(path), name, stop):
-            language = find_grammar(table().grammar_of(source.path) or "?")
+        for source in self._sources(language_table().language_of(path), name, stop):
+            language = find_grammar(language_table().grammar_of(source.path) or "?")
             if language is not None:
                 yield from (one for one in _outline(source, language) if _last_part(one.name) == name)
 
     def _mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Place]:
         word = word_regex(name)
-        for source in self._sources(table().language_of(path), name, stop):
+        for source in self._sources(language_table().language_of(path), name, stop):
             for number, line in enumerate(source.lines, 1):
                 if word.search(line):
                     yield Place(source.path, number, number, line.strip()[:_TEXT_CHARS])
 
     def _matching(
-        self, query: str, limit: int, stop: threading.Event, unread: set[str], left_out: LeftOut
+        self, query: str, limit: int, stop: threading.Event, unread: set[str], skipped: SkippedFiles
     ) -> Iterator[Symbol]:
         """Yields symbols whose name contains the query. Adds the languages and files that it could not read."""
         found = 0
         wanted = query.casefold()
-        for source in self._sources("", wanted, stop, left_out):
-            language = find_grammar(table().grammar_of(source.path) or "?")
+        for source in self._sources("", wanted, stop, skipped):
+            language = find_grammar(language_table().grammar_of(source.path) or "?")
             if language is None:
-                unread.add(table().language_of(source.path))
+                unread.add(language_table().language_of(source.path))
                 continue
             for symbol in _outline(source, language):
                 if wanted in symbol.name.casefold():
@@ -141,14 +141,14 @@ class TreeBackend:
                         return
 
     def _sources(
-        self, language: str, holding: str, stop: threading.Event, left_out: LeftOut | None = None
+        self, language: str, holding: str, stop: threading.Event, skipped: SkippedFiles | None = None
     ) -> Iterator[Source]:
         """Yields files of the language (or all with a known language) that contain the text."""
-        read, left_out = 0, left_out or LeftOut()
-        for path in files(self._space, left_out=left_out):
-            kind = table().language_of(path)
+        read, skipped = 0, skipped or SkippedFiles()
+        for path in walk_files(self._space, skipped=skipped):
+            kind = language_table().language_of(path)
             if stop.is_set() or read >= _MAX_FILES:
-                left_out.stopped = True
+                skipped.stopped = True
                 return
             if not kind or (language and kind != language):
                 continue
@@ -156,13 +156,13 @@ class TreeBackend:
             try:
                 source = load(self._space, path)
             except TooLong:
-                left_out.too_large += 1
+                skipped.too_large += 1
                 continue
             except HardLinked:
-                left_out.linked += 1
+                skipped.linked += 1
                 continue
             except ToolError:
-                left_out.unreadable += 1
+                skipped.unreadable += 1
                 continue
             if holding in source.text or holding in source.text.casefold():
                 yield source

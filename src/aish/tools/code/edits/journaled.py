@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aish.errors import ToolError
-from aish.tools.code.edits.completion import Step, can_finish, finish, sync, take_back
-from aish.tools.code.edits.placement import Placing
-from aish.tools.code.edits.port import Conflict, FileEdit, Kept, Outcome, Undone
-from aish.tools.code.edits.preparation import Plan
+from aish.tools.code.edits.execution import Step, can_finish, finish, roll_back, sync
+from aish.tools.code.edits.placement import FilePlacement
+from aish.tools.code.edits.port import Conflict, FileEdit, Outcome, UndoableEdit, Undone
+from aish.tools.code.edits.preparation import PreparedChange
 from aish.tools.code.edits.records import Record
 from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.workspace import Workspace
@@ -25,12 +25,12 @@ from aish.tools.workspace import Workspace
 _SHOWN = 5
 
 
-class Journaled:
+class JournaledApplier:
     """`state` is a private folder of the user. `step` is called before each step."""
 
     def __init__(self, space: Workspace, state: Path, *, step: Step = lambda what: None) -> None:
         self._space = space
-        self._placing = Placing(space)
+        self._placement = FilePlacement(space)
         self._undo_log = UndoLog(state, space.root)
         self._step = step
 
@@ -43,44 +43,44 @@ class Journaled:
     async def undo(self, id: str = "") -> Undone:
         return await asyncio.to_thread(self._undo, id)
 
-    async def kept(self) -> Sequence[Kept]:
-        return await asyncio.to_thread(self._kept)
+    async def list_undoable(self) -> Sequence[UndoableEdit]:
+        return await asyncio.to_thread(self._list_undoable)
 
     async def aclose(self) -> None:
         """Nothing is open between changes."""
 
     def _recover(self) -> str:
         with self._undo_log.locked():
-            return self._mend()
+            return self._recover_locked()
 
     def _apply(self, edits: Sequence[FileEdit], title: str) -> Outcome:
         with self._undo_log.locked():
-            said = self._mend()
-            plan = Plan(self._space, self._placing, edits)
+            note = self._recover_locked()
+            plan = PreparedChange(self._space, self._placement, edits)
             if plan.conflicts:
-                return Outcome(conflicts=tuple(plan.conflicts), note=said)
+                return Outcome(conflicts=tuple(plan.conflicts), note=note)
             if not plan.changes:
-                return Outcome(applied=plan.paths, note=said)
+                return Outcome(applied=plan.paths, note=note)
             record = Record(plan.id, title, _now_ms(), tuple(plan.changes), tuple(plan.missing_folders()))
-            conflicts = self._carry_out(record, plan.contents)
+            conflicts = self._execute(record, plan.contents)
         if conflicts:
-            return Outcome(conflicts=conflicts, note=said)
-        return Outcome(applied=plan.paths, undo=record.id, note=said)
+            return Outcome(conflicts=conflicts, note=note)
+        return Outcome(applied=plan.paths, undo=record.id, note=note)
 
     def _undo(self, id: str) -> Undone:
         with self._undo_log.locked():
-            said = self._mend()
-            kept = self._undo_log.kept()
-            record = self._undo_log.find_kept(id or kept[0]) if kept else None
+            note = self._recover_locked()
+            undoable = self._undo_log.list_undoable()
+            record = self._undo_log.find_undoable(id or undoable[0]) if undoable else None
             if record is None:
                 raise ToolError(
                     f"there is no edit {id} to undo; `:undo list` shows them"
-                    if id and kept
+                    if id and undoable
                     else "there is nothing to undo"
                 )
             edits = tuple(FileEdit(change.path, change.new, change.before) for change in record.changes)
             modes = {change.path: change.mode for change in record.changes}
-            plan = Plan(self._space, self._placing, edits, modes, since="since that edit")
+            plan = PreparedChange(self._space, self._placement, edits, modes, since="since that edit")
             conflicts = tuple(plan.conflicts)
             if not conflicts:
                 back = Record(
@@ -92,19 +92,23 @@ class Journaled:
                     leaves=tuple(reversed(record.folders)),
                     undoes=record.id,
                 )
-                conflicts = self._carry_out(back, plan.contents)
+                conflicts = self._execute(back, plan.contents)
         applied = () if conflicts else plan.paths
-        return Undone(record.title, edits, Outcome(applied, conflicts, note=said))
+        return Undone(record.title, edits, Outcome(applied, conflicts, note=note))
 
-    def _kept(self) -> Sequence[Kept]:
+    def _list_undoable(self) -> Sequence[UndoableEdit]:
         with self._undo_log.locked():
-            records = [record for id in self._undo_log.kept() if (record := self._undo_log.find_kept(id)) is not None]
-        return [Kept(one.id, one.title, one.made_ms, tuple(change.path for change in one.changes)) for one in records]
+            found = map(self._undo_log.find_undoable, self._undo_log.list_undoable())
+            records = [record for record in found if record is not None]
+        return [
+            UndoableEdit(record.id, record.title, record.made_ms, tuple(change.path for change in record.changes))
+            for record in records
+        ]
 
-    def _carry_out(self, record: Record, contents: Sequence[bytes | None]) -> tuple[Conflict, ...]:
+    def _execute(self, record: Record, contents: Sequence[bytes | None]) -> tuple[Conflict, ...]:
         """Returns the conflicts if nothing has changed; empty on success. Raises ToolError if staging fails."""
         self._step("write the intent")
-        self._undo_log.intend(record)
+        self._undo_log.write_intent(record)
         try:
             self._stage(record, contents)
         except ToolError:
@@ -113,9 +117,9 @@ class Journaled:
         self._step("begin")
         self._undo_log.begin()
         try:
-            finish(self._placing, record, self._step)
+            finish(self._placement, record, self._step)
         except ToolError as exc:
-            left = self._turn_back(record)
+            left = self._start_rollback(record)
             reasons = [Conflict(path, "somebody else changed it, and it stays as it is") for path in left]
             return (Conflict(record.title, exc.message), *reasons)
         self._step("keep")
@@ -125,28 +129,28 @@ class Journaled:
     def _stage(self, record: Record, contents: Sequence[bytes | None]) -> None:
         for folder in record.folders:
             self._step(f"make {folder}")
-            self._placing.make_folder(folder)
+            self._placement.make_folder(folder)
         for change, content in zip(record.changes, contents, strict=True):
             if content is not None:
                 self._step(f"stage {change.path}")
-                self._placing.stage(change, content)
-        sync(self._placing, record, self._step)
+                self._placement.stage(change, content)
+        sync(self._placement, record, self._step)
 
     def _unstage(self, record: Record) -> None:
         for change in record.changes:
             self._step(f"discard {change.stage}")
-            self._placing.discard(change)
+            self._placement.discard(change)
         for folder in reversed(record.folders):
-            self._placing.leave_folder(folder)
+            self._placement.leave_folder(folder)
         self._undo_log.forget()
 
-    def _turn_back(self, record: Record) -> list[str]:
-        self._undo_log.turn_back()
-        return self._go_on_back(record)
+    def _start_rollback(self, record: Record) -> list[str]:
+        self._undo_log.mark_rollback()
+        return self._finish_rollback(record)
 
-    def _go_on_back(self, record: Record) -> list[str]:
+    def _finish_rollback(self, record: Record) -> list[str]:
         try:
-            left = take_back(self._placing, record, self._step)
+            left = roll_back(self._placement, record, self._step)
         except ToolError as exc:
             half = f"a change is half done and could not be taken back yet: {record.title}"
             raise ToolError(f"{half} ({exc.message}). Mend that; the next edit tries again.") from exc
@@ -154,14 +158,14 @@ class Journaled:
         self._undo_log.forget()
         return left
 
-    def _mend(self) -> str:
+    def _recover_locked(self) -> str:
         """Finishes or rolls back what a dead process left behind. Returns a note; raises ToolError if it fails."""
         if self._undo_log.is_clear():
             return ""
         if (record := self._undo_log.find_journal()) is not None:
             return self._complete(record)
         if (record := self._undo_log.find_rollback()) is not None:
-            return _taken_back(record, self._go_on_back(record))
+            return _rollback_note(record, self._finish_rollback(record))
         if (record := self._undo_log.find_staging()) is not None:
             self._unstage(record)
             return f"an interrupted change had not begun, and nothing of it is left: {record.title}"
@@ -169,20 +173,20 @@ class Journaled:
         return ""
 
     def _complete(self, record: Record) -> str:
-        if can_finish(self._placing, record):
+        if can_finish(self._placement, record):
             try:
-                finish(self._placing, record, self._step)
+                finish(self._placement, record, self._step)
             except ToolError:
-                return _taken_back(record, self._turn_back(record))
+                return _rollback_note(record, self._start_rollback(record))
             self._step("keep")
             self._undo_log.keep(record)
             return f"an interrupted change was finished: {record.title} ({len(record.changes)} files)"
-        return _taken_back(record, self._turn_back(record))
+        return _rollback_note(record, self._start_rollback(record))
 
 
-def _taken_back(record: Record, left: Sequence[str]) -> str:
-    said = f"an interrupted change was taken back: {record.title}"
-    return f"{said}; changed by somebody else and left so: {', '.join(left[:_SHOWN])}" if left else said
+def _rollback_note(record: Record, left: Sequence[str]) -> str:
+    note = f"an interrupted change was taken back: {record.title}"
+    return f"{note}; changed by somebody else and left so: {', '.join(left[:_SHOWN])}" if left else note
 
 
 def _now_ms() -> int:

@@ -25,7 +25,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems withou
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 
 
-class Held(msgspec.Struct, frozen=True):
+class FileState(msgspec.Struct, frozen=True):
     """A file as it is on disk. `identity` is the same for two names of one file."""
 
     content: bytes
@@ -38,11 +38,11 @@ class Held(msgspec.Struct, frozen=True):
         return content_hash(self.content)
 
 
-class Placing:
+class FilePlacement:
     def __init__(self, space: Workspace) -> None:
         self._space = space
 
-    def find(self, path: str) -> Held | None:
+    def find(self, path: str) -> FileState | None:
         """Returns None if there is no file. Raises ToolError if it may not be replaced."""
         try:
             with self._space.folder_of(path) as (folder, name):
@@ -144,7 +144,7 @@ def _is_out_of_reach(exc: ToolError) -> bool:
     return is_gone(exc) or exc.status is ResultStatus.NOT_ALLOWED
 
 
-def _find(folder: int, name: str, path: str) -> Held | None:
+def _find(folder: int, name: str, path: str) -> FileState | None:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -162,7 +162,7 @@ def _find(folder: int, name: str, path: str) -> Held | None:
     if len(content) > MAX_FILE_BYTES:
         raise _refused(f"{path} has more than the {MAX_FILE_BYTES} bytes that can be changed at once")
     identity = (status.st_dev, status.st_ino)
-    return Held(content, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid), identity)
+    return FileState(content, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid), identity)
 
 
 def _hash(folder: int, name: str) -> str:

@@ -46,7 +46,7 @@ class Undone(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-class Kept(msgspec.Struct, frozen=True):
+class UndoableEdit(msgspec.Struct, frozen=True):
     """A change that can be undone."""
 
     id: str
@@ -67,7 +67,7 @@ class EditApplier(Protocol):
     async def undo(self, id: str = "") -> Undone:
         """Undoes the last change, or the given one, if every file is as the change left it."""
 
-    async def kept(self) -> Sequence[Kept]:
+    async def list_undoable(self) -> Sequence[UndoableEdit]:
         """Returns the changes that can be undone, newest first."""
 
     async def aclose(self) -> None: ...

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from aish.errors import ToolError
-from aish.tools.code.edits.placement import Held, Placing
+from aish.tools.code.edits.placement import FilePlacement, FileState
 from aish.tools.code.edits.port import Conflict, FileEdit
 from aish.tools.code.edits.records import Change
 from aish.tools.code.edits.undo_log import MAX_KEPT_BYTES
@@ -20,13 +20,13 @@ _NEW_MODE = 0o644
 _NOT_CODE = ".git"
 
 
-class Plan:
+class PreparedChange:
     """`modes` are for files that are restored. `since` completes the message of a conflict."""
 
     def __init__(
         self,
         space: Workspace,
-        placing: Placing,
+        placement: FilePlacement,
         edits: Sequence[FileEdit],
         modes: dict[str, int] | None = None,
         *,
@@ -38,11 +38,11 @@ class Plan:
         self.changes: list[Change] = []
         self.contents: list[bytes | None] = []
         self._space = space
-        self._placing = placing
+        self._placement = placement
         self._modes = modes or {}
         self._since = since
-        self._seen: dict[tuple[int, int] | str, str] = {}
-        self._removed: dict[str, Held] = {}
+        self._paths_by_file: dict[tuple[int, int] | str, str] = {}
+        self._removed: dict[str, FileState] = {}
         self._left_bytes = MAX_KEPT_BYTES
         # Removals come first, so that a moved file keeps its mode.
         for edit in sorted(edits, key=lambda edit: edit.content is not None):
@@ -64,8 +64,8 @@ class Plan:
         path = self._space.relative(edit.path)
         if belongs_to_git(self._space, path):
             return "git's own files are not for editing; use git"
-        held = self._placing.find(path)
-        if reason := _unfit(edit, held, self._since) or self._twice(path, held):
+        held = self._placement.find(path)
+        if reason := _find_conflict(edit, held, self._since) or self._find_duplicate(path, held):
             return reason
         self._left_bytes -= len(held.content) if held else 0
         if self._left_bytes < 0:
@@ -74,7 +74,7 @@ class Plan:
             self._change(path, held, edit.content)
         return ""
 
-    def _change(self, path: str, held: Held | None, content: bytes | None) -> None:
+    def _change(self, path: str, held: FileState | None, content: bytes | None) -> None:
         new = content_hash(content) if content is not None else None
         if held is not None and new is None:
             self._removed[held.hash] = held
@@ -86,13 +86,13 @@ class Plan:
         self.changes.append(Change(path, held.hash if held else None, new, stage, mode, before, owner))
         self.contents.append(content)
 
-    def _twice(self, path: str, held: Held | None) -> str:
+    def _find_duplicate(self, path: str, held: FileState | None) -> str:
         """Detects a file that is edited under two names, for example through a link to a folder."""
         key = held.identity if held else path
-        if key not in self._seen:
-            self._seen[key] = path
+        if key not in self._paths_by_file:
+            self._paths_by_file[key] = path
             return ""
-        other = self._seen[key]
+        other = self._paths_by_file[key]
         return "it is edited twice in one change" if other == path else f"it is the same file as {other}"
 
 
@@ -101,7 +101,7 @@ def belongs_to_git(space: Workspace, path: str) -> bool:
     return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
 
 
-def _unfit(edit: FileEdit, held: Held | None, since: str) -> str:
+def _find_conflict(edit: FileEdit, held: FileState | None, since: str) -> str:
     if (held.hash if held else None) == edit.base:
         return ""
     if held is None:

@@ -25,10 +25,10 @@ from aish.process.liveness import ProcessOwners
 from aish.tools.code.edits.records import FORMAT, Record, decode, encode
 from aish.tools.code.files.source import content_hash
 
-MAX_KEPT = 20
+MAX_ENTRIES = 20
 MAX_KEPT_BYTES = 64 * 1024 * 1024
 _LOCK_WAIT_S = 10.0
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _KEY_CHARS = 32
 
 
@@ -48,75 +48,75 @@ class UndoLog:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        with _translated():
+        with _file_errors():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            self._wait_for(fd)
+            self._lock(fd)
             os.ftruncate(fd, 0)
             os.pwrite(fd, ProcessOwners().me.encode(), 0)
             yield
         finally:
             os.close(fd)
 
-    def intend(self, record: Record) -> None:
+    def write_intent(self, record: Record) -> None:
         """Records the change before its first stage is written."""
-        with _translated():
-            _write(self._staging, encode(record))
-            _sync(self.folder)
+        with _file_errors():
+            _write_durably(self._staging, encode(record))
+            _sync_folder(self.folder)
 
     def begin(self) -> None:
         """Records that all stages are written. From here on the change is finished or rolled back as a whole."""
-        with _translated():
+        with _file_errors():
             self._staging.rename(self._journal)
-            _sync(self.folder)
+            _sync_folder(self.folder)
 
     def keep(self, record: Record) -> None:
         """Records that the change is done and can be undone, or that it has undone another one."""
-        with _translated():
+        with _file_errors():
             if record.undoes:
                 self._entry(record.undoes).unlink(missing_ok=True)
                 self._journal.unlink(missing_ok=True)
             else:
                 self._journal.rename(self._entry(record.id))
                 self._prune()
-            _sync(self.folder)
+            _sync_folder(self.folder)
 
-    def turn_back(self) -> None:
+    def mark_rollback(self) -> None:
         """Records the rollback, because a half reverted change may look as if it could be finished."""
-        with _translated():
+        with _file_errors():
             self._journal.rename(self._rollback)
-            _sync(self.folder)
+            _sync_folder(self.folder)
 
     def forget(self) -> None:
         """Removes the record of a change that was rolled back or never began."""
-        with _translated():
+        with _file_errors():
             self._staging.unlink(missing_ok=True)
             self._rollback.unlink(missing_ok=True)
-            _sync(self.folder)
+            _sync_folder(self.folder)
 
     def find_staging(self) -> Record | None:
         """Returns the record of a change that never began. None if the record itself is incomplete: then nothing was
         staged."""
         try:
-            return _read(self._staging)
+            return _read_record(self._staging)
         except ToolError:
             return None
 
     def find_journal(self) -> Record | None:
-        return _read(self._journal)
+        return _read_record(self._journal)
 
     def find_rollback(self) -> Record | None:
-        return _read(self._rollback)
+        return _read_record(self._rollback)
 
-    def kept(self) -> list[str]:
+    def list_undoable(self) -> list[str]:
         """Returns the ids of changes that can be undone, newest first."""
         return [path.name.removeprefix("undo-") for path in reversed(self._entries())]
 
-    def find_kept(self, id: str) -> Record | None:
-        return _read(self._entry(id)) if id in self.kept() else None
+    def find_undoable(self, id: str) -> Record | None:
+        return _read_record(self._entry(id)) if id in self.list_undoable() else None
 
-    def _wait_for(self, fd: int) -> None:
+    def _lock(self, fd: int) -> None:
         deadline = time.monotonic() + self._lock_wait_s
         while True:
             try:
@@ -127,7 +127,7 @@ class UndoLog:
                     raise ToolError(
                         f"another aish ({owner}) has been changing files here for {self._lock_wait_s:g} s; try again"
                     ) from None
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             else:
                 return
 
@@ -142,11 +142,11 @@ class UndoLog:
         left = MAX_KEPT_BYTES
         for count, path in enumerate(reversed(self._entries()), 1):
             left -= path.stat().st_size
-            if count > 1 and (count > MAX_KEPT or left < 0):
+            if count > 1 and (count > MAX_ENTRIES or left < 0):
                 path.unlink()
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_durably(path: Path, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(fd, "wb") as stream:  # noqa: PTH123  # a descriptor has no path
         stream.write(data)
@@ -154,9 +154,9 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(fd)
 
 
-def _read(path: Path) -> Record | None:
+def _read_record(path: Path) -> Record | None:
     try:
-        with _translated():
+        with _file_errors():
             record = decode(path.read_bytes()) if path.exists() else None
     except msgspec.MsgspecError as exc:
         raise ToolError(f"{path} cannot be read; look at the workspace, then remove that file") from exc
@@ -165,7 +165,7 @@ def _read(path: Path) -> Record | None:
     return record
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -174,7 +174,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _file_errors() -> Iterator[None]:
     try:
         yield
     except OSError as exc:

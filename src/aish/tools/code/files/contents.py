@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from aish.tools.code.backends.mcp import McpBackend
-from aish.tools.code.edits.in_ide import apply_in_ide
+from aish.tools.code.edits.ide_applier import apply_in_ide
 from aish.tools.code.edits.port import EditApplier, FileEdit, Outcome, Undone
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, Source, decode
 from aish.tools.workspace import TooLong, Workspace

@@ -69,24 +69,21 @@ def read_part(
             left -= len(block)
             scan.feed(block)
     if not scan.has_begun:
-        raise _not_there(path, scan, start, end)
-    text, is_cut, is_utf8 = _decoded(scan, start)
+        raise _out_of_range(path, scan, start, end)
+    text, is_cut, is_utf8 = _decode(scan, start)
     return Part(text, start, scan.lines, size, scan.is_over, is_cut, is_utf8=is_utf8)
 
 
 class _Scan:
-    """The state of a scan. A `\r` at the end of a block is kept until the next block shows whether `
-
-    ` follows.
-    """
+    """The state of a scan. A `\\r` at the end of a block is kept until the next block shows whether `\\n` follows."""
 
     def __init__(self, start: int, end: int | None, room: int) -> None:
         self._start, self._end, self._room = start, end, room
-        self._held = b""
-        self._kept: list[bytes] = []
+        self._pending = b""
+        self._collected: list[bytes] = []
         self._ends = 0
         self._has_rest = False  # text follows the last line end
-        self.keeps_all = False  # everything from the first wanted line to the current offset
+        self.has_everything = False  # everything from the first wanted line to the current offset
         self.is_over = False
 
     @property
@@ -98,34 +95,34 @@ class _Scan:
         return self.lines >= self._start
 
     @property
-    def kept(self) -> bytes:
-        return b"".join(self._kept)
+    def collected(self) -> bytes:
+        return b"".join(self._collected)
 
     def feed(self, block: bytes) -> None:
-        data = self._held + block
-        self._held = b"\r" if data.endswith(b"\r") else b""
-        self._take(data[: len(data) - len(self._held)])
+        data = self._pending + block
+        self._pending = b"\r" if data.endswith(b"\r") else b""
+        self._scan(data[: len(data) - len(self._pending)])
 
     def finish(self) -> None:
-        self._take(self._held)
+        self._scan(self._pending)
         self.is_over = True
 
-    def _take(self, data: bytes) -> None:
+    def _scan(self, data: bytes) -> None:
         if not data:
             return
         before = self._ends
         self._ends += _count_ends(data)
         self._has_rest = not data.endswith((b"\n", b"\r"))
         if self.has_begun:
-            self._keep(data, before)
+            self._collect(data, before)
 
-    def _keep(self, data: bytes, before: int) -> None:
-        at = _after_ends(data, self._start - 1 - before)
+    def _collect(self, data: bytes, before: int) -> None:
+        at = _offset_after(data, self._start - 1 - before)
         is_wanted = self._end is None or before < self._end
         taken = data[at : at + self._room] if is_wanted else b""
-        self.keeps_all = at + len(taken) == len(data)
+        self.has_everything = at + len(taken) == len(data)
         self._room -= len(taken)
-        self._kept.append(taken)
+        self._collected.append(taken)
 
 
 def _count_ends(data: bytes) -> int:
@@ -133,18 +130,18 @@ def _count_ends(data: bytes) -> int:
     return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
 
 
-def _after_ends(data: bytes, number: int) -> int:
+def _offset_after(data: bytes, number: int) -> int:
     """Returns the offset after that many line ends."""
     if number <= 0:
         return 0
     return next(islice(_LINE_END.finditer(data), number - 1, None)).end()
 
 
-def _decoded(scan: _Scan, start: int) -> tuple[str, bool, bool]:
+def _decode(scan: _Scan, start: int) -> tuple[str, bool, bool]:
     """Returns the text, whether it is less than one line, and whether it is UTF-8. The last line of a file needs no
     line end."""
-    data, is_cut = scan.kept, False
-    if not (scan.is_over and scan.keeps_all):
+    data, is_cut = scan.collected, False
+    if not (scan.is_over and scan.has_everything):
         whole = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         is_cut = not whole
         data = data[:whole] if whole else data
@@ -155,7 +152,7 @@ def _decoded(scan: _Scan, start: int) -> tuple[str, bool, bool]:
         return data.decode("utf-8", "replace"), is_cut, False
 
 
-def _not_there(path: str, scan: _Scan, start: int, end: int | None) -> ToolError:
+def _out_of_range(path: str, scan: _Scan, start: int, end: int | None) -> ToolError:
     if scan.is_over:
         text = f"{path} has lines 1 to {scan.lines}, not {start} to {end or scan.lines}"
     else:

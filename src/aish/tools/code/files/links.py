@@ -24,7 +24,7 @@ class Links:
     def complete(self) -> bool:
         return len(self._links) < MAX_LINKS
 
-    def look(self, path: str) -> bool:
+    def update(self, path: str) -> bool:
         """Updates one path. Returns whether it is or was a link; then other links may lead elsewhere, too."""
         was = path in self._links
         if (self._root / path).is_symlink() and self.complete:
@@ -36,7 +36,7 @@ class Links:
         self._known = None
         return True
 
-    def leads(self, link: str) -> bool:
+    def has_target(self, link: str) -> bool:
         return link in self._targets
 
     def names(self, path: str) -> set[str]:

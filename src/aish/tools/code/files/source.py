@@ -1,10 +1,6 @@
 """The text of one file, with its hash, byte order mark and line ends.
 
-Lines end only at `
-
-`, `\r
-
-` and `\r`, as in the language server protocol; Python's `splitlines` knows more line ends.
+Lines end only at `\\n`, `\\r\\n` and `\\r`, as in the language server protocol; Python's `splitlines` knows more.
 """
 
 from __future__ import annotations

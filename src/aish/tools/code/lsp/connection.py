@@ -7,22 +7,93 @@ ends the whole process group, because a server is often a wrapper around another
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
+from aish import __version__
 from aish.errors import AishError, ConnectionLost, WireTimeout
 from aish.net.framing import ContentLengthFraming, Oversize
 from aish.net.jsonrpc import Peer, RpcError
 from aish.process.child import ChildProcess, ProcessSpec
 from aish.process.child_peer import ChildReading
-from aish.tools.code.lsp.answers import decoded
-from aish.tools.code.lsp.capabilities import PROVIDERS, hello
-from aish.tools.code.lsp.inbox import Inbox
+from aish.tools.code.lsp.decoding import decode_as
 from aish.tools.code.lsp.positions import ENCODINGS, Encoding
+from aish.tools.code.lsp.server_messages import ServerMessages
 from aish.tools.code.lsp.spec import ServerSpec
+
+# Only where needed: a dynamic registration may come after our first question.
+_DYNAMIC = {"dynamicRegistration": True}
+
+_CAPABILITIES: Mapping[str, Any] = {
+    "general": {"positionEncodings": list(ENCODINGS)},
+    "workspace": {
+        "applyEdit": True,
+        "configuration": True,
+        "workspaceFolders": True,
+        "workspaceEdit": {
+            "documentChanges": True,
+            "resourceOperations": ["create", "rename", "delete"],
+            "failureHandling": "transactional",
+        },
+        "didChangeConfiguration": _DYNAMIC,
+        "didChangeWatchedFiles": _DYNAMIC,
+        "symbol": {},
+        "diagnostics": {"refreshSupport": True},
+    },
+    "textDocument": {
+        "synchronization": {},
+        "hover": {"contentFormat": ["markdown", "plaintext"]},
+        "definition": {"linkSupport": True},
+        "references": {},
+        "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+        "rename": {"prepareSupport": False},
+        "formatting": {},
+        "diagnostic": {**_DYNAMIC, "relatedDocumentSupport": False},
+        "publishDiagnostics": {"versionSupport": True, "relatedInformation": False},
+        "codeAction": {
+            "isPreferredSupport": True,
+            "dataSupport": True,
+            "resolveSupport": {"properties": ["edit"]},
+            "codeActionLiteralSupport": {
+                "codeActionKind": {"valueSet": ["", "quickfix", "refactor", "source", "source.organizeImports"]}
+            },
+        },
+    },
+    "window": {"workDoneProgress": True},
+}
+
+# For each request method the name of the server's capability.
+_PROVIDERS: Mapping[str, str] = {
+    "textDocument/hover": "hoverProvider",
+    "textDocument/definition": "definitionProvider",
+    "textDocument/references": "referencesProvider",
+    "textDocument/documentSymbol": "documentSymbolProvider",
+    "workspace/symbol": "workspaceSymbolProvider",
+    "textDocument/rename": "renameProvider",
+    "textDocument/formatting": "documentFormattingProvider",
+    "textDocument/codeAction": "codeActionProvider",
+    "textDocument/diagnostic": "diagnosticProvider",
+    "codeAction/resolve": "codeActionProvider",
+}
+
+
+def initialize_params(folder: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the params of `initialize`."""
+    return {
+        "processId": os.getpid(),
+        "clientInfo": {"name": "aish", "version": __version__},
+        "rootUri": folder["uri"],
+        "rootPath": None,
+        "workspaceFolders": [dict(folder)],
+        "capabilities": _CAPABILITIES,
+        "initializationOptions": dict(options),
+        "trace": "off",
+    }
+
 
 # The activated environment: it says where packages are installed.
 _INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -32,7 +103,7 @@ _SERVER_CANCELLED = -32802
 _ATTEMPTS = 4
 
 
-class _Counted(ContentLengthFraming):
+class _CountingFraming(ContentLengthFraming):
     """Counts received data, to tell a slow server from one whose messages cannot be decoded."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -47,7 +118,7 @@ class _Counted(ContentLengthFraming):
         return messages
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ReceivedData(msgspec.Struct, frozen=True):
     """What had been received at some time."""
 
     bytes: int
@@ -61,16 +132,16 @@ class Connection:
         self.pid = child.pid
         self.encoding: Encoding = "utf-16"
         self._folder = {"uri": spec.root.as_uri(), "name": spec.root.name or "/"}
-        self.inbox = Inbox(self._folder, spec.settings, loaded_log=spec.loaded_log)
+        self.incoming = ServerMessages(self._folder, spec.settings, loaded_log=spec.loaded_log)
         self._child = child
         self._capabilities: dict[str, Any] = {}
-        self._framing = _Counted(spec.limits.max_message_bytes)
+        self._framing = _CountingFraming(spec.limits.max_message_bytes)
         self._lost: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
         self._peer = Peer(
             child.write,
             self._framing,
             title=spec.name,
-            handler=self.inbox,
+            handler=self.incoming,
             cancelled=lambda id, method: None if method == "initialize" else ("$/cancelRequest", {"id": id}),
         )
         self._reading = ChildReading(child, self._peer)
@@ -82,13 +153,13 @@ class Connection:
         async with ChildProcess.start(_process(spec)) as child:
             connection = cls(spec, child)
             async with connection._reading.running():
-                await connection._shake_hands()
+                await connection._initialize()
                 yield connection
-                await connection._say_goodbye()
+                await connection._shut_down()
 
-    def can(self, method: str) -> bool:
+    def can_answer(self, method: str) -> bool:
         """Whether the server announced the method in the handshake or registered it since."""
-        return bool(self._capabilities.get(PROVIDERS.get(method, ""))) or self.inbox.has_registered(method)
+        return bool(self._capabilities.get(_PROVIDERS.get(method, ""))) or self.incoming.has_registered(method)
 
     async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> msgspec.Raw:
         """Raises RpcError, WireTimeout, and the error of `wait_gone`."""
@@ -96,7 +167,7 @@ class Connection:
         limit_s = timeout_s or self.spec.limits.answer_timeout_s
         deadline_s = loop.time() + limit_s
         for attempt in range(1, _ATTEMPTS + 1):
-            before = self._heard()
+            before = self._received()
             try:
                 # Rounded, because the message says "within 10 s".
                 left_s = limit_s if attempt == 1 else round(max(0.01, deadline_s - loop.time()), 2)
@@ -105,23 +176,23 @@ class Connection:
                 if exc.code not in (_CONTENT_MODIFIED, _SERVER_CANCELLED) or attempt == _ATTEMPTS:
                     raise
             except WireTimeout:
-                self._judge(before, timed_out=True)
+                self._check_framing(before, timed_out=True)
                 raise
             except asyncio.CancelledError:
-                self._judge(before, timed_out=False)
+                self._check_framing(before, timed_out=False)
                 raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _heard(self) -> Heard:
+    def _received(self) -> ReceivedData:
         garbage = self._peer.skipped.garbage
-        return Heard(self._framing.bytes, self._framing.messages - garbage, self._framing.garbage + garbage)
+        return ReceivedData(self._framing.bytes, self._framing.messages - garbage, self._framing.garbage + garbage)
 
-    def _judge(self, before: Heard, *, timed_out: bool) -> None:
+    def _check_framing(self, before: ReceivedData, *, timed_out: bool) -> None:
         """Closes the connection if bytes were received after a request, but no message.
 
         Then the framing is out of step, nothing that follows can be decoded, and only a new server helps.
         """
-        now = self._heard()
+        now = self._received()
         if now.messages > before.messages or (
             now.noise == before.noise and not (timed_out and now.bytes > before.bytes)
         ):
@@ -149,10 +220,12 @@ class Connection:
     def stderr_tail(self) -> str:
         return self._child.stderr_tail()
 
-    async def _shake_hands(self) -> None:
+    async def _initialize(self) -> None:
         limit_s = self.spec.limits.start_timeout_s
-        raw = await self._peer.request("initialize", hello(self._folder, self.spec.options), timeout_s=limit_s)
-        answer = decoded(raw, dict[str, Any])
+        raw = await self._peer.request(
+            "initialize", initialize_params(self._folder, self.spec.options), timeout_s=limit_s
+        )
+        answer = decode_as(raw, dict[str, Any])
         capabilities = answer.get("capabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         # clangd uses a field of its own.
@@ -160,7 +233,7 @@ class Connection:
         self.encoding = next((known for known in ENCODINGS if known == chosen), "utf-16")
         await self._peer.notify("initialized", {})
 
-    async def _say_goodbye(self) -> None:
+    async def _shut_down(self) -> None:
         with suppress(AishError):
             # Without params: some servers reject null.
             await self._peer.request("shutdown", timeout_s=self.spec.limits.close_wait_s)

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from aish.errors import WireTimeout
-from aish.tools.code.lsp.answers import WireProblem, decoded, problems
+from aish.net.jsonrpc_message import integer
 from aish.tools.code.lsp.connection import Connection
-from aish.tools.code.lsp.documents import Documents, Opened
-from aish.tools.code.lsp.inbox import PULL, Pushed
-from aish.tools.code.lsp.tsserver import ask_compiler
+from aish.tools.code.lsp.decoding import WireDiagnostic, decode_as, decode_diagnostics
+from aish.tools.code.lsp.documents import Documents, OpenDocument
+from aish.tools.code.lsp.positions import Position, Range
+from aish.tools.code.lsp.server_messages import PULL, Pushed
 
 # Waiting times after a push without a version. An empty one is often only the first of two.
 SETTLE_S = 0.4
@@ -29,65 +30,113 @@ SETTLE_EMPTY_S = 1.2
 class Report(msgspec.Struct, frozen=True):
     """`fresh`: about exactly the text that was sent. Neither fresh nor `is_final`: the last known diagnostics."""
 
-    problems: tuple[WireProblem, ...]
+    problems: tuple[WireDiagnostic, ...]
     fresh: bool = False
-    settled: bool = False
+    is_final: bool = False
 
 
 async def diagnose(
-    connection: Connection, documents: Documents, path: str, opened: Opened, *, timeout_s: float
+    connection: Connection, documents: Documents, path: str, opened: OpenDocument, *, timeout_s: float
 ) -> Report:
     """Never raises WireTimeout: after the deadline the report is not fresh."""
     uri = documents.uri(path)
     try:
         async with asyncio.timeout(timeout_s):
-            return await _first(connection, uri, lambda: _versions(documents.find(path), opened), opened, timeout_s)
+            return await _get_first(
+                connection, uri, lambda: _matching_versions(documents.find(path), opened), opened, timeout_s
+            )
     except (TimeoutError, WireTimeout):
-        known = connection.inbox.pushed(uri)
+        known = connection.incoming.find_pushed(uri)
         return Report(known.problems if known else ())
 
 
-def _versions(now: Opened | None, opened: Opened) -> tuple[int, int]:
+def _matching_versions(now: OpenDocument | None, opened: OpenDocument) -> tuple[int, int]:
     """Returns the versions of our text: the one we sent, and a later one with the same content."""
     again = now if now is not None and now.hash == opened.hash else opened
     return opened.version, again.version
 
 
-async def _first(
-    connection: Connection, uri: str, versions: Callable[[], tuple[int, int]], opened: Opened, timeout_s: float
+async def _get_first(
+    connection: Connection, uri: str, versions: Callable[[], tuple[int, int]], opened: OpenDocument, timeout_s: float
 ) -> Report:
-    inbox = connection.inbox
+    incoming = connection.incoming
     if connection.spec.ask_compiler:
         found = await ask_compiler(connection, uri, timeout_s=timeout_s)
-        return Report(found, fresh=True, settled=True)
+        return Report(found, fresh=True, is_final=True)
     while True:
-        if connection.can(PULL):
+        if connection.can_answer(PULL):
             return await _pull(connection, uri, timeout_s)
-        pushed = inbox.pushed(uri)
+        pushed = incoming.find_pushed(uri)
         if pushed is not None and pushed.version in versions():
-            return Report(pushed.problems, fresh=True, settled=True)
+            return Report(pushed.problems, fresh=True, is_final=True)
         if pushed is not None and pushed.version is None and pushed.number > opened.pushes:
             if await _is_quiet(connection, uri, pushed):
-                return Report(pushed.problems, settled=True)
+                return Report(pushed.problems, is_final=True)
             continue
-        await inbox.changed()
+        await incoming.wait_changed()
 
 
 async def _pull(connection: Connection, uri: str, timeout_s: float) -> Report:
     raw = await connection.request(PULL, {"textDocument": {"uri": uri}}, timeout_s=timeout_s)
-    answer: dict[str, Any] = decoded(raw, dict[str, Any])
+    answer: dict[str, Any] = decode_as(raw, dict[str, Any])
     items = answer.get("items")
     if not isinstance(items, list):  # "unchanged", although we gave no earlier result
         return Report(())
-    return Report(tuple(problems(items)), fresh=True, settled=True)
+    return Report(tuple(decode_diagnostics(items)), fresh=True, is_final=True)
 
 
 async def _is_quiet(connection: Connection, uri: str, pushed: Pushed) -> bool:
     """Whether no other push for this file comes for a while."""
     try:
         async with asyncio.timeout(SETTLE_S if pushed.problems else SETTLE_EMPTY_S):
-            while connection.inbox.pushed(uri) is pushed:
-                await connection.inbox.changed()
+            while connection.incoming.find_pushed(uri) is pushed:
+                await connection.incoming.wait_changed()
     except TimeoutError:
         return True
     return False
+
+
+COMMAND = "typescript.tsserverRequest"
+_QUESTIONS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")
+_SEVERITIES = {"error": "error", "warning": "warning", "suggestion": "hint", "message": "info"}
+
+
+async def ask_compiler(connection: Connection, uri: str, *, timeout_s: float) -> tuple[WireDiagnostic, ...]:
+    """Requests diagnostics from the TypeScript compiler (before version 7) behind the language server.
+
+    The server itself only pushes them, without a version, and pushes nothing if there were none before and are none
+    now. So "none" and "not yet" look the same. A reply to `typescript.tsserverRequest` is about our text.
+    Raises RpcError and WireTimeout.
+    """
+    found: list[WireDiagnostic] = []
+    for question in _QUESTIONS:
+        params = {"command": COMMAND, "arguments": [question, {"file": uri}, {}]}
+        raw = await connection.request("workspace/executeCommand", params, timeout_s=timeout_s)
+        answer = decode_as(raw, dict[str, Any])
+        body = answer.get("body")
+        found += (
+            [decode_compiler_diagnostic(item) for item in body if isinstance(item, dict)]
+            if isinstance(body, list)
+            else []
+        )
+    return tuple(found)
+
+
+def decode_compiler_diagnostic(item: dict[str, Any]) -> WireDiagnostic:
+    range = Range(_position(item.get("start")), _position(item.get("end")))
+    severity = _SEVERITIES.get(str(item.get("category")), "error")
+    code, message = str(item.get("code", "")), str(item.get("text", ""))
+    raw = {"range": _to_dict(range), "message": message, "code": item.get("code"), "source": "typescript"}
+    return WireDiagnostic(range, message, severity, source="typescript", code=code, raw=raw)
+
+
+def _position(place: object) -> Position:
+    """Converts from positions that count from 1."""
+    language_table = place if isinstance(place, dict) else {}
+    line, offset = integer(language_table.get("line")) or 1, integer(language_table.get("offset")) or 1
+    return Position(max(0, line - 1), max(0, offset - 1))
+
+
+def _to_dict(range: Range) -> dict[str, Any]:
+    ends = {"start": range.start, "end": range.end}
+    return {name: {"line": end.line, "character": end.character} for name, end in ends.items()}

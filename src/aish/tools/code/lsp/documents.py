@@ -21,7 +21,7 @@ from aish.tools.code.lsp.connection import Connection
 _MAX_EVENTS = 1000  # in one notification
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenDocument(msgspec.Struct, frozen=True):
     """`pushes` is the number of pushes that were received before this text was sent."""
 
     version: int
@@ -33,71 +33,71 @@ class Opened(msgspec.Struct, frozen=True):
 class Documents:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._open: dict[str, Opened] = {}
+        self._open: dict[str, OpenDocument] = {}
         self._disk = 0
         self._versions = 0  # counted over all files, so that a reopened file gets a new version
-        self._held: Counter[str] = Counter()
-        self._telling = asyncio.Lock()  # notifications about a document are sent in order
+        self._uses: Counter[str] = Counter()
+        self._sending = asyncio.Lock()  # notifications about a document are sent in order
 
     def uri(self, path: str) -> str:
-        return uri_of(self._connection.spec.root, path)
+        return file_uri(self._connection.spec.root, path)
 
-    def find(self, path: str) -> Opened | None:
+    def find(self, path: str) -> OpenDocument | None:
         return self._open.get(path)
 
     @contextmanager
-    def held(self, path: str) -> Iterator[None]:
+    def keep_open(self, path: str) -> Iterator[None]:
         """Keeps a document open: questions about a closed document are errors for some servers."""
-        self._held[path] += 1
+        self._uses[path] += 1
         try:
             yield
         finally:
-            self._held[path] -= 1
-            if not self._held[path]:
-                del self._held[path]
+            self._uses[path] -= 1
+            if not self._uses[path]:
+                del self._uses[path]
 
-    async def sync(self, source: Source) -> Opened:
+    async def sync(self, source: Source) -> OpenDocument:
         """Sends the text if the server has another one."""
-        async with self._telling:
+        async with self._sending:
             return await self._sync(source)
 
-    async def touch(self, source: Source) -> Opened:
+    async def touch(self, source: Source) -> OpenDocument:
         """Like `sync`, but sends the text again if other files changed since, so that a pushing server checks it
         again."""
-        async with self._telling:
+        async with self._sending:
             known = await self._sync(source)
             if known.disk == self._disk:
                 return known
-            again = self._change(source, known)
-            self._open[source.path] = known = await self._tell("didChange", source, {}, again)
+            again = self._changed_content(source, known)
+            self._open[source.path] = known = await self._send("didChange", source, {}, again)
             return known
 
-    def _change(self, source: Source, known: Opened) -> dict[str, Any]:
+    def _changed_content(self, source: Source, known: OpenDocument) -> dict[str, Any]:
         """Returns the change. clangd must rebuild if included files may have changed, or it answers from the old
         ones."""
         change: dict[str, Any] = {"contentChanges": [{"text": source.text}]}
         return change if known.disk == self._disk else {**change, "forceRebuild": True}
 
-    async def _sync(self, source: Source) -> Opened:
+    async def _sync(self, source: Source) -> OpenDocument:
         known = self._open.pop(source.path, None)
         if known is None:
             await self._make_room()
             document = {"languageId": self._connection.spec.language_id(source.path), "text": source.text}
-            known = await self._tell("didOpen", source, document, {})
+            known = await self._send("didOpen", source, document, {})
         elif known.hash != source.hash:
-            known = await self._tell("didChange", source, {}, self._change(source, known))
+            known = await self._send("didChange", source, {}, self._changed_content(source, known))
         self._open[source.path] = known  # the most recently used is last
         return known
 
     async def close(self, path: str) -> None:
-        async with self._telling:
+        async with self._sending:
             await self._close(path)
 
     async def _close(self, path: str) -> None:
         if self._open.pop(path, None) is not None:
             await self._connection.notify("textDocument/didClose", {"textDocument": {"uri": self.uri(path)}})
 
-    async def tell_changes(self, changes: Iterable[tuple[str, int]]) -> None:
+    async def send_changes(self, changes: Iterable[tuple[str, int]]) -> None:
         """Reports files that changed on disk: 1 created, 2 changed, 3 removed."""
         events = []
         for path, kind in changes:
@@ -110,19 +110,19 @@ class Documents:
             batch = {"changes": events[start : start + _MAX_EVENTS]}
             await self._connection.notify("workspace/didChangeWatchedFiles", batch)
 
-    async def _tell(self, method: str, source: Source, document: dict[str, Any], rest: dict[str, Any]) -> Opened:
+    async def _send(self, method: str, source: Source, document: dict[str, Any], rest: dict[str, Any]) -> OpenDocument:
         self._versions = version = self._versions + 1
-        opened = Opened(version, source.hash, self._connection.inbox.pushes, self._disk)
+        opened = OpenDocument(version, source.hash, self._connection.incoming.pushes, self._disk)
         identity = {"uri": self.uri(source.path), "version": version, **document}
         await self._connection.notify(f"textDocument/{method}", {"textDocument": identity, **rest})
         return opened
 
     async def _make_room(self) -> None:
         """Closes documents that no request uses. If all are in use, more stay open for a while."""
-        spare = [path for path in self._open if not self._held[path]]
+        spare = [path for path in self._open if not self._uses[path]]
         for path in spare[: max(0, len(self._open) - self._connection.spec.limits.max_open + 1)]:
             await self._close(path)
 
 
-def uri_of(root: Path, path: str) -> str:
+def file_uri(root: Path, path: str) -> str:
     return "file://" + urllib.parse.quote(f"{root.as_posix().rstrip('/')}/{path}")

@@ -30,7 +30,7 @@ class SourceFiles(Protocol):
     def get(self, uri: str) -> Source: ...
 
 
-class Only:
+class SingleFile:
     """One file under any URI, whose text may not be on disk yet."""
 
     def __init__(self, source: Source) -> None:
@@ -55,8 +55,8 @@ def file_edits(
     edit: object, files: SourceFiles, encoding: Encoding, *, replaces: Callable[[str], bool] = lambda old: True
 ) -> tuple[FileEdit, ...]:
     """`replaces` decides whether a text may be replaced. Raises ToolError."""
-    changing = _Changing(files, encoding, replaces)
-    for kind, uri, value in _steps(edit):
+    changing = _WorkspaceEdit(files, encoding, replaces)
+    for kind, uri, value in _parse_steps(edit):
         match kind:
             case "create":
                 changing.create(uri, value)
@@ -69,7 +69,7 @@ def file_edits(
     return changing.edits()
 
 
-class _Changing:
+class _WorkspaceEdit:
     """The files of an edit as they are after each step."""
 
     def __init__(self, files: SourceFiles, encoding: Encoding, replaces: Callable[[str], bool]) -> None:
@@ -80,27 +80,27 @@ class _Changing:
         self._after: dict[str, Source | None] = {}
 
     def edit(self, uri: str, edits: Sequence[TextEdit]) -> None:
-        source = self._held(uri)
+        source = self._current(uri)
         if source is None:
             raise _refused(f"it changes {self._files.path(uri)}, which does not exist")
-        self._put(source.path, source, apply_edits(source, edits, self._encoding, self._replaces))
+        self._replace(source.path, source, apply_edits(source, edits, self._encoding, self._replaces))
 
     def create(self, uri: str, options: Mapping[str, Any]) -> None:
-        if self._held(uri) is None:
+        if self._current(uri) is None:
             path = self._files.path(uri)
             self._after[path] = Source(path, b"", "")
         elif options.get("options") != {"ignoreIfExists": True}:
             raise _refused(f"it makes {self._files.path(uri)}, which is there already")
 
     def move(self, uri: str, new_uri: str) -> None:
-        source = self._held(uri)
-        if source is None or self._held(new_uri) is not None:
+        source = self._current(uri)
+        if source is None or self._current(new_uri) is not None:
             raise _refused(f"it moves {self._files.path(uri)} to {self._files.path(new_uri)}, which cannot be done")
         self._after[self._files.path(new_uri)] = Source(self._files.path(new_uri), source.data, source.text)
         self._after[source.path] = None
 
     def remove(self, uri: str) -> None:
-        if self._held(uri) is None:
+        if self._current(uri) is None:
             raise _refused(f"it removes {self._files.path(uri)}, which does not exist")
         self._after[self._files.path(uri)] = None
 
@@ -115,7 +115,7 @@ class _Changing:
             return None
         return FileEdit(path, before.hash if before else None, after.data if after else None)
 
-    def _held(self, uri: str) -> Source | None:
+    def _current(self, uri: str) -> Source | None:
         path = self._files.path(uri)
         if path not in self._after:
             if len(self._after) >= MAX_FILES:
@@ -123,24 +123,24 @@ class _Changing:
             self._before[path] = self._after[path] = self._files.get(uri) if self._files.exists(uri) else None
         return self._after[path]
 
-    def _put(self, path: str, source: Source, text: str) -> None:
+    def _replace(self, path: str, source: Source, text: str) -> None:
         self._after[path] = Source(path, source.encoded(text), text)
 
 
-def _steps(edit: object) -> Iterator[tuple[str, str, Any]]:
+def _parse_steps(edit: object) -> Iterator[tuple[str, str, Any]]:
     """Yields kind, URI and value of each step. Text edits of one file are joined, in the order of the edit."""
     if not isinstance(edit, Mapping):
         raise _refused("it is none")
     changes = edit.get("documentChanges")
     if isinstance(changes, list):  # the newer shape; it wins if both are given
-        yield from _joined([_step(change) for change in changes])
+        yield from _join_edits([_parse_step(change) for change in changes])
         return
-    table = edit.get("changes")
-    for uri, edits in table.items() if isinstance(table, Mapping) else ():
+    language_table = edit.get("changes")
+    for uri, edits in language_table.items() if isinstance(language_table, Mapping) else ():
         yield "edit", str(uri), _text_edits(edits)
 
 
-def _step(change: object) -> tuple[str, str, Any]:
+def _parse_step(change: object) -> tuple[str, str, Any]:
     if not isinstance(change, Mapping):
         raise _refused("it cannot be read")
     kind = change.get("kind")
@@ -153,7 +153,7 @@ def _step(change: object) -> tuple[str, str, Any]:
     return "edit", uri, _text_edits(change.get("edits"))
 
 
-def _joined(steps: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+def _join_edits(steps: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
     """Joins consecutive edits of one file, because they refer to the same text."""
     joined: list[tuple[str, str, Any]] = []
     for kind, uri, value in steps:

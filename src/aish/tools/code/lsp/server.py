@@ -8,27 +8,35 @@ the owner task opens and closes the connection; any task can use it.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from aish.errors import AishError, ToolError, WireTimeout
 from aish.tools.code.lsp.connection import Connection
 from aish.tools.code.lsp.documents import Documents
-from aish.tools.code.lsp.memory import resident_mb
 from aish.tools.code.lsp.spec import ServerSpec
 from aish.types.tools import ResultStatus
 
 _STDERR_SHOWN_CHARS = 300
 
 
-class Session:
+class ServerSession:
     """A connection and its documents. Valid as long as the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.documents = Documents(connection)
-        self.settled = False  # whether two answers about the whole project have agreed
-        self.turn = asyncio.Lock()  # changes are reported by one task at a time
+        self.is_consistent = False  # whether two answers about the whole project have agreed
+        self.sync_lock = asyncio.Lock()  # changes are reported by one task at a time
+
+    def note_agreement(self) -> None:
+        self.is_consistent = True
+
+    def note_new_files(self) -> None:
+        """Files came or went, so answers about the whole project must agree again."""
+        self.is_consistent = False
 
 
 class LanguageServer:
@@ -39,11 +47,11 @@ class LanguageServer:
         self._on_start = on_start
         self.starts = 0
         self.ended = ""  # why it is not running, for messages
-        self._life: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Session] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[ServerSession] | None = None
         self._stop = asyncio.Event()
-        self._closed = False
-        self._ending = False
+        self._is_closed = False
+        self._is_ending = False
         self._uses = 0
         self._used_s = 0.0
         self._crashes = 0
@@ -51,10 +59,10 @@ class LanguageServer:
 
     @property
     def running(self) -> bool:
-        return self._life is not None and not self._life.done()
+        return self._task is not None and not self._task.done()
 
     @asynccontextmanager
-    async def used(self) -> AsyncIterator[Session]:
+    async def use(self) -> AsyncIterator[ServerSession]:
         """Keeps the server running meanwhile. Raises WireTimeout while it starts, ToolError if it cannot be started."""
         self._uses += 1
         try:
@@ -63,82 +71,82 @@ class LanguageServer:
             self._uses -= 1
             self._used_s = _now_s()
 
-    async def forget(self, session: Session) -> None:
+    async def discard(self, session: ServerSession) -> None:
         """Stops the server of this session, so that the next use starts one that reads everything anew."""
         ready = self._ready
         if ready is not None and ready.done() and ready.exception() is None and ready.result() is session:
-            self._ending = True
+            self._is_ending = True
             await self._end()
 
     async def aclose(self) -> None:
-        self._closed = True
+        self._is_closed = True
         await self._end()
 
     async def _end(self) -> None:
         self._stop.set()
-        life = self._life
-        if life is None:
+        task = self._task
+        if task is None:
             return
         if self._ready is not None and not self._ready.done():
-            life.cancel()  # it is still starting and needs no shutdown
-        await asyncio.wait({life}, timeout=3 * self.spec.limits.close_wait_s + 5)
-        if not life.done():
-            life.cancel()
-            await asyncio.wait({life}, timeout=5)
+            task.cancel()  # it is still starting and needs no shutdown
+        await asyncio.wait({task}, timeout=3 * self.spec.limits.close_wait_s + 5)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=5)
 
-    async def _session(self) -> Session:
-        if self._closed:
+    async def _session(self) -> ServerSession:
+        if self._is_closed:
             raise ToolError(f"{self.spec.name} is closed", status=ResultStatus.SERVER_GONE)
         try:
             async with asyncio.timeout(self.spec.limits.answer_timeout_s):
-                await self._buried()
+                await self._wait_for_end()
                 if not self.running:
-                    self._begin()
+                    self._start()
                 assert self._ready is not None
                 return await asyncio.shield(self._ready)
         except TimeoutError as exc:
             raise WireTimeout(f"{self.spec.name} is still starting", phase="start") from exc
 
-    async def _buried(self) -> None:
+    async def _wait_for_end(self) -> None:
         """Waits until a server that is stopping has ended."""
-        ending = self._ending or (self._ready is not None and self._ready.done() and self._is_dead(self._ready))
-        if ending and self._life is not None and self.running:
-            await asyncio.wait({self._life})
+        ending = self._is_ending or (self._ready is not None and self._ready.done() and self._is_dead(self._ready))
+        if ending and self._task is not None and self.running:
+            await asyncio.wait({self._task})
 
-    def _is_dead(self, ready: asyncio.Future[Session]) -> bool:
+    def _is_dead(self, ready: asyncio.Future[ServerSession]) -> bool:
         return ready.exception() is not None or ready.result().connection.closed
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         wait_s = self._not_before_s - _now_s()
         if wait_s > 0:
             text = (
                 f"{self.spec.name} crashed {self._crashes} times ({self.ended}); it is not started for {wait_s:.0f} s"
             )
             raise ToolError(text, status=ResultStatus.SERVER_GONE)
-        self._stop, self._ending = asyncio.Event(), False
+        self._stop, self._is_ending = asyncio.Event(), False
         self._ready = asyncio.get_running_loop().create_future()
         self._used_s = _now_s()
         self.starts += 1
         self._on_start()
-        self._life = asyncio.create_task(self._live(self._ready), name=f"language server {self.spec.name}")
+        self._task = asyncio.create_task(self._run(self._ready), name=f"language server {self.spec.name}")
 
-    async def _live(self, ready: asyncio.Future[Session]) -> None:
+    async def _run(self, ready: asyncio.Future[ServerSession]) -> None:
         began_s = _now_s()
         crash: AishError | None = None
         try:
             async with Connection.open(self.spec) as connection:
-                ready.set_result(Session(connection))
-                crash = await self._attend(connection)
+                ready.set_result(ServerSession(connection))
+                crash = await self._monitor(connection)
         except AishError as exc:
             crash = exc
         finally:  # also on cancellation: waiting callers get an error
             if not ready.done():
-                ready.set_exception(_unusable(self.spec.name, crash))
+                ready.set_exception(_start_error(self.spec.name, crash))
                 ready.exception()  # marks it as retrieved if no caller waits
         if crash is not None:
             self._note_crash(crash, began_s)
 
-    async def _attend(self, connection: Connection) -> AishError | None:
+    async def _monitor(self, connection: Connection) -> AishError | None:
         """Waits until the server is stopped or exits. Returns the error if it crashed."""
         limits = self.spec.limits
         gone = asyncio.ensure_future(connection.wait_gone())
@@ -146,7 +154,7 @@ class LanguageServer:
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    {gone, stop}, timeout=limits.attend_every_s, return_when=asyncio.FIRST_COMPLETED
+                    {gone, stop}, timeout=limits.check_every_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if gone in done:
                     return gone.result()
@@ -155,10 +163,10 @@ class LanguageServer:
                     return None
                 if self._is_idle():
                     return None
-                if (size := self._excess(connection)) is not None:
+                if (size := self._find_memory_excess(connection)) is not None:
                     return size
         finally:
-            self._ending = True
+            self._is_ending = True
             gone.cancel()
             stop.cancel()
 
@@ -169,7 +177,7 @@ class LanguageServer:
         self.ended = "asleep"
         return True
 
-    def _excess(self, connection: Connection) -> AishError | None:
+    def _find_memory_excess(self, connection: Connection) -> AishError | None:
         """Returns an error if the server uses too much memory. It counts as a crash, so that it is not restarted for
         ever."""
         limit_mb = self.spec.limits.max_memory_mb
@@ -188,7 +196,7 @@ class LanguageServer:
             self._not_before_s = now_s + limits.first_pause_s * 2 ** (self._crashes - 2)
 
 
-def _unusable(name: str, crash: AishError | None) -> ToolError:
+def _start_error(name: str, crash: AishError | None) -> ToolError:
     why = describe(crash) if crash is not None else "stopped"
     hint = f"; {crash.hint}" if crash is not None and crash.hint else ""
     return ToolError(f"{name} cannot be used: {why}{hint}", status=ResultStatus.SERVER_GONE)
@@ -201,3 +209,24 @@ def describe(crash: AishError) -> str:
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
+
+
+_PROC = Path("/proc")
+# Fields of /proc/PID/stat after the name, which ends with the last parenthesis.
+_SESSION, _RESIDENT_PAGES = 3, 21
+
+
+def resident_mb(leader: int) -> float | None:
+    """Returns the memory of all processes in the session of `leader`; None if it is unknown."""
+    if not (_PROC / "self" / "stat").exists():
+        return None
+    pages = sum(_resident_pages(entry, leader) for entry in os.listdir(_PROC) if entry.isdigit())  # noqa: PTH208  # names only
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1024 * 1024)
+
+
+def _resident_pages(pid: str, leader: int) -> int:
+    try:
+        fields = (_PROC / pid / "stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[_RESIDENT_PAGES]) if int(fields[_SESSION]) == leader else 0
+    except (OSError, ValueError, IndexError):  # the process has ended meanwhile
+        return 0

@@ -20,7 +20,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     restarts: int = 3  # crashes in a row, after which nothing is started for a while
     first_pause_s: float = 0.5  # after the second crash; doubled by each further one
     rest_s: float = 60.0  # how long nothing is started then; a server that ran this long counts as recovered
-    attend_every_s: float = 5.0  # checks memory and idleness
+    check_every_s: float = 5.0  # checks memory and idleness
 
 
 class ServerSpec(msgspec.Struct, frozen=True):

@@ -23,8 +23,8 @@ class Pattern(msgspec.Struct, frozen=True):
 
     base: str
     regex: str
-    takes_back: bool
-    folders_only: bool
+    is_negated: bool
+    is_folder_only: bool
 
 
 def read_patterns(text: str, base: str) -> list[Pattern]:
@@ -36,18 +36,18 @@ def _pattern(line: str, base: str) -> Pattern | None:
     line = re.sub(r"(?<!\\) +$", "", line)
     if not line or line.startswith("#"):
         return None
-    takes_back = line.startswith("!")
+    is_negated = line.startswith("!")
     line = line.removeprefix("!").removeprefix("\\")
-    folders_only = line.endswith("/")
+    is_folder_only = line.endswith("/")
     line = line.rstrip("/")
     if not line:
         return None
     anchored = "/" in line
-    regex = translated(line.lstrip("/"))
-    return Pattern(base, regex if anchored else f"(?:.*/)?{regex}", takes_back, folders_only)
+    regex = glob_to_regex(line.lstrip("/"))
+    return Pattern(base, regex if anchored else f"(?:.*/)?{regex}", is_negated, is_folder_only)
 
 
-def translated(glob: str) -> str:
+def glob_to_regex(glob: str) -> str:
     """Converts a glob to a regex for a whole path: `*` stops at a slash, `**` does not."""
     pieces, at = [], 0
     while at < len(glob):
@@ -74,16 +74,16 @@ def _literal(glob: str, at: int) -> tuple[str, int]:
 def is_ignored(path: str, patterns: Sequence[Pattern], *, folder: bool) -> bool:
     """Patterns are ordered by folder, outermost first."""
     for pattern in reversed(patterns):
-        if pattern.folders_only and not folder:
+        if pattern.is_folder_only and not folder:
             continue
         below = path.removeprefix(f"{pattern.base}/") if pattern.base else path
-        if compiled(pattern.regex).fullmatch(below):
-            return not pattern.takes_back
+        if compile_regex(pattern.regex).fullmatch(below):
+            return not pattern.is_negated
     return False
 
 
 @functools.lru_cache(maxsize=4096)
-def compiled(regex: str) -> re.Pattern[str]:
+def compile_regex(regex: str) -> re.Pattern[str]:
     try:
         return re.compile(regex)
     except re.error:  # a class such as [z-a]

@@ -26,12 +26,12 @@ _MAX_BYTES = 8 * 1024 * 1024
 _FAILED = 2
 
 
-def find(search_path: str) -> str:
+def find_ripgrep(search_path: str) -> str:
     folders = os.pathsep.join(part for part in search_path.split(os.pathsep) if part.startswith("/"))
     return (shutil.which("rg", path=folders) or "") if folders else ""
 
 
-async def run(
+async def search_lines(
     program: str, root: Path, query: Query, *, max_lines: int, timeout_s: float
 ) -> tuple[list[tuple[str, int]], bool] | None:
     """Returns paths and lines, and whether they are complete; None if ripgrep cannot answer."""

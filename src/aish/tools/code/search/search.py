@@ -17,7 +17,7 @@ from aish.errors import ToolError
 from aish.tools.code.answer import Place
 from aish.tools.code.files.source import is_binary, split_lines
 from aish.tools.code.search import ripgrep
-from aish.tools.code.search.walk import Ignoring, LeftOut, files, matches_glob
+from aish.tools.code.search.walk import IgnoreRules, SkippedFiles, matches_glob, walk_files
 from aish.tools.workspace import HardLinked, TooLong, Workspace
 from aish.types.tools import ResultStatus
 
@@ -38,42 +38,42 @@ class Query(msgspec.Struct, frozen=True):
     below: str = ""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     places: tuple[Place, ...]
     complete: bool  # False if a limit stopped the search
     by: str
     note: str = ""  # what was skipped
 
 
-async def search(space: Workspace, query: Query, *, search_path: str) -> Found:
+async def search(space: Workspace, query: Query, *, search_path: str) -> SearchResult:
     """Raises ToolError for an invalid expression."""
-    matches = matcher(query)
-    below = await asyncio.to_thread(_folder, space, query.below)
+    matches = build_matcher(query)
+    below = await asyncio.to_thread(_find_folder, space, query.below)
     if below is None:
-        left_out = LeftOut()
-        found_here = _in_file(space, space.relative(query.below), matches, left_out)[:MAX_MATCHES]
-        return Found(tuple(found_here), len(found_here) < MAX_MATCHES, "aish", str(left_out))
+        skipped = SkippedFiles()
+        found_here = _in_file(space, space.relative(query.below), matches, skipped)[:MAX_MATCHES]
+        return SearchResult(tuple(found_here), len(found_here) < MAX_MATCHES, "aish", str(skipped))
     query = msgspec.structs.replace(query, below=below)
-    program = ripgrep.find(search_path)
+    program = ripgrep.find_ripgrep(search_path)
     if program:
-        found = await ripgrep.run(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
+        found = await ripgrep.search_lines(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
         if found is not None:
             lines, complete = found
             names, are_all = await ripgrep.list_files(program, space.root, query, timeout_s=TIMEOUT_S)
-            places = await asyncio.to_thread(_read_again, space, query, lines, matches)
-            left_out = await asyncio.to_thread(_left_out, space, query, names)
-            left_out.stopped = not are_all
-            return Found(tuple(places), complete, "ripgrep", str(left_out))
+            places = await asyncio.to_thread(_verify_matches, space, query, lines, matches)
+            skipped = await asyncio.to_thread(_count_skipped, space, query, names)
+            skipped.stopped = not are_all
+            return SearchResult(tuple(places), complete, "ripgrep", str(skipped))
     stop = threading.Event()
     timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
     try:
-        return await asyncio.to_thread(_walk, space, query, matches, stop)
+        return await asyncio.to_thread(_search_walk, space, query, matches, stop)
     finally:
         timer.cancel()
         stop.set()
 
 
-def _folder(space: Workspace, name: str) -> str | None:
+def _find_folder(space: Workspace, name: str) -> str | None:
     """Returns the folder, "" for the root; None for a file. Raises ToolError if it is neither."""
     path = space.relative(name or ".")
     try:
@@ -84,19 +84,19 @@ def _folder(space: Workspace, name: str) -> str | None:
     return "" if path == "." else path
 
 
-def matcher(query: Query) -> Matcher:
+def build_matcher(query: Query) -> Matcher:
     """Takes linear time in the line for any expression, because a model may send a hostile one."""
     text = query.pattern
     if not text or "\n" in text:
         raise ToolError("the pattern must be one line of text", status=ResultStatus.BAD_ARGUMENTS)
     if query.regex:
-        return _expression(f"(?i){text}" if query.ignore_case else text)
+        return _compile_expression(f"(?i){text}" if query.ignore_case else text)
     if query.ignore_case:
         return lambda line: text.casefold() in line.casefold()
     return lambda line: text in line
 
 
-def _expression(text: str) -> Matcher:
+def _compile_expression(text: str) -> Matcher:
     import jsonschema_rs  # its expressions take linear time
 
     try:
@@ -107,22 +107,22 @@ def _expression(text: str) -> Matcher:
     return checker.is_valid
 
 
-def _walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> Found:
+def _search_walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> SearchResult:
     places: list[Place] = []
-    complete, left_out = True, LeftOut()
-    for path in files(space, below=query.below, left_out=left_out):
+    complete, skipped = True, SkippedFiles()
+    for path in walk_files(space, below=query.below, skipped=skipped):
         if stop.is_set() or len(places) >= MAX_MATCHES:
             complete = False
             break
         if matches_glob(path, query.glob):
-            places += _in_file(space, path, matches, left_out)
-    complete = complete and len(places) <= MAX_MATCHES and not left_out.stopped
-    return Found(tuple(sorted(places)[:MAX_MATCHES]), complete, "aish", str(left_out))
+            places += _in_file(space, path, matches, skipped)
+    complete = complete and len(places) <= MAX_MATCHES and not skipped.stopped
+    return SearchResult(tuple(sorted(places)[:MAX_MATCHES]), complete, "aish", str(skipped))
 
 
-def _left_out(space: Workspace, query: Query, names: Iterable[str]) -> LeftOut:
+def _count_skipped(space: Workspace, query: Query, names: Iterable[str]) -> SkippedFiles:
     """Counts the files listed by ripgrep that it does not search, or that we do not read."""
-    left_out, ignoring = LeftOut(), Ignoring(space)
+    skipped, ignoring = SkippedFiles(), IgnoreRules(space)
     for name in names:
         if not matches_glob(name, query.glob):
             continue
@@ -133,35 +133,35 @@ def _left_out(space: Workspace, query: Query, names: Iterable[str]) -> LeftOut:
         is_large = status.st_size > _MAX_FILE_BYTES
         is_linked = space.withholds(name, status)
         if (is_large or is_linked) and not ignoring.ignores(name, below=query.below):
-            left_out.linked += is_linked
-            left_out.too_large += is_large and not is_linked
-    return left_out
+            skipped.linked += is_linked
+            skipped.too_large += is_large and not is_linked
+    return skipped
 
 
-def _read_again(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
+def _verify_matches(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
     """Keeps matches in files that are not ignored: ripgrep lets a glob override ignore files, and knows none above its
     folder."""
     found: dict[str, set[int]] = {}
     for path, number in lines:
         found.setdefault(path, set()).add(number)
-    ignoring = Ignoring(space)
+    ignoring = IgnoreRules(space)
     wanted = [
         path
         for path in sorted(found)
         if matches_glob(path, query.glob) and not ignoring.ignores(path, below=query.below)
     ]
-    read = LeftOut()
+    read = SkippedFiles()
     return [place for path in wanted for place in _in_file(space, path, matches, read) if place.line in found[path]]
 
 
-def _in_file(space: Workspace, path: str, matches: Matcher, left_out: LeftOut) -> list[Place]:
+def _in_file(space: Workspace, path: str, matches: Matcher, skipped: SkippedFiles) -> list[Place]:
     try:
         data = space.read(path, max_bytes=_MAX_FILE_BYTES)
     except TooLong:
-        left_out.too_large += 1
+        skipped.too_large += 1
         return []
     except HardLinked:
-        left_out.linked += 1
+        skipped.linked += 1
         return []
     except ToolError:  # gone, or not allowed
         return []

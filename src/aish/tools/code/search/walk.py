@@ -10,7 +10,15 @@ from contextlib import suppress
 import msgspec
 
 from aish.errors import ToolError
-from aish.tools.code.search.ignore_files import ALWAYS, FILES, Pattern, compiled, is_ignored, read_patterns, translated
+from aish.tools.code.search.ignore_files import (
+    ALWAYS,
+    FILES,
+    Pattern,
+    compile_regex,
+    glob_to_regex,
+    is_ignored,
+    read_patterns,
+)
 from aish.tools.workspace import Workspace
 
 MAX_FOLDERS = 20_000
@@ -19,7 +27,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _MAX_BRACES, _MAX_ALTERNATIVES = 4, 64
 
 
-class LeftOut(msgspec.Struct):
+class SkippedFiles(msgspec.Struct):
     """What a search has skipped, and why, so that its result is not taken for complete."""
 
     too_large: int = 0
@@ -37,9 +45,9 @@ class LeftOut(msgspec.Struct):
         return "; ".join(text for is_so, text in said if is_so)
 
 
-def files(space: Workspace, *, below: str = "", left_out: LeftOut | None = None) -> Iterator[str]:
+def walk_files(space: Workspace, *, below: str = "", skipped: SkippedFiles | None = None) -> Iterator[str]:
     """Yields the files below a folder, "" for all. Stops after MAX_FOLDERS."""
-    above = Ignoring(space).patterns(below.rpartition("/")[0]) if below else ()
+    above = IgnoreRules(space).patterns(below.rpartition("/")[0]) if below else ()
     waiting: list[tuple[str, tuple[Pattern, ...]]] = [(below, above)]
     seen = 0
     while waiting and seen < MAX_FOLDERS:
@@ -49,18 +57,18 @@ def files(space: Workspace, *, below: str = "", left_out: LeftOut | None = None)
             entries = space.entries(folder or ".")
             patterns += tuple(_own_patterns(space, folder, [name for name, _ in entries]))
             found = [(f"{folder}/{name}" if folder else name, name, kind) for name, kind in entries]
-            kept = [
+            list_undoable = [
                 (path, kind)
                 for path, name, kind in found
                 if name not in ALWAYS and not is_ignored(path, patterns, folder=kind == "folder")
             ]
-            yield from (path for path, kind in kept if kind == "file")
-            waiting += [(path, patterns) for path, kind in reversed(kept) if kind == "folder"]
-    if waiting and left_out is not None:
-        left_out.stopped = True
+            yield from (path for path, kind in list_undoable if kind == "file")
+            waiting += [(path, patterns) for path, kind in reversed(list_undoable) if kind == "folder"]
+    if waiting and skipped is not None:
+        skipped.stopped = True
 
 
-class Ignoring:
+class IgnoreRules:
     """The ignore files of a workspace. Each is read once."""
 
     def __init__(self, space: Workspace) -> None:
@@ -102,7 +110,7 @@ def matches_glob(path: str, glob: str) -> bool:
     if not glob:
         return True
     subject = path if "/" in glob else path.rpartition("/")[2]
-    return any(compiled(translated(one)).fullmatch(subject) for one in _alternatives(glob))
+    return any(compile_regex(glob_to_regex(one)).fullmatch(subject) for one in _alternatives(glob))
 
 
 @functools.lru_cache(maxsize=64)

@@ -28,14 +28,14 @@ _KINDS = {
     "function_signature": "function", "abstract_method_signature": "method",
 }  # fmt: skip
 # Only at the top level of a file or a class, not inside functions.
-_VALUES = {
+_VALUE_KINDS = {
     "assignment": "variable", "variable_declarator": "variable", "public_field_definition": "field",
     "field_declaration": "field", "const_item": "constant", "static_item": "constant", "const_spec": "constant",
     "var_spec": "variable", "preproc_def": "macro", "preproc_function_def": "macro", "declaration": "declaration",
     "enumerator": "member", "enum_assignment": "member",
 }  # fmt: skip
-_BODIES = frozenset({"function", "method"})
-_NAMES = frozenset({
+_FUNCTION_KINDS = frozenset({"function", "method"})
+_NAME_NODES = frozenset({
     "identifier", "type_identifier", "property_identifier", "field_identifier", "namespace_identifier",
     "private_property_identifier", "word", "qualified_identifier", "destructor_name", "operator_name",
     "dot_index_expression", "method_index_expression", "nested_namespace_specifier",
@@ -52,12 +52,12 @@ def outline(source: Source, language: tree_sitter.Language) -> tuple[Symbol, ...
 
     tree = parse(language, source.text)
     found = tree_sitter.QueryCursor(_query(language)).captures(tree.root_node).get("it", [])
-    walk = _Walk(source)
+    builder = _OutlineBuilder(source)
     for node in sorted(found, key=lambda node: (node.start_byte, -node.end_byte)):
-        if len(walk.symbols) >= _MAX_SYMBOLS:
+        if len(builder.symbols) >= _MAX_SYMBOLS:
             break
-        walk.take(node)
-    return tuple(walk.symbols)
+        builder.add_node(node)
+    return tuple(builder.symbols)
 
 
 @functools.lru_cache(maxsize=32)
@@ -65,27 +65,27 @@ def _query(language: tree_sitter.Language) -> tree_sitter.Query:
     """Builds a query for every kind of declaration that the grammar has."""
     import tree_sitter
 
-    kinds = [kind for kind in (*_KINDS, *_VALUES) if language.id_for_node_kind(kind, True)]
+    kinds = [kind for kind in (*_KINDS, *_VALUE_KINDS) if language.id_for_node_kind(kind, True)]
     return tree_sitter.Query(language, f"[{' '.join(f'({kind})' for kind in kinds)}] @it")
 
 
-class _Walk:
+class _OutlineBuilder:
     """Collects declarations from outside in, and tracks the enclosing one."""
 
     def __init__(self, source: Source) -> None:
         self.symbols: list[Symbol] = []
         self._source = source
-        self._around: list[tuple[int, str, str]] = []  # end, name and kind of enclosing declarations
+        self._enclosing: list[tuple[int, str, str]] = []  # end, name and kind of enclosing declarations
 
-    def take(self, node: tree_sitter.Node) -> None:
-        while self._around and self._around[-1][0] <= node.start_byte:
-            self._around.pop()
-        _, container, inside = self._around[-1] if self._around else (0, "", "")
+    def add_node(self, node: tree_sitter.Node) -> None:
+        while self._enclosing and self._enclosing[-1][0] <= node.start_byte:
+            self._enclosing.pop()
+        _, container, inside = self._enclosing[-1] if self._enclosing else (0, "", "")
         kind = self._kind(node, inside)
         name = self._name(node) if kind else ""
         if name:
-            self._add(node, name, kind, container, len(self._around))
-            self._around.append((node.end_byte, name, kind))
+            self._add(node, name, kind, container, len(self._enclosing))
+            self._enclosing.append((node.end_byte, name, kind))
 
     def _kind(self, node: tree_sitter.Node, inside: str) -> str:
         kind = _KINDS.get(node.type, "")
@@ -93,9 +93,9 @@ class _Walk:
             return "method"
         if kind in ("class", "struct", "union", "enum") and node.type.endswith("_specifier"):
             return kind if node.child_by_field_name("body") else ""  # otherwise it only mentions the type
-        if kind or inside in _BODIES:
+        if kind or inside in _FUNCTION_KINDS:
             return kind
-        return _VALUES.get(node.type, "")
+        return _VALUE_KINDS.get(node.type, "")
 
     def _name(self, node: tree_sitter.Node) -> str:
         if node.type == "impl_item":
@@ -104,10 +104,11 @@ class _Walk:
         named = named or node.child_by_field_name("declarator")
         # In C the name is inside nested declarators: *f(void) declares f, which returns a pointer.
         for _ in range(_MAX_DEPTH):
-            if named is None or named.type in _NAMES:
+            if named is None or named.type in _NAME_NODES:
                 break
             named = named.child_by_field_name("declarator") or next(
-                (child for child in named.named_children if child.type in _NAMES or "declarator" in child.type), None
+                (child for child in named.named_children if child.type in _NAME_NODES or "declarator" in child.type),
+                None,
             )
         return self._text(named)
 

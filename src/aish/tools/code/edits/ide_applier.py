@@ -12,28 +12,28 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aish.errors import ToolError
-from aish.tools.code.edits.placement import Placing
+from aish.tools.code.edits.placement import FilePlacement
 from aish.tools.code.edits.port import Conflict, FileEdit, Outcome
 from aish.tools.code.edits.preparation import belongs_to_git
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 
 
-class Ide(Protocol):
+class IdeFiles(Protocol):
     async def read(self, path: str) -> str | None: ...
 
     async def write(self, path: str, content: str) -> None: ...
 
 
-async def apply_in_ide(space: Workspace, ide: Ide, edits: Sequence[FileEdit]) -> Outcome:
+async def apply_in_ide(space: Workspace, ide: IdeFiles, edits: Sequence[FileEdit]) -> Outcome:
     """Raises ToolError if the IDE fails after the first write."""
     before: dict[str, str | None] = {}
     texts: dict[str, str] = {}
     conflicts: list[Conflict] = []
     for edit in edits:
         try:
-            before[edit.path] = held = await _held(ide, edit)
-            reason = _unfit(space, edit, held)
+            before[edit.path] = held = await _read_current(ide, edit)
+            reason = _find_conflict(space, edit, held)
             texts[edit.path] = (edit.content or b"").decode()
         except UnicodeDecodeError:
             reason = "it is not UTF-8"
@@ -43,37 +43,41 @@ async def apply_in_ide(space: Workspace, ide: Ide, edits: Sequence[FileEdit]) ->
             conflicts.append(Conflict(edit.path, reason))
     if conflicts:
         return Outcome(conflicts=tuple(conflicts))
-    return await _write_all(Placing(space), ide, texts, before)
+    return await _write_all(FilePlacement(space), ide, texts, before)
 
 
-async def _write_all(placing: Placing, ide: Ide, texts: dict[str, str], before: dict[str, str | None]) -> Outcome:
+async def _write_all(
+    placement: FilePlacement, ide: IdeFiles, texts: dict[str, str], before: dict[str, str | None]
+) -> Outcome:
     written: list[str] = []
     for path, text in texts.items():
         what = "was not written"
         try:
-            folder = placing.find_folder(path)
+            folder = placement.find_folder(path)
             await ide.write(path, text)
             what = "may be written elsewhere, look there"
-            _check_unmoved(placing, path, folder)
+            _check_same_folder(placement, path, folder)
         except ToolError as exc:
-            left = await _put_back(placing, ide, written, before)
-            kept = f"; {', '.join(left)} could not be put back and stay changed" if left else "; nothing stays changed"
-            raise ToolError(f"{path} {what}: {exc.message}{kept if written else ''}") from exc
+            left = await _restore(placement, ide, written, before)
+            result = (
+                f"; {', '.join(left)} could not be put back and stay changed" if left else "; nothing stays changed"
+            )
+            raise ToolError(f"{path} {what}: {exc.message}{result if written else ''}") from exc
         except asyncio.CancelledError:  # stopping between two files would leave half a change; each call has a deadline
-            await _put_back(placing, ide, [*written, path], before)
+            await _restore(placement, ide, [*written, path], before)
             raise
         written.append(path)
     return Outcome(applied=tuple(written))
 
 
-def _check_unmoved(placing: Placing, path: str, folder: tuple[int, int] | None) -> None:
+def _check_same_folder(placement: FilePlacement, path: str, folder: tuple[int, int] | None) -> None:
     """Raises ToolError if the folder is another one now. The file is not restored, because that write could be
     redirected too."""
-    if folder is not None and placing.find_folder(path) != folder:
+    if folder is not None and placement.find_folder(path) != folder:
         raise ToolError("its folder became another one while the IDE wrote it")
 
 
-async def _held(ide: Ide, edit: FileEdit) -> str | None:
+async def _read_current(ide: IdeFiles, edit: FileEdit) -> str | None:
     """Returns the IDE's text. For a new file a failure to read is expected."""
     try:
         return await ide.read(edit.path)
@@ -83,20 +87,22 @@ async def _held(ide: Ide, edit: FileEdit) -> str | None:
         raise
 
 
-def _unfit(space: Workspace, edit: FileEdit, held: str | None) -> str:
+def _find_conflict(space: Workspace, edit: FileEdit, held: str | None) -> str:
     """Returns why the edit cannot be made, or "". Raises ToolError if the file may not be replaced."""
     if edit.content is None:
         return "the IDE is not asked to remove files"
     if belongs_to_git(space, edit.path):
         return "git's own files are not for editing; use git"
-    on_disk = Placing(space).find(edit.path)
+    on_disk = FilePlacement(space).find(edit.path)
     if edit.base is None:
         return "it is there already" if held is not None or on_disk is not None else ""
     same = held is not None and content_hash(held.encode()) == edit.base
     return "" if same else "it changed in the IDE since it was read"
 
 
-async def _put_back(placing: Placing, ide: Ide, written: Sequence[str], before: dict[str, str | None]) -> list[str]:
+async def _restore(
+    placement: FilePlacement, ide: IdeFiles, written: Sequence[str], before: dict[str, str | None]
+) -> list[str]:
     """Returns the files that could not be restored: new files, which the IDE cannot remove, and those that fail
     again."""
     left: list[str] = []
@@ -106,7 +112,7 @@ async def _put_back(placing: Placing, ide: Ide, written: Sequence[str], before: 
             if text is None:
                 left.append(path)
             else:
-                placing.find_folder(path)
+                placement.find_folder(path)
                 await ide.write(path, text)
         except ToolError:
             left.append(path)

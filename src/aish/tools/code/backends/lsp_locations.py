@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aish.errors import ToolError
 from aish.tools.code.answer import Place, Symbol
 from aish.tools.code.files.source import Source, load
-from aish.tools.code.lsp.answers import WirePlace, WireSymbol
+from aish.tools.code.lsp.decoding import WireLocation, WireSymbol
 from aish.tools.code.lsp.positions import Encoding
 from aish.tools.workspace import Workspace
 
@@ -19,7 +19,7 @@ _TEXT_CHARS = 240
 _OTHER_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:")  # a single letter would be a Windows drive
 
 
-class Files:
+class ServerFiles:
     """Reads each file at most once for one answer."""
 
     def __init__(self, space: Workspace, encoding: Encoding) -> None:
@@ -59,7 +59,7 @@ class Files:
                 self._read[path] = None
         return self._read[path]
 
-    def places(self, found: Sequence[WirePlace], *, whole: bool = False) -> tuple[Place, ...]:
+    def places(self, found: Sequence[WireLocation], *, whole: bool = False) -> tuple[Place, ...]:
         """Returns locations sorted, one for each line. With `whole` they span the full declaration and have no text."""
         made = {self._place(one, whole=whole) for one in found}
         return tuple(sorted(made))
@@ -68,7 +68,7 @@ class Files:
         made = [self._symbol(one) for one in found]
         return tuple(symbol for symbol in made if not (inside_only and symbol.path.startswith("/")))
 
-    def _place(self, one: WirePlace, *, whole: bool) -> Place:
+    def _place(self, one: WireLocation, *, whole: bool) -> Place:
         line = one.range.start.line + 1
         end_line = (one.whole if whole else one.range).end.line + 1
         try:

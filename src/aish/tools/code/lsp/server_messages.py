@@ -17,7 +17,7 @@ import msgspec
 
 from aish.errors import BadResponse
 from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
-from aish.tools.code.lsp.answers import WireProblem, decoded, problems
+from aish.tools.code.lsp.decoding import WireDiagnostic, decode_as, decode_diagnostics
 
 _MAX_REGISTRATIONS = 200
 _MAX_FILES = 2000  # with pushed diagnostics; the oldest are dropped
@@ -38,10 +38,10 @@ class Pushed(msgspec.Struct, frozen=True):
 
     number: int
     version: int | None
-    problems: tuple[WireProblem, ...]
+    problems: tuple[WireDiagnostic, ...]
 
 
-class Inbox:
+class ServerMessages:
     """The message handler of one connection."""
 
     def __init__(self, folder: Mapping[str, str], settings: Mapping[str, Any], *, loaded_log: str = "") -> None:
@@ -60,7 +60,7 @@ class Inbox:
     def has_registered(self, method: str) -> bool:
         return method in self._registered.values()
 
-    def pushed(self, uri: str) -> Pushed | None:
+    def find_pushed(self, uri: str) -> Pushed | None:
         return self._pushed.get(urllib.parse.unquote(uri))  # servers escape differently
 
     @property
@@ -68,12 +68,12 @@ class Inbox:
         """What the server says it is doing; "" if nothing."""
         return next(iter(self._busy.values()), "") if self._loaded else "loading the project"
 
-    async def changed(self) -> None:
+    async def wait_changed(self) -> None:
         """Waits until something is pushed, registered or reported."""
         await self._changed.wait()
 
     @contextmanager
-    def capturing(self) -> Iterator[list[Any]]:
+    def capture_edits(self) -> Iterator[list[Any]]:
         """Collects the edits that the server applies meanwhile."""
         captured: list[Any] = []
         self._captured = captured
@@ -85,7 +85,7 @@ class Inbox:
     # The handler's methods for `Peer`.
 
     async def request(self, method: str, params: msgspec.Raw) -> Any:
-        body = _table(params)
+        body = _as_object(params)
         match method:
             case "client/registerCapability":
                 self._register(body.get("registrations"))
@@ -102,7 +102,7 @@ class Inbox:
             case "window/workDoneProgress/create" | "window/showMessageRequest":
                 return None
             case _ if method in _REFRESHES:
-                self._tell()
+                self._notify_changed()
             case _:
                 raise RpcError(METHOD_NOT_FOUND, f"{method} is not supported")
         return None
@@ -112,17 +112,17 @@ class Inbox:
         with suppress(BadResponse, TypeError, ValueError):
             match method:
                 case "textDocument/publishDiagnostics":
-                    self._push(_table(params))
+                    self._push(_as_object(params))
                 case "$/progress":
-                    self._progress(_table(params))
+                    self._progress(_as_object(params))
                 case "window/logMessage" | "window/showMessage":
-                    self._note(str(_table(params).get("message", ""))[:_LOG_CHARS])
+                    self._add_log(str(_as_object(params).get("message", ""))[:_LOG_CHARS])
 
     def _register(self, items: object) -> None:
         for item in items if isinstance(items, list) else []:
             if isinstance(item, dict) and len(self._registered) < _MAX_REGISTRATIONS:
                 self._registered[str(item.get("id"))] = str(item.get("method"))
-        self._tell()
+        self._notify_changed()
 
     def _unregister(self, items: object) -> None:
         for item in items if isinstance(items, list) else []:
@@ -130,8 +130,8 @@ class Inbox:
                 self._registered.pop(str(item.get("id")), None)
 
     def _configuration(self, items: object) -> list[Any]:
-        sections = [item.get("section") if isinstance(item, dict) else None for item in _listed(items)[:100]]
-        return [_section(self._settings, section) for section in sections]
+        sections = [item.get("section") if isinstance(item, dict) else None for item in _as_list(items)[:100]]
+        return [_find_section(self._settings, section) for section in sections]
 
     def _capture(self, edit: object) -> dict[str, Any]:
         if self._captured is None or len(self._captured) >= _MAX_CAPTURED:
@@ -142,12 +142,12 @@ class Inbox:
     def _push(self, body: dict[str, Any]) -> None:
         uri, version = urllib.parse.unquote(str(body.get("uri", ""))), body.get("version")
         self.pushes += 1
-        found = problems(_listed(body.get("diagnostics"))[:_MAX_PROBLEMS])
+        found = decode_diagnostics(_as_list(body.get("diagnostics"))[:_MAX_PROBLEMS])
         self._pushed.pop(uri, None)
         self._pushed[uri] = Pushed(self.pushes, version if isinstance(version, int) else None, tuple(found))
         if len(self._pushed) > _MAX_FILES:
             del self._pushed[next(iter(self._pushed))]
-        self._tell()
+        self._notify_changed()
 
     def _progress(self, body: dict[str, Any]) -> None:
         token, value = str(body.get("token")), body.get("value")
@@ -155,31 +155,31 @@ class Inbox:
         if kind == "begin" and len(self._busy) < _MAX_TOKENS:
             assert isinstance(value, dict)
             self._busy[token] = str(value.get("title", "") or "working")[:100]
-            self._tell()
+            self._notify_changed()
         elif kind == "end" and self._busy.pop(token, None) is not None:
-            self._tell()
+            self._notify_changed()
 
-    def _note(self, line: str) -> None:
+    def _add_log(self, line: str) -> None:
         self.log.append(line)
         if not self._loaded and self._loaded_log in line:
             self._loaded = True
-            self._tell()
+            self._notify_changed()
 
-    def _tell(self) -> None:
+    def _notify_changed(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
 
-def _table(params: msgspec.Raw) -> dict[str, Any]:
-    body = decoded(params, object)
+def _as_object(params: msgspec.Raw) -> dict[str, Any]:
+    body = decode_as(params, object)
     return body if isinstance(body, dict) else {}
 
 
-def _listed(items: object) -> list[Any]:
+def _as_list(items: object) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
-def _section(settings: Mapping[str, Any], section: object) -> Any:
+def _find_section(settings: Mapping[str, Any], section: object) -> Any:
     value: Any = settings
     for name in str(section).split(".") if isinstance(section, str) and section else ():
         value = value.get(name) if isinstance(value, Mapping) else None

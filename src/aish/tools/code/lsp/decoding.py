@@ -25,7 +25,7 @@ _MAX_DEPTH = 64
 _MAX_NESTED = 4
 
 
-class WirePlace(msgspec.Struct, frozen=True):
+class WireLocation(msgspec.Struct, frozen=True):
     """`range` is the name, `whole` the full declaration."""
 
     uri: str
@@ -33,7 +33,7 @@ class WirePlace(msgspec.Struct, frozen=True):
     whole: Range
 
 
-class WireProblem(msgspec.Struct, frozen=True):
+class WireDiagnostic(msgspec.Struct, frozen=True):
     range: Range
     message: str
     severity: str
@@ -52,7 +52,7 @@ class WireSymbol(msgspec.Struct, frozen=True):
     depth: int = 0
 
 
-class _Place(msgspec.Struct):
+class _Location(msgspec.Struct):
     uri: str = ""
     range: Range | None = None
     targetUri: str = ""
@@ -60,29 +60,29 @@ class _Place(msgspec.Struct):
     targetSelectionRange: Range | None = None
 
 
-def decoded(raw: msgspec.Raw | bytes, type: type[T]) -> T:
+def decode_as(raw: msgspec.Raw | bytes, type: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=type)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as exc:
         raise BadResponse(f"an answer that cannot be read: {exc}") from exc
 
 
-def places(raw: msgspec.Raw) -> list[WirePlace]:
+def decode_locations(raw: msgspec.Raw) -> list[WireLocation]:
     """Decodes null, a Location, or a list of Locations or LocationLinks."""
-    found = decoded(raw, _Place | list[_Place] | None)  # type: ignore[arg-type]  # msgspec accepts a union as a type
-    listed: list[_Place] = found if isinstance(found, list) else [found] if found else []
-    return [place for one in listed if (place := _place(one)) is not None]
+    found = decode_as(raw, _Location | list[_Location] | None)  # type: ignore[arg-type]  # msgspec accepts a union as a type
+    listed: list[_Location] = found if isinstance(found, list) else [found] if found else []
+    return [location for one in listed if (location := _location(one)) is not None]
 
 
-def _place(one: _Place) -> WirePlace | None:
+def _location(one: _Location) -> WireLocation | None:
     uri, name = one.targetUri or one.uri, one.targetSelectionRange or one.range or one.targetRange
     if not uri or name is None:
         return None
-    return WirePlace(uri, name, one.targetRange or name)
+    return WireLocation(uri, name, one.targetRange or name)
 
 
-def hover_text(raw: msgspec.Raw) -> str:
-    hover = decoded(raw, object)
+def decode_hover(raw: msgspec.Raw) -> str:
+    hover = decode_as(raw, object)
     return _markup(hover.get("contents")).strip() if isinstance(hover, dict) else ""
 
 
@@ -98,12 +98,12 @@ def _markup(contents: object, depth: int = 0) -> str:
     return ""
 
 
-def problems(items: object) -> list[WireProblem]:
+def decode_diagnostics(items: object) -> list[WireDiagnostic]:
     listed = items if isinstance(items, list) else []
-    return [problem for item in listed if (problem := _problem(item)) is not None]
+    return [found for item in listed if (found := _diagnostic(item)) is not None]
 
 
-def _problem(item: object) -> WireProblem | None:
+def _diagnostic(item: object) -> WireDiagnostic | None:
     if not isinstance(item, dict):
         return None
     try:
@@ -113,7 +113,7 @@ def _problem(item: object) -> WireProblem | None:
     code = item.get("code")
     code = code.get("value") if isinstance(code, dict) else code
     severity = item.get("severity", 1)
-    return WireProblem(
+    return WireDiagnostic(
         range,
         _markup(item.get("message")),
         _SEVERITIES.get(severity if isinstance(severity, int) else 1, "error"),
@@ -123,9 +123,9 @@ def _problem(item: object) -> WireProblem | None:
     )
 
 
-def symbols(raw: msgspec.Raw, uri: str = "") -> list[WireSymbol]:
+def decode_symbols(raw: msgspec.Raw, uri: str = "") -> list[WireSymbol]:
     """Decodes DocumentSymbols (a tree) or SymbolInformation (a flat list with locations)."""
-    found = decoded(raw, object)
+    found = decode_as(raw, object)
     return list(_symbols(found, uri, "", 0)) if isinstance(found, list) else []
 
 

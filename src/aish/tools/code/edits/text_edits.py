@@ -16,19 +16,19 @@ from aish.tools.code.files.source import Source
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus
 
-NEW = "new"
+_NEW = "new"
 _SHORTEST_REVISION = 8
 _SHOWN_CHARS = 80
 _SHOWN_PLACES = 8
 # A line number may be off by this much after other edits.
-_NEAR = 3
+_NEAR_LINES = 3
 
-Span = tuple[int, int, str]
-Place = tuple[int, int]  # offset and line
-Load = Callable[[str], Awaitable[Source]]
+_Span = tuple[int, int, str]
+_Match = tuple[int, int]  # offset and line
+_Load = Callable[[str], Awaitable[Source]]
 
 
-async def model_edits(space: Workspace, load: Load, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
+async def resolve_model_edits(space: Workspace, load: _Load, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
     """Raises ToolError with advice for the model."""
     by_path: dict[str, list[Mapping[str, Any]]] = {}
     for edit in edits:
@@ -36,16 +36,16 @@ async def model_edits(space: Workspace, load: Load, edits: Sequence[Mapping[str,
     return [await _file_edit(load, path, group) for path, group in by_path.items()]
 
 
-async def _file_edit(load: Load, path: str, edits: Sequence[Mapping[str, Any]]) -> FileEdit:
-    if any(edit["revision"] == NEW for edit in edits):
+async def _file_edit(load: _Load, path: str, edits: Sequence[Mapping[str, Any]]) -> FileEdit:
+    if any(edit["revision"] == _NEW for edit in edits):
         if len(edits) > 1:
-            raise _wrong(f"a new file is one edit, and {path} has {len(edits)}")
+            raise _bad_arguments(f"a new file is one edit, and {path} has {len(edits)}")
         return FileEdit(path, None, str(edits[0]["new"]).encode())
     source = await load(path)
     for edit in edits:
         _check_revision(source, str(edit["revision"]))
-    spans = sorted(_span(source, edit) for edit in edits)
-    return FileEdit(source.path, source.hash, source.encoded(_replaced(source, spans)))
+    spans = sorted(_resolve(source, edit) for edit in edits)
+    return FileEdit(source.path, source.hash, source.encoded(_apply(source, spans)))
 
 
 def _check_revision(source: Source, revision: str) -> None:
@@ -55,22 +55,26 @@ def _check_revision(source: Source, revision: str) -> None:
     raise ToolError(text, status=ResultStatus.FAILED)
 
 
-def _span(source: Source, edit: Mapping[str, Any]) -> Span:
+def _resolve(source: Source, edit: Mapping[str, Any]) -> _Span:
     new, old = str(edit["new"]), str(edit.get("old", ""))
     if "start_line" in edit:
         first = int(edit["start_line"])
         last = int(edit.get("end_line", first))
-        return _line_span(source, first, last, new) if not old else _within(source, old, new, range(first, last + 1))
+        return (
+            _resolve_lines(source, first, last, new)
+            if not old
+            else _resolve_within(source, old, new, range(first, last + 1))
+        )
     if not old:
-        raise _wrong(f"an edit of {source.path} names neither `old` text nor `start_line`")
+        raise _bad_arguments(f"an edit of {source.path} names neither `old` text nor `start_line`")
     line = edit.get("line")
-    return _near(source, old, new, line if isinstance(line, int) else None)
+    return _resolve_near(source, old, new, line if isinstance(line, int) else None)
 
 
-def _line_span(source: Source, start: int, end: int, new: str) -> Span:
+def _resolve_lines(source: Source, start: int, end: int, new: str) -> _Span:
     count = len(source.lines)
     if not 1 <= start <= end <= max(count, 1):
-        raise _wrong(f"{source.path} has lines 1 to {count}, not {start} to {end}")
+        raise _bad_arguments(f"{source.path} has lines 1 to {count}, not {start} to {end}")
     before = sum(map(len, source.lines[: start - 1]))
     replaced = "".join(source.lines[start - 1 : end])
     # The last line keeps its line end, even if the model left it out.
@@ -79,44 +83,45 @@ def _line_span(source: Source, start: int, end: int, new: str) -> Span:
     return before, before + len(replaced), _with_ends(source, new)
 
 
-def _within(source: Source, old: str, new: str, lines: range) -> Span:
+def _resolve_within(source: Source, old: str, new: str, lines: range) -> _Span:
     """Finds the only occurrence in these lines."""
-    old, found = _occurrences(source, old)
-    return _only(source, old, new, [place for place in found if place[1] in lines], found)
+    old, found = _find_all(source, old)
+    return _only_match(source, old, new, [place for place in found if place[1] in lines], found)
 
 
-def _near(source: Source, old: str, new: str, line: int | None) -> Span:
+def _resolve_near(source: Source, old: str, new: str, line: int | None) -> _Span:
     """Finds the only occurrence; of several, the one in that line or the only one near it."""
-    old, found = _occurrences(source, old)
+    old, found = _find_all(source, old)
     if len(found) <= 1 or line is None:
-        return _only(source, old, new, found, found)
+        return _only_match(source, old, new, found, found)
     there = [place for place in found if place[1] == line]
-    return _only(source, old, new, there or [place for place in found if abs(place[1] - line) <= _NEAR], found)
+    return _only_match(
+        source, old, new, there or [place for place in found if abs(place[1] - line) <= _NEAR_LINES], found
+    )
 
 
-def _only(source: Source, old: str, new: str, meant: Sequence[Place], found: Sequence[Place]) -> Span:
+def _only_match(source: Source, old: str, new: str, meant: Sequence[_Match], found: Sequence[_Match]) -> _Span:
     if not found:
-        raise _wrong(f"{source.path} does not hold '{old[:_SHOWN_CHARS]}'; copy the text exactly, without line numbers")
+        raise _bad_arguments(
+            f"{source.path} does not hold '{old[:_SHOWN_CHARS]}'; copy the text exactly, without line numbers"
+        )
     if len(meant) != 1:
         lines = ", ".join(str(line) for _, line in found[:_SHOWN_PLACES]) + (
             ", …" if len(found) > _SHOWN_PLACES else ""
         )
         times = f"{len(found)} times" if len(found) > 1 else "once"
-        raise _wrong(
+        raise _bad_arguments(
             f"{source.path} holds '{old[:_SHOWN_CHARS]}' {times}, in line {lines}; give more of it, or its `line`"
         )
     start = meant[0][0]
     return start, start + len(old), _with_ends(source, new)
 
 
-def _occurrences(source: Source, old: str) -> tuple[str, list[Place]]:
-    """Returns all occurrences, and the text with the file's line ends, because models write `
-
-    `.
-    """
+def _find_all(source: Source, old: str) -> tuple[str, list[_Match]]:
+    """Returns all occurrences, and the text with the file's line ends, because models write `\\n`."""
     old = old if old in source.text else _with_ends(source, old)
     starts = [0, *accumulate(map(len, source.lines))]
-    found: list[Place] = []
+    found: list[_Match] = []
     at = source.text.find(old)
     while at >= 0:
         found.append((at, bisect_right(starts, at)))
@@ -124,11 +129,11 @@ def _occurrences(source: Source, old: str) -> tuple[str, list[Place]]:
     return old, found
 
 
-def _replaced(source: Source, spans: Sequence[Span]) -> str:
+def _apply(source: Source, spans: Sequence[_Span]) -> str:
     pieces, at = [], 0
     for start, end, new in spans:
         if start < at:
-            raise _wrong(f"two edits of {source.path} overlap; make one of them")
+            raise _bad_arguments(f"two edits of {source.path} overlap; make one of them")
         pieces += [source.text[at:start], new]
         at = end
     return "".join([*pieces, source.text[at:]])
@@ -139,5 +144,5 @@ def _with_ends(source: Source, text: str) -> str:
     return text if end == "\n" else text.replace("\r\n", "\n").replace("\n", end)
 
 
-def _wrong(text: str) -> ToolError:
+def _bad_arguments(text: str) -> ToolError:
     return ToolError(text, status=ResultStatus.BAD_ARGUMENTS)

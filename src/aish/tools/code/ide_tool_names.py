@@ -8,11 +8,11 @@ from collections.abc import Iterable
 _RAW = re.compile(r"(lsp|fs)[._/-](\w+)")
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Returns `lsp.hover` for `lsp_hover`; "" for any other tool."""
     found = _RAW.fullmatch(name)
     return f"{found[1]}.{found[2]}" if found else ""
 
 
-def is_ide(names: Iterable[str]) -> bool:
-    return any(canonical(name).startswith("lsp.") for name in names)
+def has_ide_tools(names: Iterable[str]) -> bool:
+    return any(canonical_name(name).startswith("lsp.") for name in names)

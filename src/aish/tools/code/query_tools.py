@@ -6,11 +6,20 @@ import asyncio
 from collections.abc import Sequence
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Answer, Place, Problem, Spot, Status
-from aish.tools.code.backends.owner import Backends
+from aish.tools.code.answer import Answer, Place, Problem, Status, SymbolPosition
+from aish.tools.code.backends.selection import Backends
 from aish.tools.code.files.contents import Contents
 from aish.tools.code.files.source import Source
-from aish.tools.code.rendering import Page, body, by_file, envelope, joined, problem_summary, symbol_list, symbol_tree
+from aish.tools.code.rendering import (
+    Page,
+    envelope,
+    format_declaration,
+    group_by_file,
+    join_lines,
+    problem_summary,
+    symbol_list,
+    symbol_tree,
+)
 from aish.types.tools import Arguments
 
 _PLACES_SHOWN = 50
@@ -22,7 +31,7 @@ _MAX_SYMBOLS = 1000
 _MAX_DIAGNOSED = 20  # files in one answer
 
 
-class Understanding:
+class QueryTools:
     def __init__(self, contents: Contents, backends: Backends, *, diagnostics_wait_s: float) -> None:
         self._contents = contents
         self._backends = backends
@@ -33,58 +42,58 @@ class Understanding:
         answer = await self._backends.outline(source)
         page = Page(len(answer.value), 0, _OUTLINE_SHOWN)
         head = envelope(answer, page, revision=source.revision)
-        return joined(head, symbol_tree(answer.value[: page.end]))
+        return join_lines(head, symbol_tree(answer.value[: page.end]))
 
     async def symbols(self, arguments: Arguments) -> str:
         offset, limit = _paging(arguments)
         answer = await self._backends.symbols(str(arguments["query"]), _MAX_SYMBOLS)
         page = Page(len(answer.value), offset, limit, complete=len(answer.value) < _MAX_SYMBOLS)
-        return joined(envelope(answer, page), symbol_list(answer.value[page.start : page.end]))
+        return join_lines(envelope(answer, page), symbol_list(answer.value[page.start : page.end]))
 
     async def hover(self, arguments: Arguments) -> str:
-        source, spot = await self._spot(arguments)
+        source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).hover(source, spot)
-        text = answer.value[:_HOVER_CHARS] or _nothing(answer)
-        return joined(envelope(answer, _moved(arguments, spot), revision=source.revision), text)
+        text = answer.value[:_HOVER_CHARS] or _empty_text(answer)
+        return join_lines(envelope(answer, _actual_line(arguments, spot), revision=source.revision), text)
 
     async def definition(self, arguments: Arguments) -> str:
-        source, spot = await self._spot(arguments)
+        source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).definition(source, spot)
         page = Page(len(answer.value), 0, _DEFINITIONS_SHOWN)
-        shown = [await self._shown(place) for place in answer.value[: page.end]]
-        head = envelope(answer, _moved(arguments, spot), page, revision=source.revision)
-        return joined(head, *(shown or [_nothing(answer)]))
+        shown = [await self._show_location(place) for place in answer.value[: page.end]]
+        head = envelope(answer, _actual_line(arguments, spot), page, revision=source.revision)
+        return join_lines(head, *(shown or [_empty_text(answer)]))
 
     async def references(self, arguments: Arguments) -> str:
-        source, spot = await self._spot(arguments)
+        source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).references(source, spot)
         offset, limit = _paging(arguments)
         page = Page(len(answer.value), offset, limit)
         files = f"files={len({place.path for place in answer.value})}"
-        head = envelope(answer, _moved(arguments, spot), page, files, revision=source.revision)
-        none = f"there are no more than {len(answer.value)}" if answer.value else _nothing(answer)
-        return joined(head, by_file(answer.value[page.start : page.end]) or none)
+        head = envelope(answer, _actual_line(arguments, spot), page, files, revision=source.revision)
+        none = f"there are no more than {len(answer.value)}" if answer.value else _empty_text(answer)
+        return join_lines(head, group_by_file(answer.value[page.start : page.end]) or none)
 
     async def diagnostics(self, arguments: Arguments, edited: Sequence[str]) -> str:
         if "path" in arguments:
-            return await self.diagnosed([str(arguments["path"])])
+            return await self.diagnose_files([str(arguments["path"])])
         if not edited:
             raise ToolError("no file was edited yet; give the path of a file")
-        return await self.diagnosed(edited)
+        return await self.diagnose_files(edited)
 
-    async def diagnosed(self, paths: Sequence[str]) -> str:
+    async def diagnose_files(self, paths: Sequence[str]) -> str:
         """Diagnoses several files. Each has a status line of its own."""
         chosen = paths[:_MAX_DIAGNOSED]
         blocks = await asyncio.gather(*(self._diagnose(path) for path in chosen))
         left = f"{len(paths) - len(chosen)} more files were not looked at" if len(paths) > len(chosen) else ""
-        return joined(*blocks, left)
+        return join_lines(*blocks, left)
 
     async def _diagnose(self, path: str) -> str:
         try:
             source = await self._contents.load(path)
         except ToolError as exc:
             answer: Answer[tuple[Problem, ...]] = Answer((), "aish", Status.UNSUPPORTED, exc.message)
-            return joined(envelope(answer, f"path={path}"), problem_summary(answer))
+            return join_lines(envelope(answer, f"path={path}"), problem_summary(answer))
         try:
             found = await self._backends.for_file(path).diagnostics(source, self._diagnostics_wait_s)
         except ToolError as exc:
@@ -94,16 +103,16 @@ class Understanding:
         shown = answer.with_value(answer.value[: page.end])
         known = answer.status not in (Status.PENDING, Status.UNSUPPORTED)
         head = envelope(answer, f"path={path}", page if known else "", revision=source.revision)
-        return joined(head, problem_summary(shown))
+        return join_lines(head, problem_summary(shown))
 
     async def _load(self, arguments: Arguments) -> Source:
         return await self._contents.load(str(arguments["path"]))
 
-    async def _spot(self, arguments: Arguments) -> tuple[Source, Spot]:
+    async def _locate(self, arguments: Arguments) -> tuple[Source, SymbolPosition]:
         source = await self._load(arguments)
         return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
 
-    async def _shown(self, place: Place) -> str:
+    async def _show_location(self, place: Place) -> str:
         """Shows a declaration with its code. The syntax tree gives its end if the server returned only the name."""
         if place.outside:
             return f"{place.path}:{place.line} (outside the workspace, not read)"
@@ -112,7 +121,7 @@ class Understanding:
         except ToolError:
             return f"{place.path}:{place.line}"
         end_line = place.end_line if place.end_line > place.line else await self._end_line(source, place.line)
-        return f"{place.path}:{place.line}\n{body(source, place.line, end_line)}"
+        return f"{place.path}:{place.line}\n{format_declaration(source, place.line, end_line)}"
 
     async def _end_line(self, source: Source, line: int) -> int:
         symbols = (await self._backends.outline(source)).value
@@ -123,10 +132,10 @@ def _paging(arguments: Arguments) -> tuple[int, int]:
     return int(arguments.get("offset", 0)), int(arguments.get("limit", _PLACES_SHOWN))
 
 
-def _moved(arguments: Arguments, spot: Spot) -> str:
+def _actual_line(arguments: Arguments, spot: SymbolPosition) -> str:
     """Returns the symbol's line if it is not the one in the arguments."""
     return "" if arguments.get("line") == spot.line else f"line={spot.line}"
 
 
-def _nothing(answer: Answer[object]) -> str:
+def _empty_text(answer: Answer[object]) -> str:
     return "not known yet" if answer.status is Status.PENDING else "nothing found"

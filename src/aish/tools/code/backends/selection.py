@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aish.tools.code.answer import Answer, Spot, Symbol
+from aish.tools.code.answer import Answer, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp import LspBackend
 from aish.tools.code.backends.port import CodeBackend
-from aish.tools.code.backends.servers import Servers
+from aish.tools.code.backends.servers import LanguageServers
 from aish.tools.code.backends.tree import TreeBackend
 from aish.tools.code.files.source import Source
-from aish.tools.code.languages import Choice, table
+from aish.tools.code.languages import ServerChoice, language_table
 from aish.tools.code.lsp.spec import ServerLimits
-from aish.tools.code.symbols.addresses import last_name, resolve
 from aish.tools.code.symbols.grammars import find_grammar
+from aish.tools.code.symbols.names import last_name, resolve
 from aish.tools.workspace import Workspace
 
 _OUTLINES_KEPT = 64
@@ -29,13 +29,13 @@ class Backends:
     def __init__(
         self,
         space: Workspace,
-        choice: Choice,
+        choice: ServerChoice,
         limits: ServerLimits,
         *,
         max_servers: int = 4,
         find_ide: FindIde = lambda tree: None,
     ) -> None:
-        self.servers = Servers(space, choice, limits, max_servers=max_servers)
+        self.servers = LanguageServers(space, choice, limits, max_servers=max_servers)
         self._space = space
         self._find_ide = find_ide
         self._outlines: dict[tuple[str, str], Answer[tuple[Symbol, ...]]] = {}
@@ -43,7 +43,7 @@ class Backends:
     def for_file(self, path: str) -> CodeBackend:
         if (ide := self._ide()) is not None:
             return ide
-        language = table().language_of(path)
+        language = language_table().language_of(path)
         found = self.servers.find(language) if language else None
         if found is not None and found.command:
             return LspBackend(self.servers, language, found)
@@ -51,9 +51,9 @@ class Backends:
             self._space, _advice(language, found.server if found else "", found.missing if found else "")
         )
 
-    def for_style(self, path: str) -> CodeBackend:
+    def for_formatting(self, path: str) -> CodeBackend:
         """Returns the backend that formats and fixes, which may be another program."""
-        language = table().language_of(path)
+        language = language_table().language_of(path)
         found = self.servers.find_formatter(language) if language and self._ide() is None else None
         if found is None:
             return self.for_file(path)
@@ -65,7 +65,7 @@ class Backends:
         """Uses the syntax tree if there is a grammar: it is fast and needs no server."""
         known = self._outlines.get((source.path, source.hash))
         if known is None:
-            if find_grammar(table().grammar_of(source.path) or "?") is None:
+            if find_grammar(language_table().grammar_of(source.path) or "?") is None:
                 return await self.for_file(source.path).outline(source)
             known = await TreeBackend(self._space).outline(source)
             self._outlines[source.path, source.hash] = known
@@ -73,7 +73,7 @@ class Backends:
                 del self._outlines[next(iter(self._outlines))]
         return known
 
-    async def locate(self, source: Source, line: int | None, symbol: str) -> Spot:
+    async def locate(self, source: Source, line: int | None, symbol: str) -> SymbolPosition:
         """Finds a symbol. Without a line the file's declaration of that name is preferred. Raises ToolError."""
         if line is None:
             declared = (one for one in (await self.outline(source)).value if one.name == last_name(symbol))
