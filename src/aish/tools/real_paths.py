@@ -1,7 +1,7 @@
-"""What a read leads to on this disk: links followed, wildcards expanded, and secrets below a folder found.
+"""Finds which files a read reaches on disk: follows links, expands wildcards, and finds secrets below a folder.
 
-For the gate, which judges names without looking at the disk. Bounded: wildcards that match too much are an error, and
-below a folder nothing more is found past the bound.
+The gate itself judges names without looking at the disk. Bounded: wildcards that match too much are an error, and a
+search below a folder stops at the bound.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.verdict import Read
 from aish.types.globs import widen_brackets
 
-# A walk through this many entries takes a few milliseconds.
+# Walking this many entries takes a few milliseconds.
 _MAX_ENTRIES = 3_000
-# Folders of packages and histories: what is in them came from elsewhere.
+# Folders of packages and histories, whose contents come from elsewhere.
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", "target", "site-packages"})
 
 
 class RealPaths:
-    """`is_secret` says of a path whether its place or its name is that of a secret."""
+    """`is_secret` says whether a path, by its place or name, is a secret."""
 
     def __init__(self, root: Path, is_secret: Callable[[str], bool]) -> None:
         self._root = str(root)
@@ -41,7 +41,7 @@ class RealPaths:
                 yield from self._below(path, read.filters)
 
     def _below(self, folder: str, filters: Sequence[str]) -> Iterator[str]:
-        """Secrets, and what links lead to elsewhere."""
+        """Yields secrets, and targets of links that lead elsewhere."""
         for entry in _files_below(folder):
             name = entry.name.lower()
             if filters and not any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters):
@@ -57,14 +57,14 @@ class RealPaths:
         return _expanded(read.path) if read.glob else (read.path,)
 
     def _as_named(self, real: str) -> str:
-        """Below the workspace as it is named, where its own name is a link."""
+        """Keeps the workspace's own name if that is a link."""
         rest = real.removeprefix(self._real_root)
         is_below = rest != real and rest[:1] in ("", "/")
         return self._root + rest if is_below else real
 
 
 def _expanded(pattern: str) -> list[str]:
-    """What the shell's wildcards match, folder by folder. Raises TooBig: links in a circle match without end."""
+    """Expands the shell's wildcards folder by folder. Raises TooBig, because circular links match without end."""
     paths, left = [""], _MAX_ENTRIES
     for part in filter(None, widen_brackets(pattern).split("/")):
         if "*" not in part and "?" not in part:
@@ -76,7 +76,7 @@ def _expanded(pattern: str) -> list[str]:
             left -= len(names) + 1
             if left <= 0:
                 raise TooBig("its wildcards match too much to look at")
-            # A leading wildcard passes hidden files over.
+            # A leading wildcard does not match hidden files.
             shown = (name for name in names if name[0] != "." or part[0] == ".")
             found += [f"{folder}/{name}" for name in shown if fnmatchcase(name, part)]
         paths = found

@@ -1,8 +1,8 @@
-"""All tools under one roof, with names that every provider accepts and that lead back to their source.
+"""Joins toolsets into one, with names that every provider accepts.
 
-On the wire a tool is `source__tool`, matching `^[a-zA-Z0-9_-]{1,64}$`. Characters outside that are replaced, names too
-long are cut, and where two then collide the later one gets a suffix made from its own full name, so that it keeps the
-same wire name from run to run. One map knows both names.
+On the wire a tool is `source__tool` and matches `^[a-zA-Z0-9_-]{1,64}$`. Other characters are replaced and long names
+are cut. If two names then collide, the later one gets a suffix made from its full name, so that it keeps the same wire
+name in every run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aish.types.tools import MAX_NAME_CHARS, Arguments, ResultStatus, ToolOutput
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """Where a wire name leads: the source and the name the source itself knows."""
+    """The toolset of a wire name, and the tool's name there."""
 
     spec: ToolSpec
     source: Toolset
@@ -30,7 +30,7 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """A Toolset made of others, by alias. The alias of a source never contains `__`."""
+    """A Toolset made of others, by alias. An alias never contains `__`."""
 
     def __init__(self) -> None:
         self._sources: dict[str, Toolset] = {}
@@ -52,7 +52,7 @@ class Registry:
         self._sources[alias] = source
 
     def hide(self, hidden: Callable[[str, str], bool]) -> None:
-        """Tools (an alias and the source's own name) that are there for others of ours, and not for a model."""
+        """Hides tools (alias and own name) from models; other parts of aish can still use them."""
         self._hidden = hidden
         self._offered = []
 
@@ -60,8 +60,8 @@ class Registry:
         return self._sources.pop(alias, None)
 
     def visit(self, guests: Mapping[str, Toolset]) -> tuple[str, Registry]:
-        """A view with these sources besides, and the name it is found by for as long as somebody holds it. It is not to
-        be closed: what it shows belongs to others."""
+        """Returns a name and a view that also has these toolsets. The name is valid as long as the view exists. Do
+        not close the view: its toolsets belong to others."""
         view = Registry()
         view._hidden = self._hidden
         view._sources = dict(self._sources)
@@ -75,19 +75,19 @@ class Registry:
         return self._visits.get(guests, self)
 
     def next_alias(self, stem: str = "mcp") -> str:
-        """`mcp1`, `mcp2`, … for sources nobody named."""
+        """Returns `mcp1`, `mcp2`, … for unnamed toolsets."""
         number = 1
         while f"{stem}{number}" in self._sources:
             number += 1
         return f"{stem}{number}"
 
     def specs(self) -> Sequence[ToolSpec]:
-        """The very same as long as no source offers another list."""
+        """Returns the same object until a toolset changes its list."""
         self._bindings()
         return self._specs
 
     def find(self, name: str) -> Binding | None:
-        """By wire name; a dot is accepted for the first `__`."""
+        """Finds a tool by its wire name; a dot is accepted for the first `__`."""
         bindings = self._bindings()
         return bindings.get(name) or bindings.get(wire_name(name))
 
@@ -116,11 +116,11 @@ class Registry:
         return await binding.source.happened(binding.own_name, witness)
 
     async def aclose(self) -> None:
-        """All at once: each has its own time limits, and one that fails does not keep the others open."""
+        """Closes all at once: each has its own time limits, and an error in one does not affect the others."""
         await asyncio.gather(*(source.aclose() for source in self._sources.values()), return_exceptions=True)
 
     def _bindings(self) -> dict[str, Binding]:
-        """Made anew only when a source offers another list than before."""
+        """Rebuilds the map only if a toolset changed its list."""
         offered = [(alias, source, tuple(source.specs())) for alias, source in self._sources.items()]
         if not _same(offered, self._offered):
             self._offered = offered

@@ -1,9 +1,9 @@
-"""Files below one root, and none outside it, whatever symlinks, races or hard links say.
+"""Opens files below one root and never outside it, whatever symlinks, races or hard links exist.
 
-On Linux the kernel itself keeps every look-up below the root (`openat2` with RESOLVE_BENEATH); elsewhere each component
-is opened without following links, so links inside the workspace are refused there. A write goes to a new file that is
-renamed into place: it never writes through a link, and a reader sees the old content or the new. What has a second
-name, a hard link, may be a file from outside: it is not replaced, and read only where package managers make such links.
+On Linux the kernel keeps every look-up below the root (`openat2` with RESOLVE_BENEATH). Elsewhere each component is
+opened without following links, so links inside the workspace are refused there. A write creates a new file and renames
+it into place: it never writes through a link, and readers see the old or the new content. A file with a second name (a
+hard link) may be one from outside: it is never replaced, and read only where package managers create such links.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from aish.errors import ToolError
 from aish.safety.path_names import BadPath, relative_path
 from aish.types.tools import ResultStatus
 
-# The same on every architecture Linux runs on since 5.6.
+# The same on every architecture of Linux since 5.6.
 _SYS_OPENAT2 = 437
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
-# A file larger than this is not for a model to read in one piece.
+# Larger files are not read in one piece.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _LINKED = "is a hard link: the same file has another name, perhaps outside the workspace"
 _LINK_HINT = "to have such files read, though not changed, a person sets ide.hard_links = true in the configuration"
-_MAX_ABOVE = 64  # folders of an absolute name that are looked at
+_MAX_ABOVE = 64  # folders of an absolute name that are checked
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 
-# Names say the same every time; a tool names a file several times in a call.
+# Names do not change their meaning, and a tool uses a file's name several times in a call.
 _relative_path = functools.lru_cache(maxsize=4096)(relative_path)
 
 Kind = Literal["file", "folder", "other"]
 
 
 class TooLong(ToolError):
-    """There is more in the file than was to be read."""
+    """The file is longer than allowed."""
 
 
 class HardLinked(ToolError):
-    """The file has a second name, and is not read for that."""
+    """The file has a second name and is therefore not read."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -55,10 +55,10 @@ class _OpenHow(ctypes.Structure):
 
 
 class Workspace:
-    """Holds the root open: renaming it away does not move us.
+    """Keeps the root open, so that renaming it has no effect.
 
-    `packages` are names of folders that package managers fill with links to a cache; with `hard_links` every file is
-    read, whatever names it has. `hides` are files and folders that are not opened though the root contains them.
+    `packages` are names of folders that package managers fill with links to a cache. With `hard_links` every file is
+    read, whatever names it has. `hides` are files and folders inside the root that are never opened.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Workspace:
     ) -> None:
         self.root = root.resolve()
         self._hides = tuple(hidden for path in hides if _touch(hidden := path.resolve(), self.root))
-        # A root that is given as a link may be named by that as well as by what it leads to.
+        # A root that is given as a link may be named by the link or by its target.
         self._names = dict.fromkeys((PurePosixPath(self.root), PurePosixPath(root.absolute())))
         self._fd = os.open(self.root, _FOLDER)
         self._kernel_keeps = use_openat2 and _has_openat2(self._fd)
@@ -85,7 +85,7 @@ class Workspace:
             self._fd = -1
 
     def read(self, name: str, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-        """Raises ToolError for anything but a regular file of that size at most, below the root."""
+        """Raises ToolError for anything but a regular file below the root, of that size at most."""
         with self.reading(name) as fd:
             size = os.fstat(fd).st_size
             if size > max_bytes:
@@ -95,7 +95,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[int]:
-        """A regular file below the root, open for whoever reads it piece by piece; ToolError for anything else."""
+        """Opens a regular file below the root for reading in parts; ToolError for anything else."""
         path = self._relative(name)
         with self._opened(path, _READ, name) as fd:
             status = os.fstat(fd)
@@ -109,17 +109,17 @@ class Workspace:
                 raise _translated(exc, name) from exc
 
     def withholds(self, path: str, status: os.stat_result) -> bool:
-        """Whether a file is not read because of a second name: where that is, nobody can tell.
+        """Whether a file is not read because it has a second name, which may be outside.
 
-        Among installed packages such files are the rule. There those are read that everybody may read: no private key
-        becomes readable by being linked there.
+        Installed packages often have such files. There, files that everybody may read are allowed, so a private key
+        does not become readable by being linked there.
         """
         if status.st_nlink <= 1 or self._reads_links:
             return False
         return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(self.resolved(path).parts)
 
     def write(self, name: str, content: bytes) -> None:
-        """Whole or not at all. Keeps the mode of the file it replaces; makes no folders."""
+        """Writes the whole file or nothing. Keeps the mode of a replaced file; creates no folders."""
         path = self._relative(name)
         if path.name in ("", "."):
             raise _refusal(f"{name} is a folder")
@@ -128,7 +128,7 @@ class Workspace:
             _replace(folder, path.name, content, mode, name)
 
     def exists(self, name: str) -> bool:
-        """Whether anything has that name, a link that leads nowhere included. Raises ToolError for a name outside."""
+        """Whether the name exists, including a broken link. Raises ToolError for a name outside."""
         path = self._relative(name)
         try:
             with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
@@ -142,13 +142,13 @@ class Workspace:
         return True
 
     def check_readable(self, name: str) -> None:
-        """Raises ToolError for what is not a regular file below the root."""
+        """Raises ToolError for anything but a regular file below the root."""
         with self.reading(name):
             pass
 
     @contextlib.contextmanager
     def folder_of(self, name: str) -> Iterator[tuple[int, str]]:
-        """The open folder that a file is or would be in, and its name there. What is done with the two stays inside."""
+        """Yields the open folder of a file, which may not exist yet, and the file's name in it."""
         path = self._relative(name)
         if path.name in ("", "."):
             raise _refusal(f"{name} is a folder")
@@ -159,21 +159,22 @@ class Workspace:
                 raise _translated(exc, name) from exc
 
     def entries(self, name: str = ".") -> list[tuple[str, Kind]]:
-        """What is in a folder, sorted by name. A link is "other", wherever it leads."""
+        """Returns the entries of a folder, sorted by name. A link is "other", wherever it leads."""
         with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
     def resolved(self, name: str) -> PurePosixPath:
-        """Where links lead now, from the root; the name itself if that is outside, which no opening of it survives."""
+        """Returns the target of links, relative to the root; the name itself if that is outside, where it cannot be
+        opened."""
         path = self._relative(name)
         try:
             real = PurePosixPath(os.path.realpath(self.root / path))
-        except OSError:  # it is being changed just now
+        except OSError:  # it is being changed right now
             return path
         return real.relative_to(PurePosixPath(self.root)) if real.is_relative_to(PurePosixPath(self.root)) else path
 
     def relative(self, name: str) -> str:
-        """The one name that a file has here, for a path or a `file:` URI; ToolError for one outside."""
+        """Returns the file's normalised name for a path or a `file:` URI; ToolError for one outside."""
         return str(self._relative(name))
 
     def _relative(self, name: str) -> PurePosixPath:
@@ -188,9 +189,9 @@ class Workspace:
         raise _refusal(str(refused)) from refused
 
     def _find_through_links(self, name: str) -> PurePosixPath | None:
-        """An absolute name whose folder leads inside: the working directory by the name that a shell has for it.
+        """Resolves an absolute name whose folder leads inside, such as the shell's name of the working directory.
 
-        Only a name is made of it: what it stands for is opened below the root like any other.
+        Only the name is resolved; the file is then opened below the root like any other.
         """
         try:
             path = PurePosixPath("/") / _relative_path(name, PurePosixPath("/"))
@@ -205,7 +206,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def _opened(self, path: PurePosixPath, flags: int, name: str, *, child: str = "") -> Iterator[int]:
-        """`child` is what is then named in the folder."""
+        """`child` is the name of the file in the opened folder."""
         try:
             fd = self._open_beneath(path, flags) if self._kernel_keeps else self._open_stepwise(path, flags)
         except OSError as exc:
@@ -218,7 +219,7 @@ class Workspace:
             os.close(fd)
 
     def _place_of(self, fd: int, path: PurePosixPath) -> Path:
-        """Where an open file is, whatever links led there. Without links on the way, its name says so."""
+        """Returns the real path of an open file. Without links on the way it is the name."""
         if not self._kernel_keeps:
             return self.root / path
         try:
@@ -294,7 +295,7 @@ def _read_all(fd: int, max_bytes: int, name: str) -> bytes:
 
 
 def _replaceable_mode(folder: int, file: str, name: str) -> int:
-    """The mode of the file that is there, or the usual one. Only a regular file with one name may be replaced."""
+    """Returns the mode of the existing file, or the default. Only a regular file with one name may be replaced."""
     try:
         status = os.stat(file, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`runtime__add`, `runtime__echo`, `runtime__time`: small, pure, always there; good for a first tool call."""
+"""`runtime__add`, `runtime__echo`, `runtime__time`: small tools without effects, always available."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RuntimeTools:
         return ToolOutput((TextPart(tool(arguments)),))
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
     def _time(self, arguments: Arguments) -> str:
         zone = _zone(str(arguments.get("zone", "UTC")))

@@ -1,9 +1,8 @@
-"""A fence around commands, where the machine has one: bubblewrap.
+"""Runs commands in bubblewrap, if the machine has it.
 
-Inside it the workspace and `/tmp` can be written, everything else is read-only, and there is no network unless that is
-allowed. Files of aish, folders of keys and browsers in the home, and sockets of privileged services are hidden: an
-empty folder or an empty file stands in their place. It is a second line behind the gate, not a replacement: what is
-destroyed inside the workspace is gone.
+The workspace and `/tmp` are writable, everything else is read-only, and there is no network unless it is allowed. Files
+of aish, folders of keys and browsers in the home, and sockets of privileged services are hidden behind empty files and
+folders. The sandbox is a second line of defence behind the gate: destroyed files inside the workspace are lost.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ SandboxMode = Literal["auto", "bwrap", "off"]
 
 _PROBE_TIMEOUT_S = 5.0
 _TMP = "/tmp"
-# Whoever can write to a socket or a pipe in there is outside.
+# A process that can write to a socket or pipe in these can act outside.
 _DOORS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
 _MAX_DOORS = 1000
-# What holds keys, tokens and sessions, below the home.
+# Folders and files below the home with keys, tokens and sessions.
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", ".password-store", ".vault-token", ".netrc",
     ".git-credentials", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials", ".terraform.d",
@@ -39,7 +38,7 @@ _SECRETS = (
     ".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history", ".node_repl_history",
     "snap/firefox", "snap/chromium", ".var/app",
 )  # fmt: skip
-# Sockets below these obey everyone who may open them, and a read-only file system does not stop that.
+# Sockets below these obey every process that can open them, and a read-only file system does not prevent that.
 _SOCKETS = (
     "/run/user", "/run/dbus", "/run/docker.sock", "/run/podman", "/run/containerd", "/run/crio", "/run/libvirt",
     "/run/lxd", "/run/incus", "/run/snapd.socket", "/run/systemd/private",
@@ -48,7 +47,8 @@ _SOCKETS = (
 
 class Sandbox(Protocol):
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
-        """The command line that runs `argv` inside; raises ToolError if a fence was demanded and there is none."""
+        """Returns the command line that runs `argv` inside. Raises ToolError if a sandbox is required and there is
+        none."""
 
     @property
     def holds(self) -> bool:
@@ -58,7 +58,7 @@ class Sandbox(Protocol):
         """Finds out whether commands run inside."""
 
     async def describe(self) -> str:
-        """For `aish doctor`."""
+        """Describes the sandbox for `aish doctor`."""
 
 
 class NoSandbox:
@@ -75,8 +75,8 @@ class NoSandbox:
 
 
 class Bubblewrap:
-    """`required` False means: use it where it works, go without where it does not. `hides` are files and folders that
-    commands do not see, besides the secrets of the home and what obeys everyone."""
+    """With `required` False it is used only if it works. `hides` are files and folders that commands do not see,
+    besides secrets in the home and privileged sockets."""
 
     def __init__(
         self, workspace: Path, *, required: bool, network: bool, hides: Sequence[Path] = (), home: Path | None = None
@@ -125,7 +125,8 @@ class Bubblewrap:
         )
 
     def _hidden(self) -> tuple[list[Path], list[Path]]:
-        """What is there to be hidden: folders around the workspace, which stays in sight, and all else."""
+        """Returns the existing paths to hide: folders that contain the workspace, which stays visible, and all
+        others."""
         workspace = self._workspace.resolve()
         there = [path for path in dict.fromkeys(map(_resolved, self._hides)) if path is not None]
         around = [path for path in there if workspace.is_relative_to(path)]
@@ -148,7 +149,7 @@ class Bubblewrap:
 
 
 def _closed_doors() -> Iterator[tuple[str, ...]]:
-    """An empty folder over each that holds ways out, nothing over each that is one. A link leads nowhere new."""
+    """Covers folders with sockets by an empty folder, and single sockets by an empty file. Links lead nowhere new."""
     with os.scandir(_TMP) as entries:
         for entry in entries:
             if entry.is_symlink() or entry.is_file():
@@ -160,7 +161,7 @@ def _closed_doors() -> Iterator[tuple[str, ...]]:
 
 
 def _resolved(path: Path) -> Path | None:
-    """Where it is without links, which cannot be mounted over; None where there is nothing."""
+    """Returns the path without links, which cannot be mounted over; None if it does not exist."""
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError):
@@ -175,7 +176,7 @@ def _masks(paths: Iterable[Path]) -> Iterator[str]:
 def make_sandbox(
     mode: SandboxMode, workspace: Path, *, network: bool, hides: Sequence[Path] = (), home: Path | None = None
 ) -> Sandbox:
-    """`hides` are files and folders of aish itself, `home` is where the person's keys are."""
+    """`hides` are files and folders of aish itself, `home` is the home folder with the user's keys."""
     if mode == "off":
         return NoSandbox()
     return Bubblewrap(workspace, required=mode == "bwrap", network=network, hides=hides, home=home)

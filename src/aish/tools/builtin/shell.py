@@ -1,6 +1,6 @@
-"""`shell__run`: a command line in a shell of its own, without stdin, within a time limit, output kept head and tail.
+"""`shell__run`: runs a command line in a shell of its own, without stdin, with a time limit and bounded output.
 
-Whatever it started ends with it: the process group is stopped when the line is done, times out or is cancelled.
+The process group is stopped when the line is done, times out or is cancelled.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
-# Puts a command into the sandbox: its argv and directory to the argv that runs it there.
+# Wraps a command for the sandbox: takes its argv and directory, returns the argv that runs it there.
 Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 1800.0
-# Kept of the output: the first of it and the last of it. A model reads about a quarter of this at most.
+# The beginning and the end of long output are kept. A model reads about a quarter of this at most.
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 64 * 1024
 
 
 def _git_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings that git takes from the environment, above those of any file."""
+    """Returns environment variables that override all of git's configuration files."""
     variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings.items()):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return variables
 
 
-# Programs must neither ask anything nor open a pager: there is nobody to answer.
+# Programs must not ask questions or open a pager, because there is no user to answer.
 QUIET_ENVIRONMENT = {
     "TERM": "dumb",
     "PAGER": "cat",
@@ -45,7 +45,7 @@ QUIET_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
     "NO_COLOR": "1",
-    # A repository may name programs for git to run; reading one must not run them, also where it lies in another.
+    # A repository may name programs that git runs; reading a repository must not run them, not even a nested one.
     **_git_settings(
         {"core.fsmonitor": "false", "safe.bareRepository": "explicit", "log.showSignature": "false"},
     ),
@@ -67,7 +67,7 @@ _SPEC = ToolSpec(
     },
     effect=Effect.EXEC,
     source="shell",
-    # The call's own limit is the one that counts; this bounds it from outside.
+    # The call's own limit applies; this one is the outer bound.
     timeout_s=MAX_TIMEOUT_S + 30,
 )
 
@@ -76,7 +76,7 @@ _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap 
 
 
 class LiveShell(Protocol):
-    """The person's shell. Commands run in copies of it, but for those that the person chose to run in it."""
+    """The user's shell. Commands run in copies of it, except those that the user chose to run in it."""
 
     def model_cwd(self, turn: str) -> str: ...
 
@@ -86,11 +86,11 @@ class LiveShell(Protocol):
 
 
 class ShellTools:
-    """`env` is all that commands get of the environment: what they print reaches the model.
+    """`env` is the whole environment of commands, because a model reads their output.
 
-    While the person's own shell is alive (`live`), each command runs in a copy of it, with what it has set, and a `cd`
-    holds for the next command of the same turn. Where there is none, `cwd` says in which directory. `chosen` is the
-    command that the person has just chosen to run in that shell itself, "" if none.
+    If the user's live shell exists (`live`), each command runs in a copy of it, with its variables and functions, and a
+    `cd` holds for the next command of the same turn. Otherwise `cwd` gives the directory. `chosen` returns the command
+    that the user has just chosen to run in the live shell itself, or "".
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class ShellTools:
         return await self._run(command, timeout_s)
 
     async def aclose(self) -> None:
-        """Every call ends what it started."""
+        """Every call ends its own processes."""
 
     async def _run_for_tenant(self, command: str, timeout_s: float) -> ToolOutput:
-        """Never where it would reach what belongs to others."""
+        """Runs only inside the sandbox, so that it cannot reach data of others."""
         if not await self._sandbox.probe():
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
         return await self._run(command, timeout_s)
@@ -191,7 +191,7 @@ def _live_output(result: RunResult, timeout_s: float, before: str) -> ToolOutput
 
 
 class Capture:
-    """The first and the last of a stream, in bounded memory."""
+    """Keeps the beginning and the end of a stream, in bounded memory."""
 
     def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         self._head = bytearray()

@@ -1,1 +1,1 @@
-"""Which program does what: an index of what this machine has, asked in everyday words."""
+"""An index of the installed programs that answers questions in everyday words."""

@@ -1,6 +1,6 @@
-"""The index: programs and what they are for, in an SQLite file with full-text search, best match first.
+"""The index of programs and their purposes: an SQLite file with full-text search, best match first.
 
-Made anew when what lies on PATH has changed. All of it blocks: it is for a thread.
+It is rebuilt when PATH has changed. All methods block and belong into a thread.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ _LINE_COLUMNS = "program, task, line UNINDEXED, sample UNINDEXED"
 _COLUMNS = "program, about, words, here UNINDEXED"
 _SHORT = 3
 _MAX_MISSING = 2
-# A word of our own table counts most, then the program's name, then what manuals say.
+# A word of our own table counts most, then the program's name, then the manual.
 _RANK = "bm25(commands, 3.0, 2.0, 6.0, 0.0)"
 
 
 class CommandIndex:
-    """`tldr` are folders where a client keeps its pages. `history` is read at each question, where it is given, and
-    `redacted` says what of a line may be seen."""
+    """`tldr` are folders of tldr pages. `history` is read at each question, if given; `redacted` redacts a line."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class CommandIndex:
         self._redacted = redacted
 
     def search(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
-        """The programs of this machine that fit best, then those that would fit and are not here. May be none."""
+        """Returns the installed programs that fit best, then fitting ones that are not installed. May be empty."""
         words = _words(question)
         if not words:
             return ()
@@ -70,7 +69,7 @@ class CommandIndex:
         return ()
 
     def _remembered(self, words: list[str], hints: list[CommandHint], limit: int) -> list[CommandHint]:
-        """With a line of the user's own history: it takes the last place, or that of the same program."""
+        """Adds a line of the user's history, as the last hint or instead of the same program's hint."""
         if self._history is None:
             return hints
         found = best_of(history_lines(self._history, programs_on(self._path), self._redacted), words)
@@ -95,7 +94,7 @@ class CommandIndex:
             return False
 
     def _build(self, stamp: str) -> None:
-        """Beside it, then in its place: two who build at once do not meet."""
+        """Builds a new file and renames it into place, so that two processes can build at once."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         made = self._file.with_suffix(f".{os.getpid()}")
         made.unlink(missing_ok=True)
@@ -118,7 +117,7 @@ class CommandIndex:
             made.unlink(missing_ok=True)
 
     def _read(self, here: set[str]) -> tuple[dict[str, str], list[Line]]:
-        """What each program is for, and the lines that are written down for it."""
+        """Reads each program's purpose and its example lines."""
         about: dict[str, str] = {}
         lines = list(tldr_lines(here, self._tldr))
         for name, page in manual_pages(here, self._manuals):
@@ -128,7 +127,7 @@ class CommandIndex:
         return about, lines
 
     def _stamp(self) -> str:
-        """Another when a program or a manual page has come or gone."""
+        """Returns a value that changes when a program or a manual page is added or removed."""
         seen = [_VERSION, self._path]
         for folder in (*self._path.split(os.pathsep), *map(str, (*self._manuals, *self._tldr))):
             with suppress(OSError):
@@ -152,7 +151,7 @@ def _words(question: str) -> list[str]:
 
 
 def _with_line(db: sqlite3.Connection, hint: CommandHint, query: str) -> CommandHint:
-    """Where our table has no line to start from: the written one that fits the question best."""
+    """Adds the best fitting example line if our table has none."""
     if hint.example:
         return hint
     found = db.execute(

@@ -1,8 +1,7 @@
-"""Command lines that are written down somewhere: in tldr pages, in the examples of manual pages, and in the history of
-the user's shell. Reads files, starts nothing.
+"""Example command lines: from tldr pages, from manual pages, and from the history of the user's shell.
 
-The history is read only where it is allowed, when a question is asked; nothing of it is kept. A line with anything in
-it that looks like a secret is passed over as a whole, and so is one that removes things.
+The history is read only if allowed, at the time of a question, and nothing of it is stored. A line that may contain a
+secret is skipped as a whole, and so is one that removes something.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _REMOVING = frozenset(
     {"rm", "rmdir", "dd", "shred", "mkfs", "wipefs", "shutdown", "reboot", "poweroff", "kill", "killall"}
 )
 _WORD = re.compile(r"[a-z0-9]+")
-_MIN_WORDS = 2  # of the question: one alone is a chance
+_MIN_WORDS = 2  # of the question: a single match may be accidental
 
 
 class Line(msgspec.Struct, frozen=True):
-    """`task` says what it does; `sample`: names in it are made up, so it is to be read and not to be run."""
+    """`task` says what it does; `sample` means that names in it are invented, so it must not be run as it is."""
 
     program: str
     task: str
@@ -54,17 +53,17 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def tldr_folders(home: Path) -> list[Path]:
-    """Where the usual clients keep their pages."""
+    """Returns the folders of common tldr clients."""
     return [home / place for place in _TLDR_PLACES]
 
 
 def history_file(home: Path, named: str) -> Path:
-    """`named` is what HISTFILE says, if anything."""
+    """`named` is the value of HISTFILE, if any."""
     return Path(named) if named.startswith("/") else home / ".bash_history"
 
 
 def tldr_lines(programs: set[str], folders: Sequence[Path]) -> Iterator[Line]:
-    """Of the pages that a tldr client has fetched, those about programs that are here."""
+    """Yields lines of downloaded tldr pages about installed programs."""
     left = _MAX_PAGES
     for pages in (folder / name for folder in folders for name in _TLDR_FOLDERS):
         for file in sorted(pages.glob("*.md")):
@@ -79,7 +78,7 @@ def tldr_lines(programs: set[str], folders: Sequence[Path]) -> Iterator[Line]:
 
 
 def manual_examples(name: str, page: str) -> Iterator[Line]:
-    """Lines of a manual page's examples that begin with the program, each with the words before it."""
+    """Yields the examples of a manual page that begin with the program, with the text before each."""
     found = _EXAMPLES.search(page)
     task, left = "", _MAX_OF_PAGE
     for raw in (found[1] if found else "").splitlines():
@@ -92,7 +91,7 @@ def manual_examples(name: str, page: str) -> Iterator[Line]:
 
 
 def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]) -> Iterator[Line]:
-    """The latest first, each once."""
+    """Yields the latest line first, each once."""
     seen: set[str] = set()
     for raw in reversed(_text(file, _HISTORY_BYTES, from_end=True).splitlines()):
         line = _STAMP.sub("", raw).strip()
@@ -105,7 +104,7 @@ def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]
 
 
 def best_of(lines: Iterator[Line], words: Sequence[str]) -> Line | None:
-    """The one with most of the words; the first among equals, and none where it has fewer than two."""
+    """Returns the line that contains most of the words, the first among equals; None with fewer than two."""
     best, most = None, _MIN_WORDS - 1
     for line in lines:
         said = _WORD.findall(line.line.lower())
@@ -116,7 +115,7 @@ def best_of(lines: Iterator[Line], words: Sequence[str]) -> Line | None:
 
 
 def _to_fill(place: re.Match[str]) -> str:
-    """`{{path/to/file}}` is FILE; of `{{[-a|--all]}}`, which are two spellings of one option, the longer is taken."""
+    """`{{path/to/file}}` becomes FILE; of `{{[-a|--all]}}`, two spellings of one option, the longer is taken."""
     inner = place[1]
     if inner.startswith("["):
         return inner.strip("[]").split("|")[-1]

@@ -1,5 +1,4 @@
-"""What is known of programs: our own table, what lies on PATH, and the first line of their manual pages. Reads files,
-starts nothing."""
+"""What is known about programs: our own table, the programs on PATH, and their manual pages."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ BUILTINS = frozenset(
     {"export", "history", "jobs", "type", "cd", "alias", "source", "ulimit", "umask", "wait", "disown"}
 )
 _MAX_PROGRAMS = 10_000
-_PAGE_BYTES = 256 * 1024  # the name stands at the beginning, the examples at the end of all but the longest pages
+_PAGE_BYTES = 256 * 1024  # the name is at the beginning, the examples at the end of all but the longest pages
 _NAME_LINE = re.compile(r"^\.S[Hh] +\"?NAME\"?\s*\n(.+?)^\.S[Hh] ", re.M | re.S)
 _MDOC_LINE = re.compile(r"^\.Nd +(.+)$", re.M)
 _ROFF = re.compile(r"\\f[A-Z]|\\[&,/]|^\.[A-Za-z]+ ?|\"", re.M)
@@ -34,7 +33,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Our own: programs by name, what everyday words are called in manuals, and words that say nothing."""
+    """Our own data: programs by name, synonyms of everyday words, and stop words."""
 
     programs: Mapping[str, Known]
     synonyms: Mapping[str, list[str]]
@@ -50,7 +49,7 @@ def table() -> Table:
 
 
 def programs_on(path: str) -> set[str]:
-    """The names of all programs there, and what bash has built in."""
+    """Returns the names of all programs on PATH, and bash's builtins."""
     found: set[str] = set(BUILTINS)
     for folder in path.split(os.pathsep):
         try:
@@ -66,7 +65,7 @@ def programs_on(path: str) -> set[str]:
 
 
 def manual_pages(programs: set[str], folders: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
-    """Each program's manual page, as it is written."""
+    """Yields each program's manual page as raw text."""
     for folder in folders:
         for name in programs:
             for file in (folder / f"{name}.{folder.name[-1]}.gz", folder / f"{name}.{folder.name[-1]}"):
@@ -84,7 +83,7 @@ def _page(file: Path) -> str:
 
 
 def what_for(text: str) -> str:
-    """What a manual page says its program is for."""
+    """Returns the one-line description of a manual page."""
     if described := _MDOC_LINE.search(text):
         return plain(described[1])
     named = _NAME_LINE.search(text)
@@ -93,7 +92,7 @@ def what_for(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Without the marks of the typesetter."""
+    """Removes roff markup."""
     for mark, meant in (("\\(aq", "'"), ("\\[aq]", "'"), ("\\(dq", '"'), ("\\[dq]", '"'), ("\\-", "-"), ("\\e", "\\")):
         text = text.replace(mark, meant)
     return " ".join(_ROFF.sub("", text).split())[:200]
