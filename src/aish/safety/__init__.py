@@ -1,1 +1,1 @@
-"""Pure judgement: what may happen, what must not be shown. No file, process or network access."""
+"""Pure decisions: what may happen, and what must not be shown. No access to files, processes or the network."""

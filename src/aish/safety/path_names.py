@@ -1,7 +1,7 @@
-"""Names of files inside a workspace, from whatever a model or an editor wrote: a relative path, or a refusal.
+"""Normalises names of files in a workspace, as models and editors write them, to relative paths.
 
-Pure: nothing here looks at the disk. `tools/workspace` opens what these names stand for, and is what holds against
-symlinks and races; this module only refuses what could never be right.
+Pure: the disk is not accessed. `tools/workspace` opens the files and protects against symlinks and races; this module
+only refuses names that are always wrong.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class BadPath(ValueError):
-    """The name cannot be one of a file in the workspace; the message says why."""
+    """The name cannot be a file in the workspace; the message says why."""
 
 
 def relative_path(name: str, root: PurePosixPath) -> PurePosixPath:
-    """`name` (absolute, relative, or a `file:` URI) as a path below `root`; the root itself is `.`."""
+    """Returns `name` (absolute, relative, or a `file:` URI) as a path below `root`; the root itself is `.`."""
     path = PurePosixPath(_path_of_uri(name) if name[:5].lower() == "file:" else name)
     _check_text(str(path) if name else "")
     parts = _below(path, root) if path.is_absolute() else path.parts
     if ".." in parts:
-        # `a/../b` is not folded to `b`: through a symlink `a` the two differ.
+        # `a/../b` is not simplified to `b`: if `a` is a symlink, the two differ.
         raise BadPath(f"'{name}' holds '..'; name the file by its path below the workspace")
     return PurePosixPath(*parts)
 
@@ -37,7 +37,7 @@ def _below(path: PurePosixPath, root: PurePosixPath) -> tuple[str, ...]:
 
 
 def _path_of_uri(uri: str) -> str:
-    """Strict: no host but this one, no query, no fragment, no escaped separators, valid UTF-8."""
+    """Strict: no other host, no query, no fragment, no escaped separators, valid UTF-8."""
     rest = uri[5:]
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")

@@ -1,8 +1,8 @@
-"""Which URLs somebody else may have us connect to: those on a list, and never by a detour.
+"""Decides which URLs of API clients we may connect to: only listed ones, and without detours.
 
 A pattern is `scheme://host`, `scheme://host:port` or either with a path; `*` stands for anything in a host or a path,
-and for any port. Without a port it is the scheme's own; without a path it is any. Knows no network: who connects asks
-`is_public` about each address.
+and for any port. Without a port the scheme's default is meant; without a path, any path. No network access: the HTTP
+client checks each address with `is_public`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)"
     r"(?::(?P<port>\d{1,5}))?(?P<path>/[!$%&'()*+,./0-9:;=@A-Z_a-z~-]*)?(?:\?(?P<query>[!-\[\]-~]*))?"
 )
-# A path may not leave what a pattern covers: neither by dots nor by what a server may read as dots or slashes.
+# A path must not leave what a pattern covers: neither by dots nor by escapes that a server may read as dots or slashes.
 _DETOUR = re.compile(r"(?:^|[/;])\.{1,2}(?:$|[/;])|%2e|%2f|%5c|%25", re.IGNORECASE)
 _MAX_URL_CHARS = 2048
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """`names_host`: the list has this very host, so that it may also be a private one. Where a `*` stands for it,
-    somebody else's name server says where it leads."""
+    """`names_host` means that the list names this very host, so a private address is allowed. With a `*` instead, a
+    foreign name server would decide where it leads."""
 
     names_host: bool
 
 
 def fault_of(url: str) -> str:
-    """Why such a URL is never connected to, whatever the list says; "" if it may be."""
+    """Returns why such a URL is never allowed, whatever the list says; "" if it may be."""
     if "@" in url.partition("://")[2].partition("/")[0]:
         return "must hold no credentials: send them as `authorization` or in `headers`"
     found = _URL.fullmatch(url) if len(url) <= _MAX_URL_CHARS else None
@@ -49,7 +49,7 @@ def fault_of(url: str) -> str:
 
 
 def find_allowed(url: str, patterns: Iterable[str]) -> Allowed | None:
-    """None where no pattern covers it, or it has a fault."""
+    """Returns None if no pattern covers the URL, or if it has a fault."""
     found = None if fault_of(url) else _URL.fullmatch(url)
     if found is None:
         return None
@@ -59,7 +59,7 @@ def find_allowed(url: str, patterns: Iterable[str]) -> Allowed | None:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet, and leads to no other."""
+    """Whether an address belongs to the internet and does not embed a private one."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -72,7 +72,7 @@ def is_public(address: str) -> bool:
 
 
 def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """What a gateway between the two families would make of it."""
+    """Returns the IPv4 address that a NAT64 gateway would use."""
     if address in ipaddress.ip_network("64:ff9b::/96"):
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return None
@@ -89,5 +89,5 @@ def _covers(pattern: re.Match[str], url: re.Match[str]) -> bool:
 
 
 def _literal(glob: str) -> str:
-    """Only `*` means something."""
+    """Escapes everything except `*`."""
     return glob.replace("[", "[[]").replace("?", "[?]")

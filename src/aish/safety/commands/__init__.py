@@ -1,7 +1,7 @@
-"""Understands a line of shell: safe, unknown or destructive, with reasons a person can check. Pure, like all of safety.
+"""Classifies a shell line as safe, unknown or destructive, with reasons that a user can check. Pure.
 
-The line is parsed into a model; the strict pass may prove it read-only, the loose pass may only raise danger. What does
-the work is loaded with the first line: a prompt should not wait for it.
+The line is parsed into a model. The proof (`proof/`) may show that it only reads; the danger scan (`danger/`) may only
+raise its level. The implementation is imported with the first line, so that it does not delay the prompt.
 """
 
 from __future__ import annotations

@@ -1,29 +1,29 @@
-"""How much of a line is looked at. Past a bound the answer is "unknown", at once: bounds come before work."""
+"""Bounds of the analysis. Beyond a bound the result is "unknown" at once; bounds are checked before work begins."""
 
 from __future__ import annotations
 
-# A person reads no more than this before saying yes. Files written with a quoted heredoc may be this long.
+# A user reads no more than this before approving. Files written with a quoted heredoc may be this long.
 MAX_BYTES = 32_768
-# Outside of such heredocs. The parser's time grows with the square of what it cannot parse: about 100 ms for this much.
+# Outside such heredocs. The parser's time grows with the square of unparsable text: about 100 ms for this much.
 MAX_PARSED_BYTES = 4_096
 MAX_NODES = 12_000
-# Python's own recursion limit is 1000; one level of nesting costs up to four frames.
+# Python's own recursion limit is 1000; one level of nesting needs up to four frames.
 MAX_NESTING = 60
-# One command's; longer ones are lists of files nobody reads.
+# Of one command; longer ones are long lists of files.
 MAX_WORDS = 400
 MAX_REDIRECTS = 16
-# The parser's time grows with the square of these when the line is broken.
+# The parser's time grows with the square of these if the line is broken.
 MAX_MARKS = {b"|": 300, b"(": 300, b")": 300, b"[": 300, b"]": 300, b"{": 300, b">": 300, b"<<": 30, b"`": 64}
-# Words the parser cut in two, to be put together again.
+# Words that the parser cut in two and that are joined again.
 MAX_MERGES = 32
-# Wrappers in wrappers, and shell text in shell text.
+# Wrappers inside wrappers, and shell text inside shell text.
 MAX_TEXTS = 8
 MAX_CALLS = 12
-# Followed into what runs them later.
+# Files whose text is remembered for the command that runs them.
 MAX_WRITTEN_FILES = 16
-# Each is some tens of microseconds of work.
+# Each takes some tens of microseconds.
 MAX_COMMANDS = 500
 
 
 class TooBig(ValueError):
-    """Over a bound: said in words."""
+    """A bound was exceeded; the message says which."""

@@ -1,4 +1,4 @@
-"""The whole judgement of one line: parse, loose pass, comparison of readings, strict pass, verdict."""
+"""Classifies one line: parses it, scans for danger, compares the readings, tries the proof, and builds the verdict."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from aish.safety.commands.syntax.agreement import compare
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.verdict import Level, Reason, ShellContext, Verdict
 
-# Control characters, blanks the shell does not take for blanks, invisible and direction-changing characters: what is
-# shown is not what runs.
+# Control characters, blanks that the shell does not treat as blanks, invisible and direction-changing characters: with
+# them, the displayed line is not the executed one.
 _DECEPTIVE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
     "\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ud800-\udfff]"
 )
-# A word that goes on in the next line: the shell joins it, the parser cuts it.
+# A word that continues in the next line: the shell joins it, the parser splits it.
 _JOIN = re.compile(r"(?<![ \t\n])\\\n")
-# `{rm,-rf,x}` as a whole command: the shell makes words of it, the grammar expects a group and gives up.
+# `{rm,-rf,x}` as a whole command: the shell expands it to words, the grammar expects a group and fails.
 _LEADING_BRACE = re.compile(r"(^|[;&|(\n!]|\b(?:then|do|else)\s)([ \t]*)(?=\{[^\s}])")
 _MAX_REASONS = 12
 _ANSI = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
@@ -34,7 +34,7 @@ _BACKSLASHED = re.compile(r"\$'[^']*\\\\")
 
 
 def classify(line: str, context: ShellContext) -> Verdict:
-    """Never raises for any text, never looks at the machine. Over the bounds, on errors and in doubt: unknown."""
+    """Never raises and never accesses the machine. Beyond bounds, on errors and in doubt the level is unknown."""
     if len(line) > MAX_BYTES:
         return Verdict(Level.UNKNOWN, (Reason("the line is too long to check", (0, len(line)), "too-big", "unproved"),))
     doubts = _deceptions(line)
@@ -50,7 +50,7 @@ def classify(line: str, context: ShellContext) -> Verdict:
             doubts.append(Reason("joins words across lines", (0, len(line)), "joined", "unproved"))
             Loose(findings).text(_JOIN.sub("", text), Scope(context), (0, len(text.encode())))
         if _BACKSLASHED.search(text):
-            # The grammar takes the quote after two backslashes in $'…' for an escaped one, and reads on past the end.
+            # The grammar treats the quote after two backslashes in $'…' as escaped and reads beyond the end.
             doubts.append(
                 Reason("holds quoting that cannot be read for certain", (0, len(line)), "quoting", "unproved")
             )
@@ -71,7 +71,7 @@ def classify(line: str, context: ShellContext) -> Verdict:
 
 
 def _secrets(findings: Findings) -> list[Reason]:
-    """Of a line that is not proved anyway: the secrets it names, so that a person is told of them."""
+    """Returns the secrets that an unproved line names, so that the user is informed."""
     for field, scope in findings.arguments:
         if secret := find_secret(field.text, scope):
             return [Reason(f"names {secret}, which holds a secret", findings.anchor or field.span, "secret", "secret")]

@@ -1,7 +1,7 @@
-"""Arguments split into flags and positionals by a small grammar of options.
+"""Splits arguments into flags and positionals by a small option grammar.
 
-The grammar is a string: `-a` a flag, `-k:` takes a value, `--key=` takes a value, `--color?` may have one after `=`,
-`-#` a number such as `-5`.
+The grammar is a string: `-a` is a flag, `-k:` takes a value, `--key=` takes a value, `--color?` may have one after `=`,
+`-#` is a number such as `-5`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Flag(msgspec.Struct, frozen=True):
 class Scan(msgspec.Struct, frozen=True):
     flags: tuple[Flag, ...]
     positionals: tuple[Field, ...]
-    strange: tuple[Field, ...]  # options the grammar does not know
+    strange: tuple[Field, ...]  # options that are not in the grammar
     rest: int  # index of the first positional among the arguments, or their number
     literal: int = 0  # how many of the last positionals came after `--`
 
@@ -64,7 +64,7 @@ def grammar(text: str, *, single: bool = False) -> Grammar:
 
 
 def scan(arguments: Sequence[Field], rules: Grammar, *, stop: bool = False) -> Scan:
-    """With `stop`, options end at the first positional, as they do for programs that run another program."""
+    """With `stop`, options end at the first positional, as for programs that run another program."""
     flags: list[Flag] = []
     positionals: list[Field] = []
     strange: list[Field] = []
@@ -96,7 +96,8 @@ def scan(arguments: Sequence[Field], rules: Grammar, *, stop: bool = False) -> S
 
 
 def _read(field: Field, following: Field | None, rules: Grammar) -> tuple[list[Flag], bool, int]:
-    """The flags in one argument, whether the grammar knew them all, and how many further arguments they took."""
+    """Returns the flags in one argument, whether the grammar has all of them, and how many further arguments they
+    take."""
     text = field.text
     if text.startswith("--") or rules.single:
         return _read_long(field, following, rules)

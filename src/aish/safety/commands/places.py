@@ -1,4 +1,4 @@
-"""Paths as the shell would see them, and what kind of place each is. Looks at no disk."""
+"""Resolves paths as the shell would, and classifies places. Does not access the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aish.safety.commands.syntax.expansion import DYNAMIC
 
 
 class Place(StrEnum):
-    SINK = "sink"  # nothing is kept there
+    SINK = "sink"  # nothing is stored there
     DISK = "disk"  # a whole disk or the memory
     KEYS = "keys"
     STARTUP = "startup"
@@ -26,7 +26,7 @@ class Place(StrEnum):
 
 
 def resolve(text: str, scope: Scope) -> str | None:
-    """Absolute and normal, or None when it depends on what only running would tell."""
+    """Returns the absolute, normalised path; None if it is only known when the line runs."""
     if DYNAMIC in text or not text:
         return None
     if not text.startswith("/"):
@@ -42,7 +42,7 @@ def under(path: str, root: str) -> bool:
 
 
 def is_inside(path: str, scope: Scope) -> bool:
-    """In the workspace. A workspace that is the whole machine is none."""
+    """Whether the path is in the workspace. A workspace of `/` does not count."""
     return any(under(path, root) for root in scope.roots if root != "/")
 
 
@@ -85,7 +85,7 @@ def home_relative(path: str, scope: Scope) -> str | None:
 
 
 def is_precious(path: str, scope: Scope) -> bool:
-    """The root, a home, a system directory, or something that holds the home or the workspace."""
+    """The root, a home, a system directory, or a folder that contains the home or the workspace."""
     if path in tables.places().precious or under(scope.home, path):
         return True
     if re.fullmatch(r"(/home|/Users)/[^/]+", path):
@@ -108,7 +108,7 @@ def _data() -> re.Pattern[str]:
 
 
 def swept(text: str) -> str:
-    """The directory a recursive command really sweeps: `x/`, `x/.`, `x/*` and `x/.*` all mean x."""
+    """Returns the directory that a recursive command affects: `x/`, `x/.`, `x/*` and `x/.*` all mean x."""
     while True:
         shorter = re.sub(r"(?<=.)/+(\*|\.\*|\.|\{\*,\.\*\}|\.\[!?\^?\.?\]\*|\?\?\*)?$|^/+(\*|\.\*|\.)$", "", text)
         if shorter == text:

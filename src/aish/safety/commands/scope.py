@@ -1,4 +1,4 @@
-"""What is known of the shell at one point of a line: where it stands, what its variables hold, what its names mean."""
+"""The known state of the shell at one point of a line: directory, variables, aliases, functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_IFS = " \t\n"
 
 
 class Scope:
-    """Changes as the walk goes through `cd`, assignments, aliases and functions; a subshell gets a copy."""
+    """Updated while the line is walked; a subshell gets a copy."""
 
     def __init__(self, context: ShellContext) -> None:
         self.cwd: str | None = context.cwd
@@ -26,12 +26,12 @@ class Scope:
         self.aliases: Mapping[str, str] = context.aliases
         self.functions: Mapping[str, str] = context.functions
         self._variables: dict[str, str | None] = dict(context.variables)
-        self.stdin: str | None = None  # the text fed to the command, where it is known
+        self.stdin: str | None = None  # the text fed to the command, if it is known
         self.looping = False
-        # For the strict pass: how fed names are separated, and a test of whether a script lists names.
+        # For the proof: how fed names are separated, and a test whether a script lists names.
         self.fed_names = ""
         self.lists_names: Callable[[Block, Scope], bool] | None = None
-        # What the line itself has written, to be read when it is run, and what it has copied from elsewhere.
+        # Files that the line itself has written, to be scanned when they are run, and files that it has copied.
         self.files: dict[str, str] = {}
         self.copies: dict[str, str] = {}
 
@@ -42,12 +42,12 @@ class Scope:
         return twin
 
     def write(self, path: str | None, text: str) -> None:
-        """At the end of what is there: of two writes both may come to run."""
+        """Appends to earlier text, because either of two writes may be the one that is run."""
         if path is not None and len(self.files) < MAX_WRITTEN_FILES:
             self.files[path] = (self.files.get(path, "") + text)[:MAX_BYTES]
 
     def bring(self, source: str | None, target: str | None) -> None:
-        """A file that is copied, moved or linked to."""
+        """Records a file that is copied, moved or linked."""
         if source is None or target is None:
             return
         if source in self.files:
@@ -56,7 +56,7 @@ class Scope:
             self.copies[target] = origin
 
     def value(self, name: str) -> str | None:
-        """None when it is not known, which is not the same as empty."""
+        """Returns None if the value is unknown, which is not the same as empty."""
         if name in self._variables:
             return self._variables[name]
         if name == "HOME":
@@ -75,7 +75,7 @@ class Scope:
         self.functions = {**self.functions, name: ""}
 
     def without(self, name: str) -> Scope:
-        """For the text of an alias or a function, in which its own name means the program again."""
+        """Returns a scope for the text of an alias or a function, in which its own name means the program."""
         twin = self.copy()
         twin.aliases = {key: text for key, text in self.aliases.items() if key != name}
         twin.functions = {key: text for key, text in self.functions.items() if key != name}

@@ -1,4 +1,4 @@
-"""The tables in data/, read once at first use. Code asks by a program's name."""
+"""The tables in data/, loaded at first use. Entries are found by a program's name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aish.safety.commands.verdict import Change, Level
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A way to lose something. Every condition that is given must hold."""
+    """A destructive use of a program. Every given condition must hold."""
 
     id: str
     program: str
@@ -84,12 +84,12 @@ class Client(msgspec.Struct, frozen=True):
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """With what a program may be run and stay read-only, and what it reads then.
+    """How a program may be run to stay read-only, and what it then reads.
 
-    `any` permits every option; `flags` then only tells which take a value. `operands` says what the words without a
-    dash are: files whose content or whose names are shown, plain text, or a pattern (unless an option in `given` gives
-    it) before files. `paths` names options whose value is a file, `filters` those whose value chooses files by name,
-    `deep` those that read folders with everything below ("*": always), `refuse` arguments that are not permitted.
+    `any` permits every option; `flags` then only says which take a value. `operands` says what the words without a dash
+    are: files whose content or whose names are shown, plain text, or a pattern (unless an option in `given` supplies
+    it) before files. `paths` names options whose value is a file, `filters` those whose value selects files by name,
+    `deep` those that read folders recursively ("*": always), `refuse` arguments that are not permitted.
     """
 
     flags: str = ""
@@ -99,10 +99,10 @@ class Permit(msgspec.Struct, frozen=True):
     paths: str = ""
     filters: str = ""
     deep: str = ""
-    here: bool = False  # reads the working directory where no file is named
+    here: bool = False  # reads the working directory if no file is named
     refuse: str = ""
-    network: str = ""  # whom it talks to
-    secret: str = ""  # what it shows
+    network: str = ""  # the host it contacts
+    secret: str = ""  # the secret it shows
     uses: tuple[str, ...] = ()
     require: str = ""
     listing: str = ""
@@ -135,7 +135,7 @@ Entry = TypeVar("Entry", bound=_Named)
 
 
 class ByProgram(Generic[Entry]):
-    """Entries found by a program's name; names in the tables may be globs (`mkfs.*`)."""
+    """Finds entries by a program's name; names in the tables may be globs (`mkfs.*`)."""
 
     def __init__(self, entries: tuple[Entry, ...], same: dict[str, str] | None = None) -> None:
         self._exact: dict[str, list[Entry]] = {}
@@ -196,7 +196,7 @@ def places() -> Places:
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """What gives something away when it is read, and what does not."""
+    """What reveals a secret when it is read, and what does not."""
 
     home: tuple[str, ...]
     home_plain: tuple[str, ...]
@@ -275,7 +275,7 @@ class Verbs(msgspec.Struct, frozen=True):
 
 @functools.cache
 def verbs(program: str) -> Verbs:
-    """The subcommands a program may be run with."""
+    """Returns the subcommands that a program may be run with."""
     table = read_only().permits[program].verbs
     options, single = table.get("options", ""), table.get("single", False)
     entries = [

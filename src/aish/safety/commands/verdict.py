@@ -1,4 +1,4 @@
-"""What is asked of the classifier and what it answers: frozen data, no judgement."""
+"""Input and output of the classifier. Frozen data."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 
 class Level(StrEnum):
     SAFE = "safe"  # proved read-only
-    UNKNOWN = "unknown"  # not proved, nothing alarming seen
+    UNKNOWN = "unknown"  # not proved; no danger found
     DESTRUCTIVE = "destructive"  # loses data or control
 
 
 class Change(StrEnum):
-    """What happens to a path."""
+    """The change of a path."""
 
     OVERWRITE = "overwrite"
     APPEND = "append"
@@ -25,10 +25,10 @@ class Change(StrEnum):
 
 
 class ShellContext(msgspec.Struct, frozen=True):
-    """All the classifier knows about the shell: it looks at no file, no process and no environment itself.
+    """All that the classifier knows about the shell; it does not access files, processes or the environment itself.
 
-    `functions` maps a name to its body, "" when the body is not known. `variables` holds only values known for certain.
-    `readable` are folders besides the workspace that may be read, `private` are ours that no line reads unasked.
+    `functions` maps a name to its body, "" if the body is unknown. `variables` contains only values known for certain.
+    `readable` are folders besides the workspace that may be read, `private` are folders of aish that need approval.
     """
 
     cwd: str
@@ -42,18 +42,18 @@ class ShellContext(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """`span` is in characters of the line: what to underline when a person asks why."""
+    """`span` is in characters of the line and shows which part the reason is about."""
 
     text: str
     span: tuple[int, int]
     rule: str
-    kind: str  # the class of danger; "unproved", "outside", "secret" or "network" where the line is not proved safe
+    kind: str  # the class of danger; "unproved", "outside", "secret" or "network" if the line is not proved safe
     level: Level = Level.UNKNOWN
     catastrophe: bool = False
 
 
 class Write(msgspec.Struct, frozen=True):
-    """`path` is absolute when it could be resolved, else as written; unresolved counts as outside the workspace."""
+    """`path` is absolute if it could be resolved, else as written; unresolved counts as outside the workspace."""
 
     path: str
     change: Change
@@ -62,7 +62,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A file or folder that the line reads. `path` is absolute when it could be resolved, else as written."""
+    """A file or folder that the line reads. `path` is absolute if it could be resolved, else as written."""
 
     path: str
     inside: bool  # the workspace, or a harmless place of the system
@@ -70,11 +70,11 @@ class Read(msgspec.Struct, frozen=True):
     deep: bool = False  # with everything below it
     names_only: bool = False  # lists names and sizes, shows no content
     glob: bool = False  # `path` is a pattern
-    filters: tuple[str, ...] = ()  # with `deep`: patterns of names, one of which a file matches
+    filters: tuple[str, ...] = ()  # with `deep`: name patterns, of which one must match a file
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`reads` and `hosts` are told for lines that change nothing: what they read, and whom they may talk to."""
+    """`reads` and `hosts` are given for lines that change nothing: what they read, and which hosts they may contact."""
 
     level: Level
     reasons: tuple[Reason, ...] = ()
@@ -84,10 +84,10 @@ class Verdict(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...] = ()
 
     def only(self, *kinds: str) -> bool:
-        """True when nothing but reasons of these kinds keeps the line from being safe."""
+        """Whether only reasons of these kinds keep the line from being safe."""
         return self.level is Level.UNKNOWN and not self.writes and all(reason.kind in kinds for reason in self.reasons)
 
     @property
     def catastrophe(self) -> bool:
-        """Asks even when everything is approved."""
+        """Must be asked about even if everything is approved."""
         return any(reason.catastrophe for reason in self.reasons)

@@ -1,1 +1,1 @@
-"""The gate: rules, lasting approvals, and the judgement of tools and command lines."""
+"""The gate: rules, lasting approvals, and the decision on tools and command lines."""

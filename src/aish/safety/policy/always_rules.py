@@ -1,7 +1,8 @@
-"""From a consent to a rule: "always" means exactly this command, or a pattern with a hole, or this tool as it is now.
+"""Builds rules for the answer "always": for exactly this command, a pattern with a hole, or this tool in its current
+form.
 
-How many words tell one use of a program from another, which of them may have a hole, and which programs get no rule
-because they can do anything ("always allow python" would allow everything), is data: always.toml.
+The table always.toml says how many words identify a use of a program, which of them may have a hole, and which programs
+get no rule because they can do anything ("always allow python" would allow everything).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from aish.safety.policy.rules import ANY_WORD, Rule, Words, free_words
 from aish.types.decisions import Verdict
 from aish.types.tools import ToolSpec
 
-# Tools that are part of aish: what they are changes with aish alone.
+# Tools that are part of aish and change only with aish.
 _OWN_SOURCES = frozenset({"ide", "runtime", "shell"})
 _NAME = "always "
 
@@ -32,7 +33,7 @@ def rule_for_tool(tool: ToolSpec) -> Rule:
 
 
 def digest_of(tool: ToolSpec) -> str:
-    """What a tool of others says of itself: its description, schema and hints. "" for a tool of aish's own."""
+    """Returns a digest of an external tool's description, schema and hints; "" for aish's own tools."""
     if tool.hints is None and tool.source in _OWN_SOURCES:
         return ""
     told = (tool.description, tool.schema, tool.output_schema, tool.effect, tool.beyond, tool.paths, tool.hints)
@@ -40,12 +41,12 @@ def digest_of(tool: ToolSpec) -> str:
 
 
 def is_current(rule: Rule, tool: ToolSpec) -> bool:
-    """Whether the tool is still what it was when the rule was made. A glob that a person wrote is their own word."""
+    """Whether the tool is unchanged since the rule was made. A glob written by the user covers any version."""
     return rule.covers != "exact" or bool(rule.commands) or rule.digest == digest_of(tool)
 
 
 def rule_for_command(words: Words, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
-    """None where no rule would be narrow enough to offer. `is_inside` says whether a path is in the workspace."""
+    """Returns None if no rule is narrow enough. `is_inside` says whether a path is in the workspace."""
     prefix = _prefix(words)
     known = tuple(word for word in words if word is not None)
     if prefix is None or not all(map(_is_plain, known)):
@@ -70,7 +71,7 @@ def _command_rule(text: str, *, example: str = "") -> Rule:
 
 
 def narrowed(rule: Rule) -> Rule:
-    """A rule from the file of approvals. Older ones were wider: each counts for the line or the tool it names."""
+    """Narrows a rule from the approvals file. Older ones were wider: each now covers the line or the tool it names."""
     if rule.verdict is not Verdict.ALLOW or rule.covers != "prefix":
         return rule
     if rule.commands:
@@ -80,8 +81,8 @@ def narrowed(rule: Rule) -> Rule:
 
 
 def edited(rule: Rule, text: str) -> Rule | None:
-    """The rule as the person changed what it covers; None if it would cover nearly everything, or another tool, of
-    which nothing was shown."""
+    """Returns the rule with the user's change of what it covers; None if it would cover almost everything, or
+    another tool, which was not shown."""
     if not text or rule.name == f"{_NAME}{text}":
         return rule
     if rule.reads:
@@ -96,18 +97,18 @@ def edited(rule: Rule, text: str) -> Rule | None:
 
 
 def is_too_wide(text: str, *, command: bool) -> bool:
-    """Whether a rule for it would cover nearly everything: it is not kept."""
+    """Whether a rule would cover almost everything; such a rule is not stored."""
     words = tuple(text.split())
     return any(_covers(words, begin) for begin in _table().never) if command else not text.strip("*?")
 
 
 def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
-    """Whether a rule of these words would let through something that begins so."""
+    """Whether a rule of these words would allow a command that begins so."""
     return all(word in (other, "*") for word, other in zip(words, begin, strict=False))
 
 
 def _prefix(words: Words) -> tuple[str, ...] | None:
-    """The words that tell this use of a program from others; all of them for a program that is not known."""
+    """Returns the words that identify this use of a program; all of them for an unknown program."""
     known = tuple(word for word in words if word is not None)
     table = _table()
     if not known or len(known) < len(words) or "/" in known[0]:
@@ -124,7 +125,7 @@ def _prefix(words: Words) -> tuple[str, ...] | None:
 
 
 def _is_plain(word: str) -> bool:
-    """Blanks and `*` would widen the rule, which is kept as text."""
+    """Blanks and `*` would widen the rule, which is stored as text."""
     return bool(word) and word.isprintable() and not any(char.isspace() or char in "*?[" for char in word)
 
 

@@ -1,7 +1,7 @@
-"""A command line as rules see it: the words of every command in it, and whether there is anything else in it.
+"""A command line as rules see it: the words of each command, and whether the line contains anything else.
 
-Only a plain line (literal commands joined by `&&`, `||`, `;` or `|`, with nothing redirected to a file, nothing
-substituted, no assignment) can be allowed by the words its commands begin with: everything else can hide what it does.
+Only a plain line (literal commands joined by `&&`, `||`, `;` or `|`, without redirections to files, substitutions or
+assignments) can be allowed by the words of its commands; anything else may hide what it does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PLAIN = frozenset({Kind.SEQUENCE, Kind.PIPELINE})
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """`is_readable`: every command in it can be told by its name before it runs. `possible` are commands that it may
-    hold in another reading: for rules that forbid, never for one that allows."""
+    """`is_readable` means that every program's name is known before the line runs. `possible` are commands in
+    another reading: for rules that forbid, never for one that allows."""
 
     parts: tuple[Words, ...]
     is_plain: bool
@@ -58,7 +58,7 @@ def _possible(line: str, agreement: Agreement) -> tuple[Words, ...]:
 
 
 def commands_in(node: Node) -> Iterator[Simple]:
-    """Every command there is, also inside substitutions, loops and functions."""
+    """Yields every command, also inside substitutions, loops and functions."""
     if isinstance(node, Simple):
         yield node
     else:
@@ -69,7 +69,7 @@ def commands_in(node: Node) -> Iterator[Simple]:
 
 
 def words_in(node: Node) -> Iterator[Word]:
-    """Every word there is, also of loops and of what is redirected."""
+    """Yields every word, also of loops and redirections."""
     for command in commands_in(node):
         yield from _own_words(command)
     yield from _words_of_blocks(node)

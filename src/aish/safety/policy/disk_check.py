@@ -1,4 +1,5 @@
-"""A line is proved by its names. Links and wildcards may lead elsewhere: what they lead to is judged as well."""
+"""Checks where the files of a proved line really are. A proof is about names; links and wildcards may lead
+elsewhere."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from aish.safety.commands import Level, ShellContext, Verdict
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.verdict import Read, Reason
 
-# Where what is read really lies: links followed, wildcards expanded; below a folder only what may hold secrets.
-# Raises TooBig where that is too much to look at.
+# Returns the real paths of a read: links followed, wildcards expanded; below a folder only possible secrets. Raises
+# TooBig if that is too much.
 RealPaths = Callable[[Read], Iterable[str]]
 
 
 def check_disk(finding: Verdict, shell: ShellContext, real_paths: RealPaths) -> Verdict:
-    """The verdict, or one that is unknown with the reason."""
+    """Returns the verdict, or an unknown one with the reason."""
     if finding.level is not Level.SAFE:
         return finding
     for read in finding.reads:

@@ -1,13 +1,12 @@
-"""The gate's judgement: rules as data, over tools, effects, commands and paths.
+"""Decides on tools, effects, commands and paths by rules.
 
-Deny beats ask beats allow; where no rule speaks, the effect's own verdict does. A command line is judged by its parts
-(it is allowed only if each part is) and by what the classifier proves: a line proved read-only needs no rule, a
-destructive one is not covered by a rule that names no command, and a catastrophe is asked about whatever the rules say.
-So is a tool that would change a start-up file or keys, unless a rule names the path.
+Deny beats ask, ask beats allow; without a rule the effect's default verdict applies. A command line is allowed only if
+each of its commands is. A line that is proved read-only needs no rule, a rule without a command does not cover a
+destructive line, and a catastrophe is always asked about. A tool that would change a start-up file or keys is asked
+about unless a rule names the path.
 
-What a person has answered "always" to covers exactly what was shown (`approvals`), and less than that: what is
-destructive, reads a secret or writes outside the workspace is asked about again. An answer of a tenant counts for that
-tenant alone.
+The answer "always" covers exactly what was shown, except that destructive lines, secrets and writes outside the
+workspace are asked about again. A tenant's answer counts only for that tenant.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ _PHRASES = {
 _PATH_ARGUMENTS = frozenset({
     "path", "paths", "file", "files", "file_path", "filename", "uri", "directory", "source", "destination", "target",
 })  # fmt: skip
-# As the shell drops them: quotes, backslashes, and the ends of lines that go on.
+# Removed by the shell: quotes, backslashes, and line continuations.
 _QUOTING = re.compile(r"\\\n|[\"'\\]")
-# Files or libraries that a program runs before anything else.
+# Variables that make programs load a file or library first.
 _SETS_START = re.compile(r"(?<!\w)(BASH_ENV|ENV|ZDOTDIR|LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES)\+?=")
 _MAX_REASONS = 5
 _MAX_OFFERED = 10_000
@@ -71,7 +70,7 @@ NO_SANDBOX = (
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What the policy says of one effect, and why. `always` is the rule that a lasting yes would add."""
+    """The gate's judgement of one effect. `always` is the rule that a lasting approval would add."""
 
     verdict: Verdict
     rule: str
@@ -79,7 +78,7 @@ class Judgement(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     insist: bool = False
     always: Rule | None = None
-    like: str = ""  # what a yes for the rest of the turn covers
+    like: str = ""  # what an approval for the rest of the turn covers
 
 
 class PolicyGate:
@@ -94,19 +93,19 @@ class PolicyGate:
         real_paths: RealPaths = lambda read: (),
         confines_tenants: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`where` says the working directory of a turn, for a shell that moves; `real_paths` looks at the disk for what
-        a read leads to. `confines_tenants`: commands of a tenant run where they reach neither the files of aish nor
-        those of other tenants."""
+        """`where` returns the working directory of a turn, for a live shell. `real_paths` finds on disk what a read
+        reaches. `confines_tenants` says whether a tenant's commands can reach neither the files of aish nor those
+        of other tenants."""
         self._real_paths = real_paths
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
         self._context = shell
         self._where = where
-        self._turn = ""  # of the call that is judged; judging never waits, so no other call comes between
+        self._turn = ""  # of the judged call; judging never waits, so calls do not interleave
         self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
         self._remember = remember
         self._confines_tenants = confines_tenants
-        # By these rules; asked for every tool in every turn.
+        # Cached by these rules, because it is asked for every tool in every turn.
         self._offered: dict[tuple[str, Effect, bool, str, str], bool] = {}
         self._note_approvals()
 
@@ -117,7 +116,7 @@ class PolicyGate:
         return msgspec.structs.replace(self._context, cwd=self._where(self._turn))
 
     def offers(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
-        """Not where every call of it would be refused."""
+        """Whether to offer a tool: not if every call of it would be refused."""
         if self._is_unconfined(tool, owner):
             return False
         owner = owner if owner in self._approvers else ""
@@ -131,18 +130,18 @@ class PolicyGate:
         return offered
 
     def _note_approvals(self) -> None:
-        """Whose rules there are besides those for all, and the tools that are approved as they were."""
+        """Updates the owners with rules of their own, and the tools approved in a certain version."""
         self._approvers = {rule.owner for rule in self._rules}
         self._approved_tools = {name for rule in self._rules if rule.digest for name in rule.tools}
 
     def _is_unconfined(self, tool: ToolSpec, owner: str) -> bool:
-        """Commands run as the server's user, who may read what belongs to every tenant."""
+        """Whether commands would run as the server's user, who can read data of every tenant."""
         return bool(owner) and tool.name == SHELL_TOOL and not self._confines_tenants()
 
     def _may_run(self, tool: ToolSpec, owner: str, *, interactive: bool) -> bool:
         judged = self._judge_tool(tool, (), owner)
         if tool.name == SHELL_TOOL and judged.verdict is Verdict.ASK:
-            return True  # a line that is proved read-only runs without anybody's consent
+            return True  # a line that is proved read-only runs without approval
         return judged.verdict is Verdict.ALLOW or (judged.verdict is Verdict.ASK and interactive)
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
@@ -180,7 +179,7 @@ class PolicyGate:
         return self._judge_tool(tool, _paths_in(tool, arguments, self._root), owner)
 
     def _edited(self, effect: EffectRequest, arguments: Arguments | None) -> Decision:
-        """What the person wrote themselves they have also agreed to; only a denial stands above it."""
+        """The user's own edit counts as approved; only a denial overrides it."""
         judged = self.judge(effect.tool, arguments or {}, effect.owner, turn=effect.turn)
         if judged.verdict is Verdict.DENY or arguments is None:
             return Decision(Verdict.DENY, judged.rule, judged.reason or "the edit was empty")
@@ -205,7 +204,7 @@ class PolicyGate:
         return Judgement(verdict, f"gate.{tool.effect}", reason, always=rule_for_tool(tool), like=tool.name)
 
     def _find_secret(self, tool: ToolSpec, paths: Sequence[str | None]) -> str:
-        """A path of a tool that reads, where by its place or name it holds a secret."""
+        """Returns a path that a reading tool names and that holds a secret, by its place or name."""
         if tool.effect is not Effect.READ or not any(paths):
             return ""
         from aish.safety.commands.proof.exposure import is_secret
@@ -216,7 +215,7 @@ class PolicyGate:
         return next((path for path in known if is_secret(str(self._root / path), scope)), "")
 
     def _find_delicate(self, tool: ToolSpec, paths: Sequence[str | None]) -> str:
-        """As for commands: such a file is not covered by a rule that does not name it."""
+        """Returns a path of keys or start-up files, which need a rule that names them, as for commands."""
         if tool.effect is Effect.READ or not paths:
             return ""
         from aish.safety.commands.places import Place, place_of
@@ -239,13 +238,14 @@ class PolicyGate:
         return msgspec.structs.replace(judged, reasons=reasons)
 
     def _readable(self, tool: ToolSpec, owner: str) -> tuple[str, ...]:
-        """The folders that rules let commands read besides the workspace."""
+        """Returns the folders besides the workspace that rules let commands read."""
         return tuple(folder for rule in self._about(tool, owner) for folder in rule.reads)
 
     def _by_rules(
         self, tool: ToolSpec, command: str, line: CommandLine, finding: Finding, owner: str
     ) -> Judgement | None:
-        """None where the rules leave it open. No command is allowed by a rule about paths: it may touch others, too."""
+        """Returns None if the rules do not decide. Rules about paths never allow a command, because it may use other
+        paths, too."""
         about = [rule for rule in self._about(tool, owner) if not (rule.paths or rule.reads)]
         for verdict in (Verdict.DENY, Verdict.ASK):
             for rule in about:
@@ -266,8 +266,8 @@ class PolicyGate:
         return None
 
     def _find_allowing(self, rules: Sequence[Rule], line: CommandLine, finding: Finding) -> Rule | None:
-        """A rule of the configuration for each command of the line, or a lasting yes to the whole of it. What is
-        destructive or reads a secret is allowed only by rules that name exactly these commands."""
+        """Finds rules of the configuration for each command of the line, or a lasting approval of the whole line.
+        Destructive lines and secrets are allowed only by rules that name exactly these commands."""
         if not line.is_plain or not line.parts:
             return None
         matches = names_command if _is_grave(finding) else matches_command
@@ -280,7 +280,7 @@ class PolicyGate:
         return next((rule for rule in rules if rule.covers != "prefix" and self._covers(rule, line.parts[0])), None)
 
     def _covers(self, rule: Rule, words: Words) -> bool:
-        """Whether a lasting yes covers this command: its holes take no path outside the workspace."""
+        """Whether a lasting approval covers this command: its holes take no path outside the workspace."""
         if rule.covers == "exact":
             return names_command(rule, words)
         fits = (free_words(tuple(text.split()), words) for text in rule.commands)
@@ -298,8 +298,8 @@ class PolicyGate:
     def _by_paths(
         self, keeping: Sequence[Rule], command: str, line: CommandLine, finding: Finding, judged: Judgement
     ) -> Judgement:
-        """Of rules that keep paths from a model: a command that names one is theirs. One that may reach it without
-        naming it does not run unasked, unless a rule is about that very command."""
+        """Applies rules that protect paths. A command that names such a path falls under them. One that may reach it
+        without naming it needs approval, unless a rule is about that very command."""
         from aish.safety.policy.path_reach import named_paths, reads_only_named
 
         if judged.verdict is Verdict.DENY:
@@ -336,7 +336,7 @@ class PolicyGate:
         return Judgement(verdict, f"gate.{tool.effect}", _first_reason(finding), always=always, like=like)
 
     def _by_folders(self, finding: Finding) -> Judgement:
-        """Reading outside is asked about once for the folder."""
+        """Asks once for each folder outside the workspace."""
         from aish.safety.commands.proof.exposure import folder_to_grant
         from aish.safety.commands.scope import Scope
 
@@ -353,7 +353,7 @@ class PolicyGate:
         return [rule for rule in rules if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
 
     def _always(self, line: CommandLine, finding: Finding) -> Rule | None:
-        """None also where a lasting yes would not be listened to."""
+        """Returns the rule for a lasting approval; None also if it would not be applied."""
         is_one = line.is_plain and len(line.parts) == 1
         if not is_one or _is_grave(finding) or any(not write.inside for write in finding.writes):
             return None
@@ -371,7 +371,7 @@ def _title(rule: Rule | None) -> str:
 
 
 def _strictest_verdict(exec_verdict: Verdict, network: Verdict, finding: Finding) -> Verdict:
-    """Of a line that only asks other hosts: where all commands may run, it may too, unless the network is denied."""
+    """For a line that only contacts other hosts: allowed if all commands are, unless the network is denied."""
     if network is Verdict.DENY:
         return network
     if exec_verdict is Verdict.ALLOW or (network is Verdict.ALLOW and finding.only("network")):
@@ -385,7 +385,7 @@ def _strictest(rules: Iterable[Rule]) -> Rule | None:
 
 
 def _reads_secret(finding: Finding) -> bool:
-    """Then a rule for the program is not enough: who may read one file with `cat` may not read every key."""
+    """A rule for the program does not cover secrets: permission to read one file with `cat` does not mean every key."""
     return any(reason.kind == "secret" for reason in finding.reasons)
 
 
@@ -398,7 +398,7 @@ def _is_grave(finding: Finding) -> bool:
 
 
 def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
-    """For rules that forbid: the command may stand anywhere, also behind a wrapper, a path or options of its own."""
+    """For rules that forbid: the command may be anywhere, also behind a wrapper, a path or its own options."""
     parts = (*line.parts, *line.possible)
     if any(matches_command(rule, _by_basename(words)) for words in parts):
         return True
@@ -411,8 +411,8 @@ def _touches(rule: Rule, line: CommandLine, finding: Finding) -> bool:
 
 
 def _may_name(rule: Rule, command: str, line: CommandLine) -> bool:
-    """Whether the words of a forbidden command stand anywhere in the line, also in a text: what bash or another program
-    may run out of a text is too much to list."""
+    """Whether the words of a forbidden command occur anywhere in the line, also in a text, because bash and other
+    programs may run text in too many ways to list."""
     read = " ".join(word for part in line.parts for word in part if word)
     texts = (command, _QUOTING.sub("", command), read)
     return any(_stand_in(prefix.split(), text) for prefix in rule.commands for text in texts)
@@ -428,7 +428,7 @@ def _by_basename(words: Words) -> Words:
 
 
 def _fits_paths(rule: Rule, tool: ToolSpec, paths: Sequence[str | None]) -> bool:
-    """An allowing rule must cover every path, any other is touched by one. None is a path that cannot be told."""
+    """An allowing rule must cover every path; other rules apply if one path matches. None is an unknown path."""
     if not rule.paths:
         return True
     if rule.verdict is Verdict.ALLOW:
@@ -440,7 +440,7 @@ def _fits_paths(rule: Rule, tool: ToolSpec, paths: Sequence[str | None]) -> bool
 
 
 def _paths_in(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) -> list[str | None]:
-    """Every text that names a file, or may: relative below the root, else absolute, or None if it cannot be told."""
+    """Returns every text that names a file, or may: relative below the root, else absolute, or None if unknown."""
     return [_below(text, root) for name, text in _texts(arguments) if _may_be_path(tool, name, text)]
 
 

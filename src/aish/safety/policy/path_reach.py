@@ -1,7 +1,8 @@
-"""Which files a command line names, and whether it may reach others: for rules that keep paths from a model.
+"""Finds the files that a command line names, and whether it may reach others: for rules that protect paths from a
+model.
 
-Looks at no disk: a link may lead elsewhere, and what a program reads besides is not told by its words. So a line counts
-as reading only what it names where all its programs are known to do no more, and only then.
+Does not access the disk: links may lead elsewhere, and a program's words do not tell what else it reads. So a line
+reads only what it names only if all its programs are known to do no more.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from aish.safety.commands.syntax.parser import parse
 from aish.safety.policy.command_line import CommandLine, words_in
 from aish.safety.policy.rules import Words
 
-# What stands around a path in options, assignments, code and addresses.
+# Characters around a path in options, assignments, code and addresses.
 _AROUND = re.compile(r"[\s'\"`(){}\[\]<>|;&=,:@$\\]+")
 _PATH_LIKE = re.compile(r"[/.]")
 _SHORT_OPTION_CHARS = 2
-_LONGEST_OPTION_CHARS = 64  # of letters with a value at their end; what is longer is not taken apart
-_UP = re.compile(r"(?<![^/=])\.\.(?![^/])")  # after a link it leads elsewhere than it seems
-_LINKS = "/proc"  # which leads everywhere
+_LONGEST_OPTION_CHARS = 64  # of letters with a value at their end; longer ones are not split
+_UP = re.compile(r"(?<![^/=])\.\.(?![^/])")  # after a link it leads elsewhere
+_LINKS = "/proc"  # its links lead everywhere
 
-# Programs that read no more than the files they name, and the letters of the options with which they read more: short
-# ones, and those that long ones begin with.
+# Programs that read only the files they name, and the letters of options with which they read more: short ones, and
+# initials of long ones.
 _ALL = ("", "")
 _CHECKING = ("c", "c")
 _BY_LIST = ("", "f")
-_EVALUATING = ("vR", "")  # a name there may hold a command
+_EVALUATING = ("vR", "")  # a name there may contain a command
 _RECURSIVE = ("rRd", "rd")
 _READS_NAMED = {
     **dict.fromkeys(("cat", "head", "tail", "tac", "nl", "rev", "cut", "tr", "fold", "fmt", "uniq", "od", "xxd"), _ALL),
@@ -46,14 +47,14 @@ _READS_NAMED = {
     "ls": ("R", "r"),
     "file": ("f", "f"),
 }
-# Verbs of git that show names, and nothing of what is in the files.
+# Subcommands of git that show names but no contents.
 _GIT_NAMES = {"status": ("v", "v"), "branch": ("", "e"), "remote": _ALL, "rev-parse": _ALL}
 
 
 def named_paths(command: str, context: ShellContext, root: str) -> set[str]:
-    """Everything in it that may be one, also in the text of its options and of code: relative below the root, else
-    absolute without its first slash, as rules have them."""
-    if len(command) > MAX_BYTES:  # nobody reads that, and it is never sure to read only what it names
+    """Returns everything that may be a path, also in option values and code: relative below the root, else absolute
+    without the first slash, as in rules."""
+    if len(command) > MAX_BYTES:  # too long to be read, and never certain to read only what it names
         return set()
     scope = Scope(context)
     names = {name for text in _pieces_of(command) for name in _names_in(text)}
@@ -63,7 +64,7 @@ def named_paths(command: str, context: ShellContext, root: str) -> set[str]:
 
 
 def reads_only_named(line: CommandLine, context: ShellContext) -> bool:
-    """Whether it is sure to. Where the shell goes elsewhere first, names are not what they seem."""
+    """Whether this is certain. If the shell changes the directory first, names mean other files."""
     if not line.is_plain or any(_is_unclear(word, Scope(context)) for words in line.parts for word in words if word):
         return False
     return all(_reads_named(words) for words in line.parts) or _only_moves(line)
@@ -97,7 +98,7 @@ def _only_moves(line: CommandLine) -> bool:
 
 
 def _fields(command: str, scope: Scope) -> Iterator[str]:
-    """Every word of it as a program would get it."""
+    """Yields every word as a program would get it."""
     try:
         parsed = parse(command)
     except (TooBig, ValueError):
@@ -107,7 +108,7 @@ def _fields(command: str, scope: Scope) -> Iterator[str]:
 
 
 def _names_in(word: str) -> Iterator[str]:
-    """It, and the value of an option that it may be."""
+    """Yields the word, and the value of an option that it may be."""
     yield word
     if word.startswith("--"):
         yield word.partition("=")[2]
@@ -121,7 +122,7 @@ def _names_within(text: str) -> Iterator[str]:
 
 
 def _pieces_of(text: str) -> Iterator[str]:
-    """Of code, or of words about something: there a bare word is hardly a file."""
+    """Splits code or prose, in which a bare word is rarely a file."""
     return filter(_PATH_LIKE.search, _AROUND.split(text))
 
 

@@ -1,7 +1,7 @@
-"""Rules as data: what they match, and that they match what their author meant.
+"""Rules as data: what they match, and checks of their examples.
 
-A rule matches by tool name (globs), by effect, by the words a command begins with, and by path; each criterion it names
-must hold. Its examples are checked when it is loaded: a rule that does not do what it says is an error, not a surprise.
+A rule matches by tool name (globs), by effect, by the first words of a command, and by path; every given criterion must
+hold. Its examples are checked when it is loaded, so a rule that does not do what its author meant is an error.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aish.types.tools import Effect
 # A word of a prefix that stands for any one word.
 ANY_WORD = "*"
 
-# How `commands` are read: as the words a command begins with, as the whole command, or as the whole command with holes.
-# A rule for a tool is exact where it is for the tool as it was when it was approved.
+# How `commands` are matched: as the first words of a command, as the whole command, or as the whole command with holes.
+# A rule for a tool is exact if it is for the tool as it was approved.
 Coverage = Literal["prefix", "exact", "pattern"]
 
-# A word for a hole: a plain name or path. It is no option, no URL, no assignment, no `@file` and no `+command`.
+# A word for a hole: a plain name or path. Not an option, URL, assignment, `@file` or `+command`.
 _FREE_WORD = re.compile(r"[\w./,%][\w./,%@+-]*")
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """`covers`, `owner` and `digest` are set by answers "always": how `commands` are read, the key for which alone the
-    rule counts ("" for all), and the digest of the tool as it was approved."""
+    """`covers`, `owner` and `digest` are set by the answer "always": how `commands` are matched, the only key for
+    which the rule counts ("" for all), and the digest of the approved tool."""
 
     verdict: Verdict
     name: str = ""
@@ -52,7 +52,7 @@ class Rule(msgspec.Struct, frozen=True):
         return self.name or f"{self.verdict} {' '.join(criteria)}"
 
 
-Words = tuple[str | None, ...]  # of one command; None is a word that cannot be told before it runs
+Words = tuple[str | None, ...]  # of one command; None is a word that is unknown before it runs
 
 
 def matches_tool(rule: Rule, name: str) -> bool:
@@ -74,13 +74,13 @@ def matches_command(rule: Rule, words: Words) -> bool:
 
 
 def names_command(rule: Rule, words: Words) -> bool:
-    """Whether it names exactly this command, word for word."""
+    """Whether the rule is exactly this command, word for word."""
     return any(tuple(text.split()) == words for text in rule.commands)
 
 
 def free_words(pattern: Sequence[str], words: Words) -> list[str] | None:
-    """The words that stand in the holes of a pattern; None if it does not fit. A hole takes one word, at the end more.
-    Nothing that may be an option fits a hole."""
+    """Returns the words in the holes of a pattern; None if it does not fit. A hole takes one word, at the end more.
+    A possible option fits no hole."""
     if len(words) < len(pattern) or (len(words) > len(pattern) and pattern[-1:] != (ANY_WORD,)):
         return None
     wanted = (*pattern, *[ANY_WORD] * (len(words) - len(pattern)))
@@ -100,7 +100,7 @@ def matches_path(rule: Rule, path: str) -> bool:
 
 
 def example_errors(rules: Iterable[Rule]) -> list[str]:
-    """What the rules' own examples say is wrong with them; empty if nothing is."""
+    """Checks the rules' own examples; returns the errors."""
     return [error for rule in rules for error in _errors_of(rule)]
 
 
@@ -134,8 +134,8 @@ def _begins_with(words: Words, prefix: Sequence[str]) -> bool:
 
 
 def _path_matches(parts: Sequence[str], globs: Sequence[str]) -> bool:
-    """`**` is any number of folders; `*` stays within one. What the last `**` took is the only thing to be tried again:
-    the time is that of the one length by the other."""
+    """`**` matches any number of folders; `*` stays within one. Only the last `**` is retried, so the time is the
+    product of both lengths."""
     part = glob = 0
     deep, taken = -1, 0
     while part < len(parts):

@@ -1,4 +1,4 @@
-"""Which tools and programs get the real value where a model wrote the placeholder of a secret."""
+"""Which tools and programs get the real value for a secret's placeholder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from aish.types.globs import globs_of
 
 SHELL_TOOL = "shell__run"
-_PLACEHOLDER_ENDS = str.maketrans("", "", "<>")  # which a shell takes for redirections
+_PLACEHOLDER_ENDS = str.maketrans("", "", "<>")  # a shell would read them as redirections
 
 
 class Recipients(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Recipients(msgspec.Struct, frozen=True):
         return bool(self.tools) and name in globs_of(self.tools)
 
     def has_programs_of(self, tool: str, arguments: str) -> bool:
-        """Of a call of the shell, whose arguments are JSON."""
+        """For a call of the shell, with its arguments as JSON."""
         if tool != SHELL_TOOL or not self.programs:
             return False
         try:
@@ -33,7 +33,7 @@ class Recipients(msgspec.Struct, frozen=True):
         return isinstance(command, str) and self._has_all_of(command)
 
     def _has_all_of(self, command: str) -> bool:
-        """Only of a plain line: nothing redirected to a file, substituted or assigned."""
+        """Only for a plain line: without redirections to files, substitutions or assignments."""
         from aish.safety.commands import ShellContext
         from aish.safety.policy.command_line import read_line
         from aish.safety.redaction.redactor import PLACEHOLDER

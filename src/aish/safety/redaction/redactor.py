@@ -1,8 +1,8 @@
-"""Takes secrets out of text: for good before it is stored, logged or shown; for the way to a model and back.
+"""Removes secrets from text: permanently before it is stored, logged or shown, and temporarily on the way to a model.
 
-Known are the values that were configured or that stand in environment variables named like secrets, and the common key
-formats. `Redactor` replaces them by a mark. A `Vault` replaces them by placeholders that a model can repeat, and puts
-the secrets back into what it says, also when a placeholder arrives in pieces.
+Secrets are configured values, values of environment variables named like secrets, and common key formats. `Redactor`
+replaces them by a mark. A `Vault` replaces them by placeholders that a model can repeat, and restores the secrets in
+its output, even if a placeholder arrives in several pieces.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import msgspec
 from aish.safety.redaction.secret_formats import find_begun, groups
 
 MARK = "[redacted]"
-# Shorter values ("1234", "true") would black out ordinary text.
+# Shorter values ("1234", "true") would redact ordinary text.
 MIN_SECRET_CHARS = 6
 
-# For the first character of a secret and for each other one; no text that can be stored has them.
+# For the first character of a secret and for each further one; they cannot occur in stored text.
 _FIRST, _REST = "\ud800", "\ud801"
 
-# In our own JSON: names of fields, and what stands in those that say what something is.
+# In our own JSON: field names, and values of the fields that say what something is.
 _OUR_WORD = re.compile(r"[a-z][a-z_.]*")
 TAGS = frozenset(
     {"type", "role", "status", "object", "kind", "state", "reason", "end", "effect", "verdict", "category"}
 )
-_OTHERS = frozenset({"arguments", "metadata"})  # where the words are somebody else's
-_CONTROL = re.compile(r"[\x00-\x1f]")  # which no string of JSON has
+_OTHERS = frozenset({"arguments", "metadata"})  # their contents come from others
+_CONTROL = re.compile(r"[\x00-\x1f]")  # not allowed in JSON strings
 PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
 _PLACEHOLDER_START = "<secret-"
 
 
 def has_placeholder(arguments: Any) -> bool:
-    """Whether a placeholder stands anywhere in the arguments of a call, however deep they are."""
+    """Whether a placeholder occurs anywhere in the arguments of a call, at any depth."""
     waiting = [arguments]
     while waiting:
         value = waiting.pop()
@@ -51,37 +51,37 @@ def has_placeholder(arguments: Any) -> bool:
 
 
 class Redactor:
-    """Knows the values and shows none: its repr has only their number."""
+    """Its repr shows only the number of values."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         long_enough = {value for value in values if len(value) >= MIN_SECRET_CHARS}
-        # Longest first, so that a secret which contains another goes as a whole.
+        # Longest first, so that a secret that contains another one is replaced as a whole.
         self._values = sorted(long_enough, key=lambda value: (-len(value), value))
-        # In a line of JSON a value stands escaped, and within the JSON text of a call's arguments twice. There the
-        # model may have spelt out what is not ASCII.
+        # In JSON a value is escaped, and in the JSON text of a call's arguments twice. There a model may have used
+        # escapes for characters beyond ASCII.
         once = [form for value in self._values for form in (_escaped(value), _escaped(value, spelt_out=True))]
         self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
-        # A text may hold JSON. Most values have one form, and are looked for once.
+        # Text may contain JSON. Most values look the same there and are searched once.
         self._spoken = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
 
     def text(self, text: str) -> str:
-        """Also where the text is JSON, or holds some, and a value stands in it escaped."""
+        """Redacts text that may be or contain JSON, where values are escaped."""
         return self._replace(text, self._spoken, _mark)
 
     def json(self, line: bytes) -> bytes:
-        """The same for JSON of others, whatever it is there: a number, too, and then it is no JSON any more."""
+        """Redacts external JSON completely. If a number is redacted, the result is no longer valid JSON."""
         text = line.decode()
         redacted = self._replace(text, self._escaped, _mark)
         return line if redacted is text else redacted.encode()
 
     def line(self, line: bytes) -> bytes:
-        """The same for a line of our own JSON: what it says, not the words it is built of, though one be a password."""
+        """Redacts a line of our own JSON, but not field names and type words, even if a secret equals one of them."""
         redacted = self.json(line)
         if redacted is line:
             return line
         try:
             told = msgspec.json.encode(self._told(msgspec.json.decode(line)))
-        except (msgspec.MsgspecError, RecursionError):  # more than one line, or none
+        except (msgspec.MsgspecError, RecursionError):  # not exactly one line
             return redacted
         return told + b"\n" if line.endswith(b"\n") else told
 
@@ -96,15 +96,15 @@ class Redactor:
 
     def _member(self, key: str, item: Any, *, ours: bool) -> Any:
         if ours and key == "logprobs" and isinstance(item, list | dict):
-            return type(item)()  # how likely its tokens were spells a secret out once more
+            return type(item)()  # token probabilities would spell a secret out again
         return self._told(item, key, ours=ours and key not in _OTHERS)
 
     def _key(self, key: str, *, ours: bool) -> str:
         return key if ours and _OUR_WORD.fullmatch(key) else self.text(key)
 
     def pieces(self, pieces: Sequence[str]) -> Sequence[str]:
-        """The same for a text in pieces, or for JSON in pieces. Of a secret that several of them share, the first has
-        the mark and the others nothing. The same object if there is none."""
+        """Redacts text or JSON that comes in pieces. The first piece of a secret gets the mark, its other pieces
+        nothing. Returns the same object if there is no secret."""
         text = "".join(pieces)
         masked = self._replace(text, self._spoken, _mask)
         if masked is text:
@@ -116,19 +116,19 @@ class Redactor:
         return told
 
     def open_chars(self, text: str) -> int:
-        """How much of its end may be part of a secret, were the text to go on: that cannot be told from it yet."""
+        """Returns how many characters at the end may be the beginning of a secret."""
         start = find_begun(text)
         for form in self._spoken:
             start = min(start, _begun_at(text, form))
         return len(text) - start
 
     def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
-        """Every secret in the text replaced by what `stand_in` makes of it as it stands there, escaped within JSON. The
-        same object if there is none."""
+        """Replaces every secret by `stand_in` of the found text, which is escaped inside JSON. Returns the same
+        object if there is none."""
         return self._replace(text, self._spoken, stand_in)
 
     def within_json(self, found: str) -> str:
-        """What was found in a text, as it stands in a string of JSON; as it is, if that is where it was found."""
+        """Returns the found text as it is written in a JSON string; unchanged if it was found in one."""
         is_plain = found in self._values or _CONTROL.search(found)
         return _escaped(found) if is_plain else found
 
@@ -148,7 +148,7 @@ class Redactor:
 
 
 def _begun_at(text: str, form: str) -> int:
-    """Where the text breaks off in it; its length where it does not."""
+    """Returns where the text ends with a prefix of `form`; its length if it does not."""
     place = text.find(form[0], max(0, len(text) - len(form) + 1))
     while place >= 0 and not form.startswith(text[place:]):
         place = text.find(form[0], place + 1)
@@ -164,15 +164,15 @@ def _mask(secret: str) -> str:
 
 
 def _escaped(value: str, *, spelt_out: bool = False) -> str:
-    import json  # only for those who have secrets
+    import json  # only needed with secrets
 
     return json.dumps(value, ensure_ascii=spelt_out)[1:-1]
 
 
 class Vault:
-    """Placeholders for one session, made from its id and the secret, so that they need no memory.
+    """Placeholders of one session, derived from its id and the secret, so that they need not be stored.
 
-    The same secret has the same placeholder in every turn, and another one in every other session.
+    A secret has the same placeholder in every turn, and another one in every other session.
     """
 
     def __init__(self, redactor: Redactor, session: str) -> None:
@@ -184,11 +184,11 @@ class Vault:
         return self._redactor.replace(text, self._placeholder)
 
     def restore(self, text: str) -> str:
-        """Placeholders that were never given out stay as they are."""
+        """Unknown placeholders stay as they are."""
         return self._put_back(text, str)
 
     def restore_json(self, text: str) -> str:
-        """The same for JSON, where what the model was told of in words stands escaped."""
+        """Restores inside JSON, where values must be escaped."""
         return self._put_back(text, self._redactor.within_json)
 
     def _put_back(self, text: str, form: Callable[[str], str]) -> str:
@@ -200,14 +200,15 @@ class Vault:
     def _placeholder(self, secret: str) -> str:
         digest = hmac.digest(self._session, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
         placeholder = f"<secret-{digest[:12]}>"
-        self._secrets[placeholder] = self.restore(secret)  # one that holds another has its placeholder already
+        # a secret that contains another one has that one's placeholder already
+        self._secrets[placeholder] = self.restore(secret)
         return placeholder
 
 
 class Restorer:
-    """Puts secrets back into a stream. Text is held only while it could still be the start of a placeholder.
+    """Restores secrets in a stream. Text is kept back only as long as it may be the start of a placeholder.
 
-    `restore` is the vault's for text, or the one for JSON.
+    `restore` is the vault's method for text, or the one for JSON.
     """
 
     def __init__(self, restore: Callable[[str], str]) -> None:
@@ -226,7 +227,7 @@ class Restorer:
 
 
 def _held_chars(text: str) -> int:
-    """How much of the end may be a placeholder begun: at most all but its last character."""
+    """Returns how many characters at the end may begin a placeholder: at most all but its last one."""
     start = text.rfind("<", max(0, len(text) - _PLACEHOLDER_CHARS + 1))
     if start < 0:
         return 0

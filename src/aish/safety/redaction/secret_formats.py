@@ -1,8 +1,8 @@
-"""Keys that can be told by their looks.
+"""Recognises keys by their format.
 
 Each format has a marker: a literal that every match contains near its start. Searching for a literal costs a fraction
-of what a regular expression costs, and searching for one character a fraction of that: markers are grouped by a
-character that is rare in ordinary text, so nearly all text is passed over quickly.
+of a regular expression, and searching for one character a fraction of that. So markers are grouped by a character that
+is rare in ordinary text, and almost all text is skipped quickly.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ class Format(NamedTuple):
 Groups = tuple[tuple[str, tuple[Format, ...]], ...]
 
 
-# Where a key may begin: after no letter or digit, or, inside JSON, after an escaped line end, tab or control character.
+# Where a key may begin: not after a letter or digit; inside JSON also after an escaped line end, tab or control
+# character.
 _BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u00[01][0-9a-f]))"
 
 
-# Bounded on both ends, so that a match cannot run away; the looks are those the issuers document.
+# Bounded on both ends, so that matching stays fast; the formats are those that the issuers document.
 _LOOKS: tuple[tuple[str, str], ...] = (
     ("sk-", r"\bsk-(?:ant-|proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,200}"),
     ("AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
@@ -50,7 +51,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     ("://", r"(?<=://)[^\s/@:\"']{1,100}:[^\s/@\"']{1,200}(?=@)"),
 )
 
-_RARE = "_-KSzxJ:"  # the first of these that a marker has stands for it
+_RARE = "_-KSzxJ:"  # a marker is grouped by the first of these that it contains
 
 
 def _rare_in(marker: str) -> str:
@@ -59,7 +60,7 @@ def _rare_in(marker: str) -> str:
 
 @cache
 def groups() -> Groups:
-    """By the character to look for first. Compiled when first asked for: no prompt has to wait for it."""
+    """Returns the formats by the character to search first. Compiled at first use, so that no prompt waits for it."""
     formats = [Format(marker, re.compile(look.replace(r"\b", _BEGIN, 1))) for marker, look in _LOOKS]
     return tuple(
         (rare, tuple(format for format in formats if _rare_in(format.marker) == rare))
@@ -67,18 +68,18 @@ def groups() -> Groups:
     )
 
 
-# What may follow each beginning without being its end: more than any of them takes.
-_OF_A_WORD = r"[A-Za-z0-9_.-]{0,7100}+"  # not tried shorter: it goes to the end or nowhere
+# What may follow each beginning before its end: more than any of the formats allows.
+_OF_A_WORD = r"[A-Za-z0-9_.-]{0,7100}+"  # no backtracking: it reaches the end or fails
 _OF_A_LOGIN = r"[^\s/@\"']{0,301}"
 _OF_A_BEARER = r"[A-Za-z0-9._~+/-]{0,2000}=*"
 _OF_A_BLOCK = r"[A-Z ]{0,41}(?:(?<=PRIVATE KEY)-(?:(?!-----END [A-Z ]{0,30}PRIVATE KEY-----)[\s\S]){0,20100})?"
-_RUN = string.ascii_letters + string.digits + "_-.~+/=:"  # no beginning has others, but for a login and a block
+_RUN = string.ascii_letters + string.digits + "_-.~+/=:"  # all characters of beginnings, except for a login and a block
 _BEFORE_RUN_CHARS = len(" Bearer ")
-_LONGEST = 20_300  # a block; what begins before that has ended
+_LONGEST = 20_300  # a block; anything that begins earlier has ended
 
 
 def find_begun(text: str) -> int:
-    """Where one of them may begin that the text breaks off in, were it to go on; its length where none does."""
+    """Returns where the text ends with the beginning of a key; its length if it does not."""
     start = max(0, len(text.rstrip(_RUN)) - _BEFORE_RUN_CHARS)
     for longer in ("-----BEGIN", "://"):
         if (place := text.rfind(longer)) >= 0:
@@ -92,12 +93,12 @@ def _beginnings() -> re.Pattern[str]:
     words = "|".join(_begun(marker, _OF_A_WORD) for marker, look in _LOOKS if look.startswith(r"\b"))
     login, block = _begun("://", _OF_A_LOGIN), _begun("-----BEGIN ", _OF_A_BLOCK)
     bearer = f"[Bb](?:{_begun('earer ', _OF_A_BEARER)})?"
-    escape = r"\\(?:[nrtbf]|u(?:0(?:0[01]?[0-9a-f]?)?)?)?"  # which one may begin after, see _BEGIN
+    escape = r"\\(?:[nrtbf]|u(?:0(?:0[01]?[0-9a-f]?)?)?)?"  # after which a key may begin, see _BEGIN
     return re.compile(rf"(?:(?:{escape})?{_BEGIN}(?:{words})|{escape}|{login}|{block}|{bearer})\Z")
 
 
 def _begun(literal: str, rest: str) -> str:
-    """Matches the literal with what follows it, and the beginnings of it."""
+    """Matches the literal with what follows it, and all prefixes of that."""
     for char in reversed(literal):
         rest = f"{re.escape(char)}(?:{rest})?"
     return rest
@@ -107,11 +108,11 @@ _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|AUTH)(?:_|$)|PASSWORD|PASSWD|_PWD$|_PASS$"
 )
 _NOT_SECRET_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|NAME|ID|SOCK|ENV)$")
-# Addresses that carry a login.
+# URLs that contain a login.
 _LOGINS = frozenset({"AISH_STORE__URL", "DATABASE_URL"})
 
 
 def looks_secret(variable: str) -> bool:
-    """Whether an environment variable is by its name one that holds a secret."""
+    """Whether an environment variable's name says that it holds a secret."""
     name = variable.upper()
     return name in _LOGINS or (bool(_SECRET_NAME.search(name)) and not _NOT_SECRET_NAME.search(name))

@@ -1,1 +1,1 @@
-"""The loose pass: finds danger anywhere in a line. It may only raise the verdict."""
+"""The danger scan: finds danger anywhere in a line. It may only raise the level."""

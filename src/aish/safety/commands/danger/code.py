@@ -1,4 +1,4 @@
-"""Programs of other languages given as text, and query languages given to clients. May only raise danger."""
+"""Scans code of other languages given as text, and queries given to database clients. May only raise danger."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from aish.safety.commands.syntax.model import Span
 from aish.safety.commands.tables import Client, Language
 
 _LITERAL = re.compile(r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`]*)`""", re.DOTALL)
-# String literals that stand in a row, as in a list of arguments: ["rm", "-rf", "x"].
+# Adjacent string literals, as in a list of arguments: ["rm", "-rf", "x"].
 _ROW = re.compile(r"""(?:(?:'[^'\n]*'|"[^"\n]*")\s*,\s*)+(?:'[^'\n]*'|"[^"\n]*")""")
 _QUERY = re.compile(r"(?i)\b(drop|truncate|delete\s+from|update\s+\w+\s+set)\b")
-# Longer programs are files by another name; reading all of one would cost more than it tells.
+# Longer programs are really files; scanning all of one would cost more than it finds.
 _MAX_LITERALS = 64
 _TREE = re.compile(
     r"\b(rmtree|rm_rf|rm_r|remove_tree|remove_dir|remove_entry\w*|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|unlink"
@@ -28,7 +28,7 @@ _DOT_SHELL = re.compile(r"(?m)(?:^|;)\s*(?:\.(?:shell|system)|\\!)\s+(.+)$")
 
 
 def check_code(language: Language, text: str, span: Span, scope: Scope, findings: Findings) -> Iterator[str]:
-    """Notes what the text destroys, and yields the shell lines it would run."""
+    """Records what the code destroys, and yields the shell lines that it would run."""
     match = _compiled(language.destroys).search(text)
     if match:
         what = match[0].strip(" .(\n")[:40]
@@ -48,7 +48,7 @@ def check_code(language: Language, text: str, span: Span, scope: Scope, findings
 
 
 def _note_precious(text: str, span: Span, scope: Scope, findings: Findings) -> None:
-    """`shutil.rmtree("/")`: a whole tree is removed, and the statement names one that matters."""
+    """Finds `shutil.rmtree("/")` and similar: a whole tree is removed, and the statement names a precious one."""
     for statement in re.split(r"[;\n]", text)[:_MAX_LITERALS]:
         match = _TREE.search(statement)
         if match is None:
@@ -78,7 +78,7 @@ def _quoted(text: str) -> str:
 
 
 def check_query(client: Client, text: str, span: Span, findings: Findings) -> Iterator[str]:
-    """The same for SQL and its like; clients can run shell commands too."""
+    """Like `check_code` for SQL and similar languages; clients can run shell commands, too."""
     loss = find_mongo_loss(text) if client.mongo else find_loss(text)
     _note_loss(loss, span, findings)
     yield from _DOT_SHELL.findall(text)[:_MAX_LITERALS]

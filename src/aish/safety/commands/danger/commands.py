@@ -1,6 +1,6 @@
-"""One command of the loose pass: which programs it really runs, and what each of them does.
+"""Scans one command: which programs it really runs, and what each of them does.
 
-Wrappers are looked through, interpreters are read; every program that comes out is held against the rules.
+Wrappers are unwrapped and code for interpreters is scanned; every program found is checked against the rules.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _REMOVES = re.compile(r"-[a-zA-Z]*(rf|fr|Rf|fR)[a-zA-Z]*")
 _LOGINS = frozenset({"ssh", "su", "sudo", "doas", "chroot", "nsenter", "mosh", "machinectl"})
 _MAX_PATTERN_CHARS = 64
 _BANG = re.compile(r"(?:^|=)!(.+)", re.DOTALL)
-# Variables whose values others run; and prompts, which run what stands in them as a substitution.
+# Variables whose values other programs run; and prompts, which run substitutions in them.
 _RUN_LATER = re.compile(
     r"\w*(PAGER|EDITOR|VISUAL|ASKPASS)|\w+_(COMMAND|SSH)|BROWSER|LESSOPEN|LESSCLOSE|GIT_EXTERNAL_DIFF"
 )
 _PROMPTS = re.compile(r"PS[0-4]")
 _SUBSTITUTION = re.compile(r"\$\(([^)]*)\)|`([^`]*)`")
-# Settings of git whose values it runs.
+# Settings of git whose values are run.
 _GIT_RUNS = re.compile(
     r"[\w.*/-]+\.(pager|editor|sshcommand|askpass|fsmonitor|helper|cmd|command|textconv|driver|process|clean|smudge)",
     re.IGNORECASE,
@@ -54,7 +54,7 @@ _RECIPE = re.compile(r"(?m)^\t(.+)$|;\s*(.+)$")
 
 
 class Caller:
-    """The half of the loose pass that looks at one command."""
+    """The part of the danger scan that checks one command."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
@@ -111,7 +111,7 @@ class Caller:
             self.findings.danger("starts itself again", call.span, "power.fork-bomb", "power")
 
     def _globbed(self, fields: list[Field] | tuple[Field, ...], scope: Scope, fed: str) -> None:
-        """`/bin/r?` may be rm: every dangerous program it matches is tried."""
+        """`/bin/r?` may be rm: every dangerous program that matches is checked."""
         pattern = fields[0].text.rpartition("/")[2]
         self.findings.doubt(
             f"{fields[0].shown} may be any program that matches", fields[0].span, "glob-program", "unproved"
@@ -120,7 +120,7 @@ class Caller:
             self.call([Field(name, fields[0].span, fields[0].raw), *fields[1:]], scope, fed=fed)
 
     def _state(self, call: Call, scope: Scope) -> None:
-        """What changes the shell for the commands after it."""
+        """Applies changes of the shell that later commands see."""
         if call.name in ("cd", "pushd"):
             targets = [field for field in call.arguments if field.text not in ("-P", "-L", "-e", "--")]
             scope.cwd = resolve(targets[0].text, scope) if targets and targets[0].text != "-" else scope.home
@@ -135,7 +135,7 @@ class Caller:
                     scope.define_alias(name, text)
 
     def _interpreters(self, call: Call, scope: Scope) -> None:
-        """What the command takes for commands itself."""
+        """Scans arguments and input that the command itself runs as commands."""
         if "/" in call.words[0].text:
             self._written(call.words[0], scope)
             if (program := scope.copies.get(resolve(call.words[0].text, scope) or "")) is not None:
@@ -168,13 +168,13 @@ class Caller:
             self._stdin_script(call, scope)
 
     def _run_locally(self, call: Call, scope: Scope) -> None:
-        """Settings of ssh whose values it runs on this machine."""
+        """Scans settings of ssh whose values run on this machine."""
         for field in call.arguments:
             if (match := _SSH_RUNS.search(field.text)) is not None:
                 self.text(match[1], scope.copy(), field.span)
 
     def _tar(self, call: Call, scope: Scope) -> None:
-        """The program that packs or unpacks."""
+        """Scans the program that compresses or decompresses."""
         for text in scan(call.arguments, _TAR_OPTIONS).values("-I", "--use-compress-program"):
             self.text(text, scope.copy(), call.span)
 
@@ -205,7 +205,7 @@ class Caller:
                 self.setting(name, value, scope, field.span)
 
     def setting(self, name: str, value: str, scope: Scope, span: Span) -> None:
-        """Of a variable: some hold what is run later, by the shell or by others."""
+        """Scans the value of a variable that the shell or other programs run later."""
         if _RUN_LATER.fullmatch(name):
             self.text(value, scope.copy(), span)
         elif _PROMPTS.fullmatch(name):
@@ -213,7 +213,7 @@ class Caller:
                 self.text(match[1] or match[2] or "", scope.copy(), span)
 
     def _copy(self, call: Call, scope: Scope) -> None:
-        """`cp /bin/rm x; ./x -rf ~`: what is run by another name is still what it is."""
+        """`cp /bin/rm x; ./x -rf ~`: a copy of a program under another name is still that program."""
         paths = [field.text for field in call.arguments if not field.text.startswith("-")]
         for source in paths[:-1]:
             for target in (paths[-1], f"{paths[-1]}/{source.rpartition('/')[2]}"):
@@ -224,14 +224,14 @@ class Caller:
         self.text("\n".join(first or second for first, second in recipes), scope, call.span)
 
     def _written(self, field: Field, scope: Scope) -> str:
-        """Runs the text of a file that this very line has written."""
+        """Scans the text of a file that this line has written and now runs."""
         text = scope.files.pop(resolve(field.text, scope) or "", "")
         if text:
             self.text(text.replace(DYNAMIC, "$UNKNOWN"), scope.copy(), field.span)
         return text
 
     def _fetched(self, field: Field) -> None:
-        """A script that comes out of a download or a decoder: `bash <(curl …)`, `sh -c "$(curl …)"`."""
+        """Detects a script that comes from a download or a decoder: `bash <(curl …)`, `sh -c "$(curl …)"`."""
         inside = re.search(r"[$<]\(|`", field.raw)
         if inside and _FETCHES.search(field.raw, inside.start()):
             self.findings.danger(
@@ -301,7 +301,7 @@ class Caller:
                 self.text(command, scope.copy(), call.span)
 
 
-# Besides shells, languages and clients, which have tables of their own.
+# Further programs; shells, languages and clients have tables of their own.
 _READERS: dict[str, Callable[[Caller, Call, Scope], None]] = {
     **dict.fromkeys(_LOGINS, Caller._login),
     **dict.fromkeys(("scp", "sftp", "rsync", "git-upload-pack"), Caller._run_locally),
@@ -327,7 +327,7 @@ def _dangerous_matches(pattern: str) -> list[str]:
 
 
 def _git_settings(words: list[str]) -> Iterator[tuple[str, str]]:
-    """What a line tells git for this once, or for good."""
+    """Yields git's settings in the line, temporary or permanent."""
     for place, word in enumerate(words[:-1]):
         if word in ("-c", "--config"):
             name, _, value = words[place + 1].partition("=")
@@ -338,7 +338,7 @@ def _git_settings(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _given_code(names: str, found: Scan) -> list[str]:
-    """The values of the options that carry code; "0" or "1" is a positional, "all" all of them."""
+    """Returns the values of options that carry code; "0" or "1" is a positional, "all" means all positionals."""
     texts = found.values(*names.split())
     for name in names.split():
         if name == "all":

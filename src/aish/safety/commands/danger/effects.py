@@ -1,4 +1,4 @@
-"""Effects that are neither redirects nor plain lists of files: archives, downloads, scripts of sed, settings of git."""
+"""Effects other than redirects and plain file arguments: archives, downloads, sed scripts, settings of git."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def _sed(call: Call, scope: Scope, findings: Findings) -> None:
     if in_place and any(_SED_EMPTIES.fullmatch(script) for script in scripts):
         findings.danger("deletes every line", call.span, "sed.empty", "truncation")
     for path in sed_writes("\n".join(scripts)):
-        # No shell expands it there, but the home is what is meant.
+        # The shell does not expand it there, but the home is meant.
         target = scope.home + path[1:] if path.startswith("~/") else path
         note_write(Field(target, call.span, path), Change.OVERWRITE, scope, findings)
 
 
 def _tar(call: Call, scope: Scope, findings: Findings) -> None:
     arguments = list(call.arguments)
-    if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0].text):  # the old way: letters without a dash
+    if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0].text):  # the old syntax: letters without a dash
         arguments[0] = Field(f"-{arguments[0].text}", arguments[0].span, arguments[0].raw)
     found = scan(arguments, _TAR)
     names = {flag.name for flag in found.flags}
@@ -89,7 +89,7 @@ def _tar(call: Call, scope: Scope, findings: Findings) -> None:
 
 
 def _docker(call: Call, scope: Scope, findings: Findings) -> None:
-    """`docker run -v /:/h … rm -rf /h`: what the container removes there is this machine's."""
+    """`docker run -v /:/h … rm -rf /h`: the container removes files of this machine."""
     words = re.split(r"[\s;&|'\"()]+", " ".join(field.text for field in call.arguments))
     if not any(word.rpartition("/")[2] in _REMOVERS for word in words):
         return
@@ -102,7 +102,7 @@ def _docker(call: Call, scope: Scope, findings: Findings) -> None:
 
 
 def _mounts(call: Call) -> Iterator[tuple[str, str]]:
-    """The folders of this machine that the container sees, and where it sees them."""
+    """Yields the mounted folders of this machine, with their paths in the container."""
     found = scan(call.arguments, _DOCKER)
     for value in found.values("-v", "--volume"):
         source, _, rest = value.partition(":")

@@ -1,4 +1,4 @@
-"""What a command does to files: redirects and the programs whose arguments are written."""
+"""Effects on files: redirects, and programs that write their arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WHERE = {
     Place.SYSTEM: ("system.write", "system", "which belongs to the system"),
 }
 _SYSRQ = "/proc/sysrq-trigger"
-# Their whole output is nothing, so redirecting it only empties the file.
+# They print nothing, so redirecting their output only empties the file.
 _SILENT = frozenset({":", "true", "false"})
 _PRINT_NOTHING = (["cat", "/dev/null"], ["echo"], ["echo", ""], ["echo", "-n"], ["echo", "-n", ""], ["printf", ""])
 
@@ -40,7 +40,7 @@ _LOSING_SCRIPT = re.compile(
 
 
 def is_write(redirect: Redirect, target: Field | None) -> bool:
-    """A redirect that opens a file for writing, as against reading or copying a descriptor."""
+    """Whether a redirect opens a file for writing, and does not read or copy a descriptor."""
     if target is None or ">" not in redirect.operator:
         return False
     return not (redirect.operator.endswith("&") and (target.text.isdecimal() or target.text == "-"))
@@ -74,7 +74,8 @@ def _is_silent(words: list[Field]) -> bool:
 
 def note_write(target: Field, change: Change, scope: Scope, findings: Findings, *, span: Span | None = None,
                firm: bool = True) -> None:  # fmt: skip
-    """`firm`: certainly opened for writing, so that overwriting something outside the workspace is loss."""
+    """`firm` means that the file is certainly opened for writing, so overwriting one outside the workspace is a
+    loss."""
     span = span or target.span
     path = resolve(target.text, scope)
     if path is None:
@@ -109,7 +110,7 @@ def _judge_place(path: str, place: Place, change: Change, span: Span, findings: 
 
 
 def note_fed_file(words: list[Field], source: Field, scope: Scope, findings: Findings) -> None:
-    """`tee f < /dev/null` empties f; `psql < drop.sql` does what the name of the file says."""
+    """`tee f < /dev/null` empties f; `psql < drop.sql` does what its name says."""
     name = words[0].text.rpartition("/")[2]
     if source.text == "/dev/null" and name in ("tee", "sponge"):
         targets = [word for word in words[1:] if not word.text.startswith("-")]
@@ -121,7 +122,7 @@ def note_fed_file(words: list[Field], source: Field, scope: Scope, findings: Fin
 
 
 def note_script(path: str, span: Span, findings: Findings) -> None:
-    """A file of statements whose name says that it loses data."""
+    """Detects a file of statements whose name says that it loses data."""
     if _LOSING_SCRIPT.fullmatch(path):
         findings.danger(f"runs {path}, which by its name loses data", span, "database.script", "database")
 
@@ -152,7 +153,7 @@ def _targets(writer: Writer, found: Scan, call: Call) -> list[Field]:
 
 def _note_argument(target: Field, change: Change, call: Call, scope: Scope, findings: Findings) -> None:
     path = resolve(target.text, scope)
-    # Permissions of a key file are often put right by hand; the sweeping kind has its own rule.
+    # Permissions of a key file are often corrected by hand; recursive changes have a rule of their own.
     harmless = change is Change.MODIFY and call.name in ("chmod", "chown", "chgrp")
     if path is not None and harmless and place_of(path, scope) in (Place.KEYS, Place.STARTUP):
         findings.doubt(f"changes permissions of {path}", target.span, "permissions.file", "permissions")

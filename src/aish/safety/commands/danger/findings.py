@@ -1,4 +1,4 @@
-"""Collects what the loose pass sees. Spans of nested text point at the word that holds it."""
+"""Collects the results of the danger scan. Spans inside nested text point to the word that contains it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from aish.safety.commands.syntax.expansion import Field
 from aish.safety.commands.syntax.model import Span
 from aish.safety.commands.verdict import Change, Level, Reason, Write
 
-# Enough to convince anybody; keeps a hostile line from filling memory.
+# Enough reasons for a decision; a hostile line must not fill the memory.
 MAX_REASONS = 40
 MAX_ARGUMENTS = 100
-# More than a line may run: a rule that denies a program must not be crowded out by others.
+# More than a line may run, so that a program denied by a rule is never dropped from the list.
 MAX_PROGRAMS = 2 * MAX_COMMANDS
 
 
@@ -21,7 +21,7 @@ class Findings:
         self.writes: list[Write] = []
         self.programs: dict[str, None] = {}
         self.anchor: Span | None = None
-        # Every command's arguments, with how things stand there: looked at for secrets where the line is not safe.
+        # Every command's arguments with their scope, to be searched for secrets if the line is not safe.
         self.arguments: list[tuple[Field, Scope]] = []
 
     def argument(self, field: Field, scope: Scope) -> None:
@@ -39,7 +39,7 @@ class Findings:
             reason = Reason(reason.text, self.anchor, reason.rule, reason.kind, reason.level, reason.catastrophe)
         if reason in self.reasons:
             return
-        # A catastrophe is never crowded out.
+        # A catastrophe is never dropped.
         if len(self.reasons) < MAX_REASONS or reason.catastrophe:
             self.reasons.append(reason)
 

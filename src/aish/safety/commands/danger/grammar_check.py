@@ -1,4 +1,4 @@
-"""What follows where a line cannot be read for certain: a doubt, and a look at whatever else it may run."""
+"""Handles lines that cannot be read with certainty: returns a doubt, and scans whatever else the line may run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aish.safety.commands.verdict import Level, Reason, ShellContext
 
 
 def doubt_reading(text: str, agreement: Agreement, findings: Findings, context: ShellContext) -> Reason:
-    """Adds to the findings what another reading of the line would destroy; says why the line cannot be proved."""
+    """Adds what another reading of the line would destroy. Returns why the line cannot be proved."""
     span = (0, len(text.encode()))
     other = Findings()
     try:
@@ -32,7 +32,7 @@ def _look_everywhere(text: str, found: Findings, context: ShellContext) -> None:
 
 
 def _merge(other: Findings, findings: Findings) -> None:
-    """Dangers only: what is not known is not known of a reading that may be wrong."""
+    """Adds only dangers: doubts about a possibly wrong reading are meaningless."""
     known = {(reason.rule, reason.catastrophe) for reason in findings.reasons}
     for reason in other.reasons:
         if reason.level is Level.DESTRUCTIVE and (reason.rule, reason.catastrophe) not in known:

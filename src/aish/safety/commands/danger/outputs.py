@@ -1,6 +1,6 @@
-"""What a few harmless commands would print, worked out without running them: `$(echo rm)`, `echo … | base64 -d`.
+"""Computes what a few harmless commands would print, without running them: `$(echo rm)`, `echo … | base64 -d`.
 
-Only for raising danger: a wrong guess here can never make a line look safe.
+Used only to raise danger: a wrong result can never make a line look safe.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from aish.safety.commands.syntax.quoting import decode_ansi
 
 _MAX_DEPTH = 6
 _FORMAT = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[sdbqixc]|%%")
-PLAIN_WRAPPERS = frozenset({"command", "builtin", "sudo", "doas", "nohup"})  # as they stand before `tee`, mostly
+PLAIN_WRAPPERS = frozenset({"command", "builtin", "sudo", "doas", "nohup"})  # common before `tee`
 
 
 def output_of(node: Node, scope: Scope, stdin: str | None = None, depth: int = 0) -> str | None:
-    """The text, with DYNAMIC where it is not known, or None when nothing is known."""
+    """Returns the output, with DYNAMIC for unknown parts; None if nothing is known."""
     if depth > _MAX_DEPTH:
         return None
     if isinstance(node, Simple):
@@ -38,13 +38,13 @@ def output_of(node: Node, scope: Scope, stdin: str | None = None, depth: int = 0
 
 
 def substituted(script: Block, scope: Scope) -> str | None:
-    """The value of `$(…)` when all of it is known."""
+    """Returns the value of `$(…)` if it is completely known."""
     text = output_of(script, scope)
     return None if text is None or DYNAMIC in text else text.rstrip("\n")
 
 
 def redirected_input(redirects: tuple[Redirect, ...], scope: Scope) -> str | None:
-    """The text of a heredoc or here-string, or of a file that the line itself has written."""
+    """Returns the text of a heredoc or here-string, or of a file that the line itself has written."""
     for redirect in reversed(redirects):
         if redirect.operator not in ("<", "<<", "<<<", "<<-") or redirect.target is None:
             continue
@@ -75,8 +75,8 @@ def _simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -> str | 
 
 
 def _written(arguments: list[Field], scope: Scope) -> str:
-    """What `cat` says of files that the line has written, and what else may have been written to them; "" where there
-    is none among them."""
+    """Returns what `cat` prints of files that the line has written, with unknown parts for others; "" if there is
+    none."""
     known = [scope.files.get(resolve(field.text, scope) or "") for field in arguments] if scope.files else []
     return "".join(f"{text or ''}{DYNAMIC}" for text in known) if any(known) else ""
 

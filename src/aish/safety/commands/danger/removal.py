@@ -1,4 +1,4 @@
-"""rm, find, dd, kill and their like: programs whose danger lies in their targets, not in one option."""
+"""rm, find, dd, kill and similar: programs whose danger depends on their targets, not on one option."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _check_file(shown: str, path: str | None, scope: Scope, call: Call, findings
 
 
 def _may_be_root(text: str) -> bool:
-    """`$X/`, `$X/*`, `$X/usr`, `/$X`: with X empty this starts at the root."""
+    """`$X/`, `$X/*`, `$X/usr`, `/$X`: if X is empty, this starts at the root."""
     if re.fullmatch(rf"/+{DYNAMIC}+/*", text):
         return True
     return re.match(rf"{DYNAMIC}+/+(\*|\.|\.\*|$|bin|etc|usr|var|home|lib|opt|boot)", text) is not None
@@ -103,10 +103,10 @@ def is_precious_target(field: Field, scope: Scope) -> bool:
 
 
 def check_sweep(call: Call, scope: Scope, findings: Findings) -> None:
-    """chmod, chown and chgrp over a precious directory."""
+    """Checks chmod, chown and chgrp on a precious directory."""
     names = {flag.name for flag in scan(call.arguments, grammar("-R --recursive")).flags}
     if not ("-R" in names or any(name.startswith("--rec") for name in names)):
-        # Making scripts executable is everyday work.
+        # Making scripts executable is common and harmless.
         if call.fed and not any(re.fullmatch(r"[ugoa]*\+x", field.text) for field in call.arguments):
             findings.danger(f"changes every file {call.fed} finds", call.span, "permissions.fed", "permissions")
         return
@@ -147,7 +147,7 @@ def check_shred(call: Call, scope: Scope, findings: Findings) -> None:
 
 
 def check_rsync(call: Call, scope: Scope, findings: Findings) -> None:
-    """Making a precious directory equal to another deletes all that the other does not hold."""
+    """Synchronising a precious directory with another one deletes everything that the other does not contain."""
     found = scan(call.arguments, _RSYNC)
     deletes = any(flag.name.startswith("--del") for flag in found.flags)
     if not deletes or found.has("-n", "--dry-run") or len(found.positionals) < 2:

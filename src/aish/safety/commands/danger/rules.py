@@ -1,4 +1,4 @@
-"""One command held against the table of destructive rules."""
+"""Checks one command against the table of destructive rules."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 from aish.safety.commands.tables import Rule
 from aish.safety.commands.verdict import Level, Reason
 
-# A text in a reason is for reading, not for storing.
+# Texts in a reason are shown to users, so they are short.
 _SHOWN_CHARS = 80
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One program with its arguments. `fed` names what supplies further arguments (xargs, find), if anything does."""
+    """One program with its arguments. `fed` names the source of further arguments (xargs, find), if any."""
 
     name: str
-    words: tuple[Field, ...]  # with the program itself
+    words: tuple[Field, ...]  # including the program itself
     fed: str = ""
 
     @property
@@ -71,7 +71,7 @@ def _has_flag(found: Scan, group: str, *, exact: bool = False) -> bool:
 
 
 def _matches(flag: Flag, name: str, *, exact: bool) -> bool:
-    """Long options may be cut short, as GNU programs allow: `--recurs` is `--recursive`."""
+    """Long options may be abbreviated, as in GNU programs: `--recurs` is `--recursive`."""
     wanted, equals, value = name.partition("=")
     if equals and (flag.value or "") != value:
         return False

@@ -1,4 +1,4 @@
-"""Enough of SQL, Mongo and Redis to see what is dropped, emptied or changed without bounds."""
+"""Parses enough of SQL, Mongo and Redis to find what is dropped, emptied or changed without limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MONGO = re.compile(
 
 
 def find_loss(text: str) -> str | None:
-    """What the statements lose, in words, or None."""
+    """Returns what the statements lose, in words, or None."""
     for statement in _COMMENT.sub(" ", text).split(";"):
         loss = _statement_loss(statement)
         if loss:

@@ -1,7 +1,7 @@
-"""The loose pass: every command anywhere in the line, looked at for danger. May only raise it, never prove safety.
+"""The danger scan of a whole line. May only raise danger, never prove safety.
 
-This half walks the structure and keeps the scope: pipes, redirects, assignments, functions, aliases. What one command
-does is told by `commands`.
+This part walks the structure and tracks the scope: pipes, redirects, assignments, functions, aliases. `commands` checks
+single commands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Loose(Caller):
         super().__init__(findings)
         self._depth = 0
         self._commands = 0
-        self._fed = ""  # what supplies arguments to the text being walked
+        self._fed = ""  # the source of further arguments for the scanned text
 
     def walk(self, node: Node, scope: Scope) -> None:
         if isinstance(node, Simple):
@@ -115,7 +115,7 @@ class Loose(Caller):
         scope.cwd, scope.aliases = inner.cwd, inner.aliases
 
     def _feed(self, node: Simple, scope: Scope) -> None:
-        """`bash <(echo …)`: what a substitution prints is in the file that the command gets for it."""
+        """`bash <(echo …)`: the output of the substitution is the file that the command runs."""
         scope.files.pop(SUBSTITUTED, None)
         targets = (redirect.target for redirect in node.redirects if redirect.target is not None)
         for part in (part for word in (*node.words, *targets) for part in word.parts):
@@ -123,7 +123,7 @@ class Loose(Caller):
                 scope.write(SUBSTITUTED, text + "\n")
 
     def _remember(self, node: Simple, fields: list[Field], scope: Scope) -> None:
-        """`echo … > a.sh; sh a.sh`: what is written is what will run."""
+        """`echo … > a.sh; sh a.sh`: remembers written text that may be run."""
         targets = [
             field.text
             for redirect in node.redirects
@@ -138,7 +138,7 @@ class Loose(Caller):
                 scope.write(resolve(target, scope), text + "\n")
 
     def _named(self, node: Simple, fields: list[Field], scope: Scope) -> None:
-        """Aliases and functions first, as the shell does it."""
+        """Resolves aliases and functions first, as the shell does."""
         name = fields[0].text
         if name in scope.aliases and node.words[0].raw == name:
             rest = " ".join(word.raw for word in node.words[1:])
@@ -178,7 +178,7 @@ class Loose(Caller):
                     redirect_write(redirect, target, words, scope, self.findings)
 
     def _inside(self, word: Word, scope: Scope) -> None:
-        """Substitutions run, wherever in a word they are."""
+        """Scans substitutions, which run wherever they are in a word."""
         if word.literal is not None:
             return
         for part in word.parts:
@@ -198,7 +198,7 @@ class Loose(Caller):
             self.walk(child, scope)
 
     def text(self, text: str, scope: Scope, span: Span, *, fed: str = "") -> None:
-        """Shell text inside a word: parsed and walked in its turn, its findings pinned to that word."""
+        """Parses and scans shell text inside a word. Its findings point to that word."""
         if self._depth >= MAX_TEXTS:
             self.findings.doubt("is wrapped too deeply to follow", span, "too-deep", "unproved")
             return

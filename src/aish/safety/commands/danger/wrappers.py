@@ -1,4 +1,4 @@
-"""Programs that run other programs, looked through with their own options."""
+"""Programs that run other programs: finds the inner commands."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _PARALLEL = (
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """A command inside another: as words, or as text for a shell."""
+    """A command inside another one: as words, or as text for a shell."""
 
     words: tuple[Field, ...] = ()
     text: str | None = None
     span: tuple[int, int] = (0, 0)
     fed: str = ""
-    guess: bool = False  # the wrapper had options we do not know, so this may not be where the command starts
+    guess: bool = False  # the wrapper had unknown options, so the command may start elsewhere
 
 
 def look_through(call: Call, stdin: str | None) -> Iterator[Inner]:
@@ -50,7 +50,7 @@ def look_through(call: Call, stdin: str | None) -> Iterator[Inner]:
 
 def _through(wrapper: Wrapper, call: Call) -> Iterator[Inner]:
     rules = grammar(wrapper.options)
-    # A subcommand comes after the program's own options, and its own options after it.
+    # A subcommand comes after the program's options and before its own options.
     found = scan(call.arguments, rules, stop=not (wrapper.verb or wrapper.only_scripts or wrapper.after))
     arguments = _after_verb(wrapper, call, found) if wrapper.verb else call.arguments
     if arguments is None:
@@ -79,12 +79,13 @@ def _through(wrapper: Wrapper, call: Call) -> Iterator[Inner]:
 
 
 def _for_shell(field: Field) -> str:
-    """What a shell that joins its arguments gets; the unknown stays a variable, so that it is seen as unknown."""
+    """Returns what a shell that joins its arguments gets; unknown parts become a variable, so that they stay
+    unknown."""
     return field.text.replace(DYNAMIC, "$UNKNOWN")
 
 
 def _after_verb(wrapper: Wrapper, call: Call, found: Scan) -> tuple[Field, ...] | None:
-    """The arguments behind the subcommand, or None when it is another one."""
+    """Returns the arguments after the subcommand, or None if it is another one."""
     words = found.positionals[:3]
     for count in range(len(words), 0, -1):
         if _pattern(wrapper.verb).fullmatch(" ".join(field.text for field in words[:count])):
@@ -125,7 +126,7 @@ def _after_marker(wrapper: Wrapper, arguments: tuple[Field, ...]) -> Iterator[In
 
 
 def _fed_words(words: tuple[Field, ...], mark: str, stdin: str | None, call: Call) -> tuple[Field, ...]:
-    """The command with what is fed to it: in place of the mark, or at the end."""
+    """Returns the command with its fed arguments: in place of the mark, or at the end."""
     known = stdin is not None and DYNAMIC not in stdin
     text = stdin.strip() if stdin is not None and known else DYNAMIC
     if mark:

@@ -1,1 +1,1 @@
-"""The strict pass: proves that a line does no harm, and says what it reads."""
+"""The proof: shows that a line does no harm, and lists what it reads."""

@@ -1,4 +1,4 @@
-"""What the strict pass finds: doubts that keep a line from being safe, what it reads, and whom it may talk to."""
+"""The result of the proof: doubts that keep a line from being safe, what it reads, and hosts that it contacts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Proof:
     def read(
         self, field: Field, scope: Scope, *, deep: bool = False, names_only: bool = False, filters: tuple[str, ...] = ()
     ) -> None:
-        """Records a file or folder that a program reads, and doubts it where it is not known or may do harm."""
+        """Records a file or folder that a program reads. Adds a doubt if it is unknown or may do harm."""
         text = field.text.replace(DYNAMIC + INSIDE, "x")
         if names_only:
             text = text.replace(DYNAMIC + NAMES, "x")
         is_known = text == field.text
         path = resolve(text, scope)
-        # What is known only as "some name" may be `.`, from which `..` leads on.
+        # A value known only as "some name" may be `.`, from which `..` leads outside.
         if path is None or (not is_known and ".." in text):
             if text:
                 self.doubt(f"reads {field.shown}, which is only known when it runs", field.span, "dynamic-read")
@@ -51,7 +51,7 @@ class Proof:
         elif exposure is Exposure.OUTSIDE:
             self.doubt(f"reads {path}, outside the workspace", field.span, "outside", "outside")
         if is_known and len(self.reads) < _MAX_READS:
-            # `..` after a link leads elsewhere than it seems: what looks at the disk needs the path as it was written.
+            # `..` after a link leads elsewhere, so the disk check needs the path as it was written.
             written = path if ".." not in text else text if text.startswith("/") else f"{scope.cwd}/{text}"
             self.reads.append(
                 Read(

@@ -1,6 +1,6 @@
-"""What reading a path gives away: nothing (the workspace, harmless places), what lies outside, or a secret.
+"""Classifies what reading a path reveals: nothing (the workspace, harmless places), something outside, or a secret.
 
-Looks at no disk: a link may lead elsewhere. The gate looks, where there is a disk to look at.
+Does not access the disk, so links are not followed here; the gate checks them (`disk_check`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.types.globs import widen_brackets
 
 _WILDCARD = re.compile(r"[*?\[]")
 _LITERAL = re.compile(r"[^*?\[]*")
-# /proc/7/root and /proc/7/cwd are links to folders: what stands behind them is what is read.
+# /proc/7/root and /proc/7/cwd are links to folders; the files behind them are what is read.
 _PROCESS_LINK = re.compile(r"/proc/[^/]+/(?:task/[^/]+/)?(root|cwd)(?=/|$)")
 _MIN_LETTERS = 2
 _MAX_PIECES = 60
@@ -34,7 +34,7 @@ class Exposure(StrEnum):
 
 
 def exposure_of(path: str, scope: Scope, *, deep: bool, names_only: bool, glob: bool) -> Exposure:
-    """`path` is absolute and normal. `deep`: with everything below. `glob`: a pattern."""
+    """`path` is absolute and normalised. `deep` means with everything below, `glob` that it is a pattern."""
     path = _behind_links(path, scope)
     if any(under(path, folder) for folder in scope.private):
         return Exposure.SECRET
@@ -51,7 +51,7 @@ def exposure_of(path: str, scope: Scope, *, deep: bool, names_only: bool, glob: 
 
 
 def is_plain_name(path: str, scope: Scope, *, glob: bool) -> bool:
-    """Something in the workspace that is no secret."""
+    """Whether it is a file in the workspace and not a secret."""
     return exposure_of(path, scope, deep=False, names_only=False, glob=glob) is Exposure.INSIDE
 
 
@@ -70,17 +70,17 @@ def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
 
 
 def _name_is_secret(name: str) -> bool:
-    """Where a disk makes no difference between capitals and small letters, `.ENV` is `.env`."""
+    """On file systems that ignore case, `.ENV` is `.env`."""
     return (_matches("names", name) or _matches("names", name.lower())) and not _matches("names_plain", name)
 
 
 def _matches(table: str, text: str) -> bool:
-    """Whether any pattern of that list in secrets.toml matches."""
+    """Whether a pattern of that list in secrets.toml matches."""
     return _patterns(table).match(text)
 
 
 class _Patterns:
-    """Many globs, tried as one. Nearly all are a whole text, a beginning or an end: no regular expression is needed."""
+    """Many globs matched as one. Almost all are a whole text, a prefix or a suffix and need no regular expression."""
 
     def __init__(self, globs: Sequence[str]) -> None:
         plain = [glob for glob in globs if not _WILDCARD.search(glob)]
@@ -113,7 +113,8 @@ def _is_installed(path: str) -> bool:
 
 
 def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
-    """Whether a file it may match is a secret. A bare `*` or `*.json` is taken for what it mostly is: files of work."""
+    """Whether a file that the pattern may match is a secret. A bare `*` or `*.json` is assumed to match ordinary
+    files."""
     table = tables.secrets()
     relative = home_relative(path, scope)
     if relative is not None and any(_may_name(relative, secret) for secret in table.home):
@@ -128,7 +129,7 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
 
 
 def _may_name(glob: str, secret: str) -> bool:
-    """A wildcard of the shell matches no slash, and no dot at the beginning of a name."""
+    """The shell's wildcards match no slash, and no dot at the beginning of a name."""
     if glob.count("/") < secret.count("/") or (secret[0] == "." and glob[0] != "."):
         return False
     return may_match_both(glob, secret)
@@ -136,7 +137,7 @@ def _may_name(glob: str, secret: str) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def name_pattern_is_secret(name: str) -> bool:
-    """Of the pattern of a file's name, as in `--include=*.pem` or `find -name '.e*'`."""
+    """Checks the pattern of a file name, as in `--include=*.pem` or `find -name '.e*'`."""
     name = widen_brackets(name.lower())
     if not _WILDCARD.search(name):
         return _name_is_secret(name)
@@ -150,7 +151,7 @@ def name_pattern_is_secret(name: str) -> bool:
 
 
 def _holds_secrets(path: str, scope: Scope) -> bool:
-    """Of a folder that is read with everything below it: whether keys have their place there."""
+    """Whether a folder that is read recursively is a usual place of keys."""
     relative = home_relative(path.rstrip("/") + "/", scope)
     if relative is None:
         return any(under(secret.rstrip("*/"), path) for secret in tables.secrets().paths) or under(scope.home, path)
@@ -176,20 +177,20 @@ def _behind_links(path: str, scope: Scope) -> str:
 
 
 def fixed_part(path: str) -> str:
-    """The folder above the first wildcard."""
+    """Returns the folder above the first wildcard."""
     match = _WILDCARD.search(path)
     return path if match is None else path[: match.start()].rpartition("/")[0] or "/"
 
 
 def _may_climb(path: str) -> bool:
-    """`.*` and `.?` may be `..`, which leads out of any folder."""
+    """`.*` and `.?` may match `..`, which leads out of any folder."""
     parts = path.split("/")
     return any(_WILDCARD.search(part) and fnmatchcase("..", part) for part in parts if part.startswith("."))
 
 
 def folder_to_grant(read: Read, scope: Scope) -> str:
-    """What a yes for the future covers: the folder, or only the file where the folder is too much; "" for none. To list
-    a home is not to read all that is in it."""
+    """Returns what a lasting approval covers: the folder, or only the file if the folder is too much, "" for none.
+    Listing a home does not allow reading everything in it."""
     path = posixpath.normpath(read.path)
     above = fixed_part(path) if read.glob else path.rpartition("/")[0] or "/"
     folder = path if (read.deep or read.names_only) and not read.glob else above
@@ -199,7 +200,7 @@ def folder_to_grant(read: Read, scope: Scope) -> str:
 
 
 def may_match_both(left: str, right: str) -> bool:
-    """Whether some text matches both patterns; brackets count as any one character, `*` crosses slashes."""
+    """Whether some text matches both patterns. Brackets count as any one character, `*` matches slashes."""
     if not _begin_alike(left, right):
         return False
     first, second = widen_brackets(left), widen_brackets(right)
@@ -218,7 +219,7 @@ def may_match_both(left: str, right: str) -> bool:
 
 
 def _begin_alike(left: str, right: str) -> bool:
-    """Up to their first wildcards; most pairs differ there."""
+    """Compares the texts before the first wildcards; most pairs differ there."""
     first, second = _LITERAL.match(left), _LITERAL.match(right)
     assert first is not None and second is not None
     return first[0].startswith(second[0]) or second[0].startswith(first[0])
@@ -233,15 +234,15 @@ def _skip_stars(positions: set[int], pattern: str) -> set[int]:
     return found
 
 
-# What stands around a path in options, addresses and code.
+# Characters around a path in options, addresses and code.
 _AROUND = re.compile(r"[\s'\"`(){}<>|;&=,:@$]+")
 
 
 def find_secret(text: str, scope: Scope) -> str | None:
-    """The file of a secret that an argument names, whatever the program does with it; also within code."""
+    """Returns the secret's file that an argument names, in whatever role; also inside code."""
     pieces: list[str] = _AROUND.split(text, _MAX_PIECES)
     for candidate in dict.fromkeys((text, *pieces)):
-        if candidate.isalnum():  # `npm run secrets`: a word, as long as no program is known to read it
+        if candidate.isalnum():  # `npm run secrets`: only a word, unless the program is known to read it
             continue
         if "/" not in candidate and not _WILDCARD.search(candidate):
             if candidate and _name_is_secret(candidate):

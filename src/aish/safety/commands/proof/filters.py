@@ -1,10 +1,10 @@
-"""Small languages inside arguments, sed, awk and find, read far enough to prove that they only print."""
+"""Reads sed and awk programs far enough to prove that they only print."""
 
 from __future__ import annotations
 
 import re
 
-# A bracket with the delimiter or an unusual class in it is read differently by different seds: not proved.
+# A bracket with the delimiter or an unusual class is read differently by different seds, so it is not proved.
 _BRACKET = r"\[\^?\]?(?:\[:[a-z]+:\]|[^\[\]/\n])*\]"
 _ADDRESS = rf"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\.|{_BRACKET})*/[IM]*|\+\d+|~\d+)"
 _ADDRESSES = re.compile(rf"\s*(?:{_ADDRESS}(?:\s*,\s*{_ADDRESS})?)?\s*!?\s*")
@@ -19,7 +19,7 @@ _EXECUTE = re.compile(r"(?:^|[;{\n\d$/])\s*e\s+([^\n]+)")
 
 
 def sed_is_pure(script: str) -> bool:
-    """True when every command of the script only edits the stream: no w, e, r, W, R, F and no unknown flag."""
+    """True if every command of the script only edits the stream: no w, e, r, W, R, F and no unknown flag."""
     position = 0
     while position < len(script):
         match = _ADDRESSES.match(script, position)
@@ -37,7 +37,7 @@ def sed_is_pure(script: str) -> bool:
 
 
 def _sed_command(script: str, position: int) -> int | None:
-    """Where the command ends, or None when it may do more than print."""
+    """Returns where the command ends, or None if it may do more than print."""
     command = script[position]
     if command in _PLAIN:
         digits = re.compile(r"\s*\d*").match(script, position + 1) if command in "qQl" else None
@@ -70,7 +70,7 @@ def _sed_substitute(script: str, position: int) -> int | None:
 
 
 def sed_writes(script: str) -> list[str]:
-    """Files that a sed script may write by `w`, `W` or the flag of a substitution. Only for raising danger."""
+    """Returns files that a sed script may write with `w`, `W` or a substitution flag. Used only to raise danger."""
     if "w" not in script.lower() or sed_is_pure(script):
         return []
     found = _SED_WRITE.findall(script) + [match[4] for match in _SUBSTITUTE_WRITE.finditer(script)]
@@ -78,7 +78,7 @@ def sed_writes(script: str) -> list[str]:
 
 
 def sed_commands(arguments: list[str]) -> list[str]:
-    """Shell commands a sed script would run through `e`."""
+    """Returns the shell commands that a sed script would run with `e`."""
     found: list[str] = []
     for text in arguments:
         if "e" in text and not text.startswith("--"):
@@ -87,9 +87,9 @@ def sed_commands(arguments: list[str]) -> list[str]:
 
 
 def awk_is_pure(program: str) -> bool:
-    """True when nothing in the program can run a command, write a file, or read one that no argument names.
+    """True if the program cannot run a command, write a file, or read one that no argument names.
 
-    Words are refused wherever they are, in strings too, and `>` anywhere behind a print: simple, and never wrong.
+    Certain words are refused everywhere, also in strings, and so is `>` after a print: simple, and never wrong.
     """
     if re.search(r"system|getline|@|\||ARGV|ARGC|SYMTAB|FUNCTAB|/inet", program.replace("||", "")):
         return False

@@ -1,4 +1,4 @@
-"""Pipelines that list names from below the workspace, so that `xargs` may read what they name."""
+"""Recognises pipelines that list names below the workspace, so that `xargs` may read those files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import Field, expand
 from aish.safety.commands.syntax.model import Block, Kind, Node
 
-EXACT = "exact"  # each name ended by NUL
+EXACT = "exact"  # each name ends with NUL
 LINES = "lines"
-# Options with which these still print whole names, one for each they are given: letters, and long ones.
+# Options with which these still print whole names, one for each input: letters and long options.
 _FILTERS = {
     "sort": ("urnzVf", ()),
     "uniq": ("z", ()),
@@ -33,7 +33,7 @@ _VERBS = {
 
 
 def listing_of(node: Node, scope: Scope) -> str:
-    """How the names come that the command prints; "" where it prints anything else, or names from elsewhere."""
+    """Returns how the command separates the names it lists; "" if it prints anything else, or names from outside."""
     if isinstance(node, Block) or node.assignments or node.redirects:
         return ""
     fields = [field for word in node.words for field in expand(word, scope)]
@@ -52,7 +52,7 @@ def listing_of(node: Node, scope: Scope) -> str:
 
 
 def _operands(arguments: Sequence[Field], letters: str, longs: Sequence[str]) -> list[Field] | None:
-    """The words that are no options; None where there is an option that is not listed."""
+    """Returns the words that are not options; None if an option is not listed."""
     operands: list[Field] = []
     for field in arguments:
         text = field.text
@@ -69,7 +69,7 @@ def _has(arguments: Sequence[Field], letter: str, *longs: str) -> bool:
 
 
 def lists_names(script: Block, scope: Scope) -> bool:
-    """Of `$(…)`: whether it gives names of files in the workspace, or of installed programs."""
+    """Whether `$(…)` yields names of files in the workspace, or of installed programs."""
     nodes: tuple[Node, ...] = script.body
     inner = scope.copy()
     inner.fed_names = ""
@@ -83,7 +83,7 @@ def lists_names(script: Block, scope: Scope) -> bool:
 
 
 def _filtered(name: str, arguments: Sequence[Field], scope: Scope) -> str:
-    """What takes lines apart, or reads a file of its own, lists no names."""
+    """A filter that splits lines, or reads a file of its own, does not list names."""
     operands = _operands(arguments, *_FILTERS[name])
     most = 1 if name == "grep" else 0
     if operands is None or len(operands) > most or not all(field.exact for field in operands):

@@ -1,4 +1,4 @@
-"""Which of a permitted program's arguments are files that it reads. What they give away is for `Proof.read` to say."""
+"""Finds the files among a permitted program's arguments. `Proof.read` then checks what they reveal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_operands(
 
 
 def _committed(name: str, field: Field) -> Iterator[Field]:
-    """The operand, and for git the file that stands after a revision: `HEAD:.env`."""
+    """Yields the operand, and for git the file after a revision: `HEAD:.env`."""
     yield field
     if name.startswith("git ") and ":" in field.text:
         path = field.text.rpartition(":")[2]
@@ -56,7 +56,8 @@ def _committed(name: str, field: Field) -> Iterator[Field]:
 
 
 def _files(permit: Permit, found: Scan) -> tuple[Field, ...]:
-    """The operands without the pattern, which is no file. A pattern that may be several words may hold one."""
+    """Returns the operands without the pattern, which is not a file. A pattern that may expand to several words may
+    contain one."""
     operands = found.positionals
     if permit.operands != "pattern" or found.has(*permit.given.split()):
         return operands
@@ -64,7 +65,7 @@ def _files(permit: Permit, found: Scan) -> tuple[Field, ...]:
 
 
 def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequence[Field]) -> Field | None:
-    """An option that names files elsewhere, also cut short (`--fil`), or an operand that does (`@list`)."""
+    """Returns an option that names files elsewhere, also abbreviated (`--fil`), or an operand that does (`@list`)."""
     refused = permit.refuse.split()
     if "@" in refused and (field := next((f for f in arguments if f.text[:1] in _MAY_BE_LIST), None)):
         return field
@@ -86,7 +87,7 @@ def _filters(permit: Permit, found: Scan) -> list[str]:
 
 
 def _option_files(permit: Permit, found: Scan, rules: Grammar) -> Iterator[Field]:
-    """Values of options that are files; of options that nobody listed, whatever looks like a path from elsewhere."""
+    """Yields option values that are files; for unlisted options, values that look like an outside path."""
     listed = permit.paths.split()
     for flag in found.flags:
         if flag.name in listed and flag.value is not None:
@@ -109,6 +110,6 @@ def _check_text(found: Scan, scope: Scope, proof: Proof) -> None:
 
 
 def fed_field(field: Field, listing: str) -> Field:
-    """What `xargs` adds to a command, by how the names come that are fed to it."""
+    """Returns the argument that `xargs` adds, marked by how the fed names are separated."""
     marks = {"exact": INSIDE, "lines": NAMES}
     return Field(DYNAMIC + marks.get(listing, ""), field.span, "…", split=True)

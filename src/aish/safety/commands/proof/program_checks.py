@@ -1,4 +1,4 @@
-"""Proofs in code for programs that a table of options is not enough for."""
+"""Proofs in code for programs that need more than a table of options."""
 
 from __future__ import annotations
 
@@ -85,17 +85,18 @@ def _check_jq(name: str, arguments: Sequence[Field]) -> Doubt | None:
 
 
 def _secret_word(program: str) -> str:
-    """The first name in it that is one of a variable with a secret."""
+    """Returns the first word in the program that is the name of a variable with a secret."""
     return next((word for word in re.findall(r"[A-Za-z_]\w+", program) if looks_secret(word)), "")
 
 
 def _check_lsof(name: str, arguments: Sequence[Field]) -> Doubt | None:
-    """A host in `-i@host` is looked up."""
+    """A host in `-i@host` is resolved over the network."""
     asked = [field for field in arguments if "@" in field.text or not field.exact]
     return Doubt("lsof may look up the name of a host") if asked else None
 
 
-# Cautious: what ps cannot read in one way it reads in another, in which an `e` shows the variables of every process.
+# Cautious: if ps cannot read its options in one style it tries another, in which an `e` shows the variables of all
+# processes.
 _PS_PLAIN = re.compile(
     r"-?[aux]+|a?xo|ao|-?(a?uxw+|auxf|axj?f?|l)|-[aAdfFjlLHMTwyN]+|\d[\d,]*|--(forest|no-headers?|sort=[\w%,+-]+)|-[pqC]"
 )

@@ -1,4 +1,4 @@
-"""One command held against the tables of permitted programs and options."""
+"""Checks one command against the tables of permitted programs and options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, Field
 from aish.safety.commands.tables import Permit, Wrapper
 
-# Programs are trusted by bare name or from where the system keeps them, not from wherever a line says.
+# Programs are trusted by bare name or in the system's folders, not in any folder that a line names.
 _TRUSTED = re.compile(r"(?:/usr)?(?:/local)?/s?bin/")
 _XARGS = (
     "-0 -r -t -x -n: -P: -I: -L: -d: -s: --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose "
@@ -25,12 +25,12 @@ _XARGS = (
 )
 _MAX_WRAPPERS = 6
 _SIGNATURE = re.compile(r"%[-+ ]?G|%\(\*?signature")
-# Of these the table names the kind of host, and the words name the host.
+# For these the table has only the kind of host; the arguments have its name.
 _NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
 
 
 def check_command(fields: Sequence[Field], scope: Scope, proof: Proof) -> None:
-    """Adds to the proof what stands against the command being harmless, what it reads, and whom it talks to."""
+    """Adds doubts about the command, what it reads, and which hosts it contacts to the proof."""
     span = fields[0].span[0], fields[-1].span[1]
     try:
         _check(fields, scope, proof, 0)
@@ -39,7 +39,7 @@ def check_command(fields: Sequence[Field], scope: Scope, proof: Proof) -> None:
 
 
 class _Unproved(Exception):
-    """No error: the way out with the reason why a command is not proved harmless."""
+    """Raised with the reason why a command is not proved harmless."""
 
 
 def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
@@ -67,7 +67,7 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
 
 
 def _name(field: Field) -> str | None:
-    """The program's bare name, or None when the path to it is not one we trust."""
+    """Returns the program's bare name, or None if its path is not trusted."""
     text = field.text
     if not field.exact or not text.isascii():
         return None
@@ -78,7 +78,7 @@ def _name(field: Field) -> str | None:
 
 
 def _wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Field] | None:
-    """The command inside a wrapper that changes nothing itself."""
+    """Returns the command inside a wrapper that has no effects itself."""
     if name == "command" and arguments and arguments[0].text in ("-v", "-V"):
         return [Field("type", arguments[0].span, "type")]
     if name == "xargs":
@@ -131,7 +131,7 @@ def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: S
     verbs = tables.verbs(name)
     found = scan(arguments, grammar(verbs.options, single=verbs.single), stop=True)
     if found.strange:
-        # Some programs take `--version` where others want a word.
+        # Some programs take `--version` in place of a subcommand.
         if not (_find_verb(name, found.strange[0].text) and len(arguments) == 1):
             raise _Unproved(_unlisted(name, found))
         return
@@ -153,7 +153,7 @@ def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: S
 
 
 def _moved(found: Scan, scope: Scope, proof: Proof) -> Scope:
-    """Where `git -C folder` works. It reads a repository there, not only names."""
+    """Returns the scope of `git -C folder`. Git reads a repository there, not only names."""
     for folder in found.values("-C"):
         field = Field(folder, found.positionals[0].span, folder)
         proof.read(field, scope)
@@ -191,7 +191,7 @@ def _check_permit(
 
 
 def _check_network(name: str, permit: Permit, arguments: Sequence[Field], proof: Proof) -> None:
-    """Words that are only known when it runs may carry anything to the other side."""
+    """Unknown arguments may send any data to the host."""
     if unclear := [field for field in arguments if not field.exact]:
         raise _Unproved(f"{name} sends {unclear[0].shown} to {permit.network}")
     named = [field.text for field in arguments if not field.text.startswith("-")]
@@ -230,7 +230,7 @@ def _unlisted(name: str, found: Scan) -> str:
 
 
 def _loose_argument(found: Scan, arguments: Sequence[Field]) -> Field | None:
-    """An argument whose unknown value could be read as an option: nothing certain before it, and no `--`."""
+    """Returns an argument whose unknown value could be an option: it has no certain beginning and no `--` before it."""
     safe = {id(field) for field in found.positionals[len(found.positionals) - found.literal :]}
     for field in arguments:
         if field.exact or id(field) in safe:
@@ -242,7 +242,7 @@ def _loose_argument(found: Scan, arguments: Sequence[Field]) -> Field | None:
 
 
 def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
-    """The starting points are read: names only, unless a command is run on what is found."""
+    """Checks find. Its starting points are read: names only, unless it runs a command on what it finds."""
     table = tables.read_only()
     starts: list[Field] = []
     names: list[str] = []
@@ -281,7 +281,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
 
 
 def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Proof, depth: int) -> int:
-    """The command that find runs. A path that it gives starts as its starting point does, never with a dash."""
+    """Checks the command that find runs. Paths from find begin with the starting point, never with a dash."""
     end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
     if end is None or end == index:
         raise _Unproved("find runs a command")

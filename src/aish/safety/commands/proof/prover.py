@@ -1,7 +1,7 @@
-"""The strict pass: proves that a line only reads. What it cannot prove it says, and the line is then unknown.
+"""Proves that a line only reads. Whatever it cannot prove is a doubt, and the line is then unknown.
 
-Nothing here guesses. A word counts only when its value is certain, or when no value of it could do harm where it
-stands; a program only when a table permits it; an option only when it is listed.
+Nothing is guessed. A word counts only if its value is certain, or if no value could do harm there; a program only if a
+table permits it; an option only if it is listed.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
 _MOVERS = frozenset({"cd", "pushd", "popd", "command", "builtin", "time", "eval"})
 _SETTERS = frozenset({"read", "mapfile", "readarray", "unset", "getopts", "printf", "let"})
 _SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
-# An interactive shell replaces these by earlier commands before it parses anything.
+# An interactive shell replaces these by earlier commands before it parses the line.
 _HISTORY = re.compile(r"!(?![\s=(\"']|$)")
 
 
 def prove(parsed: Parsed, context: ShellContext) -> Proof:
-    """What stands against the line being harmless, and what it reads; no doubts means proved."""
+    """Returns the doubts about the line, and what it reads. Without doubts it is proved."""
     script = parsed.script
     prover = _Prover(context, _assigned(script), parsed.operators)
     if not tables.read_only().keywords.isdisjoint(context.aliases):
@@ -114,8 +114,8 @@ class _Prover:
         self._redirects(node.redirects)
 
     def _sequence(self, node: Block) -> None:
-        """Only after `cd folder &&` the folder is known: a `cd` may fail, and in a branch or a loop it may not run, or
-        run often."""
+        """Tracks the directory, which is known only after `cd folder &&`: a `cd` may fail, and in a branch or a loop
+        it may not run, or run several times."""
         if node.kind not in (Kind.SEQUENCE, Kind.GROUP) and _moves(node, self._scope):
             self._scope.cwd = None
         for child, following in zip_longest(node.body, node.body[1:]):
@@ -125,20 +125,20 @@ class _Prover:
                 self._scope.cwd = None
 
     def _is_joined(self, first: Node, second: Node) -> bool:
-        """By `&&` and nothing else."""
+        """Whether only `&&` stands between the two."""
         start, end = first.span[1], second.span[0]
         between = [kind for position, kind in self._operators if start <= position < end]
         return between == ["&&"]
 
     def _apart(self, nodes: Sequence[Node]) -> None:
-        """In a shell of their own, whose directory and variables end with it."""
+        """Proves commands of a subshell, whose directory and variables end with it."""
         scope = self._scope
         self._scope = scope.copy()
         self._sequence(Block(Kind.SEQUENCE, tuple(nodes), (0, 0)))
         self._scope = scope
 
     def _pipeline(self, node: Block) -> None:
-        """Each stage knows how the names come that the one before lists."""
+        """Each stage gets the separator of the names that the previous stage lists."""
         outer = self._scope.fed_names
         for stage in node.body:
             self._apart((stage,))
@@ -147,7 +147,7 @@ class _Prover:
         self._redirects(node.redirects)
 
     def _loop(self, node: Block) -> None:
-        """A variable that goes through names below the workspace is known to hold one."""
+        """A variable that iterates over names below the workspace contains such a name."""
         fields = [field for word in node.words[1:] for field in expand(word, self._scope)]
         if node.name not in self._assigned_once or not fields:
             return
@@ -159,7 +159,7 @@ class _Prover:
             self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_splits_well(f) for f in fields) else 1))
 
     def _stays(self, field: Field) -> bool:
-        """A name in the workspace, also behind another folder's name."""
+        """Whether it is a name in the workspace, also when appended to another folder's name."""
         if DYNAMIC in field.text or field.text[:1] in ("-", "/") or ".." in field.text:
             return False
         path = resolve(field.text, self._scope)
@@ -199,7 +199,7 @@ class _Prover:
             self._scope.cwd = resolve(fields[1].text, self._scope) if exact else None
 
     def _alias(self, node: Simple, name: str) -> None:
-        """The alias's text with the rest of the command, proved in its turn."""
+        """Proves the alias's text followed by the rest of the command."""
         rest = " ".join(word.raw for word in node.words[1:])
         text = f"{self._scope.aliases[name]} {rest}"
         try:
@@ -241,7 +241,7 @@ class _Prover:
                            else f"reads {redirect.target.raw}", redirect.span, "redirect")  # fmt: skip
 
     def _word(self, word: Word) -> None:
-        """The scripts inside the word, and the expansions that can do more than give a value."""
+        """Checks the scripts inside a word, and expansions with side effects."""
         if "!" in word.raw and word.raw[0] != "'" and _HISTORY.search(word.raw):
             self.doubt(f"{word.raw} may be replaced by an earlier command", word.span, "history")
         if word.literal is not None:
@@ -268,7 +268,8 @@ class _Prover:
             self._word(part.operand)
 
     def _opaque(self, part: Opaque, word: Word) -> None:
-        """Arithmetic evaluates what its variables hold, which may run commands: only plain numbers are proved."""
+        """Arithmetic evaluates the values of its variables, which may run commands, so only plain numbers are
+        proved."""
         inside = part.raw.removeprefix("$((").removesuffix("))")
         if part.raw.startswith("${#") and re.fullmatch(r"\$\{#\w+\}", part.raw):
             return
@@ -283,12 +284,12 @@ class _Prover:
         if "-v" in operators or "-R" in operators:
             self.doubt("tests a name that may run a command", node.span, "test")
         elif node.name == "[[" and operators & _ARITHMETIC_TESTS and (dynamic or not all(map(_is_numeric, node.words))):
-            # A name, or a text such as 'a[$(…)]', is evaluated as arithmetic, which runs what is in it.
+            # A name, or a text such as 'a[$(…)]', is evaluated as arithmetic, which runs the command in it.
             self.doubt("compares as numbers what may run a command", node.span, "test")
 
 
 def _is_file(field: Field) -> bool:
-    """To read from. The shell opens connections for names below /dev/tcp."""
+    """Whether it can be read as a file. The shell opens connections for names below /dev/tcp."""
     return not field.split and not field.text.startswith(("/dev/tcp", "/dev/udp"))
 
 
@@ -299,7 +300,7 @@ def _is_quiet(operator: str, target: str) -> bool:
 
 
 def _splits_well(field: Field) -> bool:
-    """Cut at blanks, each piece still names something in the same folder."""
+    """Whether each piece still names something in the same folder if the value is split at blanks."""
     folder, _, name = field.text.rpartition("/")
     return not re.search(r"[*?\[\s]", folder) and (field.glob or not re.search(r"\s", name))
 
@@ -316,12 +317,12 @@ def _is_numeric(word: Word) -> bool:
 
 
 def _is_own_name(name: str) -> bool:
-    """A name of the person's own, in small letters, that no shell gives a meaning."""
+    """A lower-case name without a meaning to any shell."""
     return _OWN_NAME.fullmatch(name) is not None and _STEERING_NAMES.fullmatch(name) is None
 
 
 def _moves(node: Node, scope: Scope) -> bool:
-    """Whether a command in it may change the directory."""
+    """Whether a command in the node may change the directory."""
     if isinstance(node, Simple):
         name = node.words[0].literal if node.words else ""
         return name is None or name in _MOVERS or name in scope.aliases
@@ -329,7 +330,7 @@ def _moves(node: Node, scope: Scope) -> bool:
 
 
 def _assigned(node: Node) -> list[str]:
-    """Every name the line itself may set, as often as it may: what the context says of them no longer counts."""
+    """Returns every name that the line may set, once for each place. Their values in the context no longer count."""
     if isinstance(node, Simple):
         names = [assignment.name for assignment in node.assignments]
         if node.words and node.words[0].literal in _SETTERS:

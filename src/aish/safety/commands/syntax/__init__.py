@@ -1,1 +1,1 @@
-"""Reads a line of shell: the parser, our own reader of plain lines, words and expansion."""
+"""Reads a shell line: the parser, our own reader of plain lines, words and expansion."""

@@ -1,7 +1,7 @@
-"""Whether two readings of a line are the same: the parser's tree and the plain grammar's, word for word.
+"""Compares two readings of a line, the parser's tree and the plain grammar's, word for word.
 
-A line may be proved read-only, or allowed by its words, only where they are: a parser that reads a line otherwise than
-bash does proves something of another line.
+A line may be proved read-only, or allowed by its words, only if they agree: if a parser reads a line differently from
+bash, its proof is about another line.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Outline = tuple[object, ...]
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """`doubt` says why the readings are not known to be the same, or is empty. `plain` is the plain grammar's reading,
-    None where the line is outside of it."""
+    """`doubt` says why the readings may differ, or is empty. `plain` is the plain grammar's reading, None if the
+    line is outside of it."""
 
     doubt: str
     plain: Block | None = None
@@ -51,15 +51,15 @@ def is_certain(text: str, parsed: Parsed) -> bool:
 
 
 def is_whole(alias: str) -> bool:
-    """An alias's text that is complete in itself: no blank at its end, which makes an alias of the next word, too, and
-    no comment or quote that goes on in what follows. Raises TooBig."""
+    """Whether an alias's text is complete: it has no blank at its end, which would make the next word an alias, too,
+    and no comment or quote that continues in the following text. Raises TooBig."""
     if not alias or alias[-1].isspace() or "#" in alias or "\\" in alias:
         return False
     return is_certain(alias, parse(alias))
 
 
 def _children(block: Block) -> list[Outline]:
-    """Sequences in sequences are one: where they begin and end is told by the operators."""
+    """Flattens nested sequences: their limits are given by the operators."""
     found: list[Outline] = []
     for node in block.body:
         if isinstance(node, Block) and node.kind is Kind.SEQUENCE and not node.words and not node.redirects:

@@ -1,7 +1,7 @@
-"""Words expanded to the fields a program would get: braces, tildes, known variables, splitting.
+"""Expands words to the fields that a program would get: braces, tildes, known variables, splitting.
 
-What cannot be known without running something stays in the text as DYNAMIC, so that `"$X/"*` is still seen to start
-with something unknown and to end in a glob.
+Values that are only known when the line runs stay in the text as DYNAMIC, so that `"$X/"*` still begins with something
+unknown and ends in a glob.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.model import Block, Param, Part, Span, Sub, Text, Word
 
 DYNAMIC = "\0"
-# After DYNAMIC: whatever the value is, it names something below the workspace. Twice: also when it is split.
+# After DYNAMIC: the value names something below the workspace. Twice: also if it is split.
 INSIDE = "\x03"
-# After DYNAMIC: names from below the workspace, as lines. A blank in one makes two, and the second may lead elsewhere.
+# After DYNAMIC: names below the workspace, as lines. A blank in a name makes two words, and the second may lead
+# elsewhere.
 NAMES = "\x04"
 SUBSTITUTED = "/dev/fd/63"  # the file that stands for `<(…)` and `>(…)`
-# More fields from one word than this are not a command line but an attack on us.
+# More fields from one word are not a usual command line but an attack.
 MAX_FIELDS = 64
 
 Evaluate = Callable[[Block, Scope], str | None]
@@ -30,7 +31,7 @@ _SPLIT = "\x02"
 _SPECIAL = "*?[]{},~\x02"
 _MASK = {ord(char): 0xF0000 + ord(char) for char in _SPECIAL}
 _UNMASK = {masked: char for char, masked in _MASK.items()}
-# A value that stays one argument wherever it stands unquoted.
+# A value that stays one argument even if it is unquoted.
 _UNSPLIT = re.compile(r"[\w./:@%+=,-]+")
 _USER = re.compile(r"[\w.-]+")
 _OPEN = re.compile(r"(?<!\$)\{")
@@ -40,7 +41,7 @@ _RANGE = re.compile(r"(-?\d{1,6}|[A-Za-z])\.\.(-?\d{1,6}|[A-Za-z])(?:\.\.(-?\d{1
 
 
 class Field(msgspec.Struct, frozen=True, gc=False):
-    """One argument. `split` says that the unknown part may turn into any number of arguments."""
+    """One argument. `split` means that the unknown part may become any number of arguments."""
 
     text: str
     span: Span
@@ -58,7 +59,7 @@ class Field(msgspec.Struct, frozen=True, gc=False):
 
 
 def expand(word: Word, scope: Scope, evaluate: Evaluate | None = None) -> list[Field]:
-    """With `evaluate`, values that are only likely are used too: for raising danger, never for proving safety."""
+    """With `evaluate`, likely values are used, too: only to raise danger, never to prove safety."""
     if word.literal is not None:
         return [Field(word.literal, word.span, word.raw)]
     marked = "".join(_mark(part, scope, evaluate) for part in word.parts)
@@ -136,7 +137,7 @@ def _joined(word: Word, scope: Scope, evaluate: Evaluate) -> str | None:
 
 
 def expand_braces(text: str) -> list[str]:
-    """As bash does it, but never more than MAX_FIELDS results."""
+    """Expands like bash, but returns at most MAX_FIELDS results."""
     results = [text] if "{" not in text else _braces(text, 0)
     return results[:MAX_FIELDS]
 
@@ -152,7 +153,7 @@ def _braces(text: str, depth: int) -> list[str]:
 
 
 def _find_brace(text: str) -> tuple[int, int, list[str]] | None:
-    """The first brace list or range: where it starts and ends, and what it offers."""
+    """Returns the first brace list or range: start, end and alternatives."""
     starts = (match.start() for match in _OPEN.finditer(text))
     for start in itertools.islice(starts, _MAX_BRACES):
         level, commas = 0, [start]

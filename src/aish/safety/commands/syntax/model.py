@@ -1,4 +1,4 @@
-"""A line of shell as data: what runs, with which words, in which structure. Spans are in bytes of the parsed text."""
+"""The model of a shell line: commands, words, structure. Spans are in bytes of the parsed text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Text(msgspec.Struct, frozen=True, gc=False):
-    """Characters as the program sees them; unquoted ones may still be a tilde, a brace list or a glob."""
+    """Characters as the program gets them; unquoted ones may still be a tilde, a brace list or a glob."""
 
     text: str
     quoted: bool
 
 
 class Param(msgspec.Struct, frozen=True):
-    """`$name` or `${name…}`; `operator` is what follows the name, with `operand` after it."""
+    """`$name` or `${name…}`; `operator` follows the name, `operand` the operator."""
 
     name: str
     quoted: bool
@@ -28,7 +28,7 @@ class Param(msgspec.Struct, frozen=True):
 
 
 class Sub(msgspec.Struct, frozen=True):
-    """`$(…)` and backticks, or with `direction` `<` or `>` a process substitution."""
+    """`$(…)` and backticks; with `direction` `<` or `>` a process substitution."""
 
     script: Block
     quoted: bool
@@ -37,7 +37,7 @@ class Sub(msgspec.Struct, frozen=True):
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """Something whose value is not worked out, such as arithmetic, with the scripts inside it."""
+    """A part whose value is not computed, such as arithmetic, with the scripts inside it."""
 
     raw: str
     quoted: bool
@@ -52,7 +52,7 @@ class Word(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     raw: str
     span: Span
-    # The whole value, when it is plain text with nothing left to expand.
+    # The whole value, if it is plain text without expansions.
     literal: str | None = None
 
 
@@ -92,11 +92,11 @@ class Kind(StrEnum):
     FUNCTION = "function"
     TEST = "test"
     ARITHMETIC = "arithmetic"
-    BROKEN = "broken"  # a part the parser could not make sense of
+    BROKEN = "broken"  # a part that could not be parsed
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Everything that holds other statements. `words` are a loop's list, a case's subject or a test's operands."""
+    """A node with other statements. `words` are a loop's list, a case's subject or a test's operands."""
 
     kind: Kind
     body: tuple[Node, ...]

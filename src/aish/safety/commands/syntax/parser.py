@@ -1,7 +1,8 @@
-"""tree-sitter-bash to our model. Knows the grammar's node names and quirks, and nothing of what is dangerous.
+"""Converts the tree of tree-sitter-bash to our model. Handles the grammar's node names and quirks; does not judge
+danger.
 
-A tree with errors is still turned into a model, so that danger inside it is seen; `Parsed.sound` is false then, and
-nothing may be proved from it. Bounds come before work: a line over them is not looked at.
+A tree with errors is converted, too, so that danger inside it is found; `Parsed.sound` is then False, and nothing may
+be proved from it. Bounds are checked before parsing.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ Operators = tuple[tuple[int, str], ...]
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """`operators` are what stands between the commands, keywords too, with their positions."""
+    """`operators` are the tokens between commands, including keywords, with their positions."""
 
     script: Block
     sound: bool
     operators: Operators = ()
 
 
-# To the shell every byte past ASCII is part of a word, so a letter stands in for it. The grammar's own scanner takes
-# some for blanks, and crashes on others: tree-sitter-bash 0.25.1 calls isdigit() on code points (`{1` and U+E1A0F).
+# For the shell every byte beyond ASCII is part of a word, so a letter replaces it. The grammar's scanner treats some as
+# blanks and crashes on others: tree-sitter-bash 0.25.1 calls isdigit() on code points (`{1` and U+E1A0F).
 _AS_LETTERS = bytes(byte if byte < 0x80 else ord("x") for byte in range(256))
-# A backslash at the start of a line: the grammar takes the line for more words of the last one. `\rm` is a common way
-# round an alias, so letters stand in for the backslash and what it protects, where neither could be a quote.
+# A backslash at the start of a line: the grammar reads the line as more words of the previous one. `\rm` is a common
+# way to bypass an alias, so letters replace the backslash and the escaped character, if neither could be a quote.
 _ESCAPED_FIRST = re.compile(rb"(\n[ \t]*)\\[\w./-]")
 _QUOTED_HEREDOC = re.compile(
     rb"(?P<first><<-?\s*(?P<quote>['\"])(?P<word>\w+)(?P=quote)[^\n]*\n)(?s:.*?)(?P<last>^\t*(?P=word)$)", re.MULTILINE
@@ -51,7 +52,7 @@ def _parser() -> tree_sitter.Parser:
 
 
 def parse(text: str) -> Parsed:
-    """Raises TooBig. Lone surrogates must be gone from the text."""
+    """Raises TooBig. The text must not contain lone surrogates."""
     source = text.encode()
     if len(source) > MAX_BYTES:
         raise TooBig("the line is too long to check")
@@ -74,7 +75,7 @@ def parse(text: str) -> Parsed:
 
 
 def _mask_heredocs(source: bytes) -> bytes:
-    """Bodies of quoted heredocs are text to the shell: the parser need not see what they say."""
+    """Bodies of quoted heredocs are plain text for the shell, so they are hidden from the parser."""
     masked = bytearray(source)
     outside = len(source)
     for match in _QUOTED_HEREDOC.finditer(source):
@@ -105,7 +106,7 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirec
 
 
 class _Reader(WordReader):
-    """One pass over one tree. `odd` is set when the tree leaves out something it should not."""
+    """Converts one tree. `odd` is set if the tree leaves out something that it should not."""
 
     def reparse(self, text: str) -> Block:
         return parse(text).script
@@ -120,7 +121,7 @@ class _Reader(WordReader):
         return tuple(found)
 
     def _after(self, node: tree_sitter.Node, position: int, blanks: re.Pattern[bytes] = _BETWEEN) -> int:
-        """Where the node ends. Anything but blanks before it is something the grammar dropped."""
+        """Returns where the node ends. Anything but blanks before it was dropped by the grammar."""
         gap = self.source[position : node.start_byte]
         if gap and gap != b" " and not blanks.fullmatch(gap):
             self.odd = True
@@ -211,7 +212,7 @@ class _Reader(WordReader):
         return self.merged([self.word(child) for child in children if child.type in WORD_TYPES])
 
     def _test(self, node: tree_sitter.Node) -> Block:
-        """`[ a > b ]` is a command with a redirect to the shell, a comparison only to the grammar."""
+        """`[ a > b ]` is a command with a redirect for the shell, but a comparison for the grammar."""
         opening, raw = node.children[0].type, self.source[node.start_byte : node.end_byte]
         body: tuple[Node, ...] = ()
         if opening == "[" and (b">" in raw or b"<" in raw):
@@ -228,7 +229,7 @@ class _Reader(WordReader):
         return Block(Kind.FUNCTION, self._inner(body), node.byte_range, redirects=tuple(redirects), name=title)
 
     def _redirected(self, node: tree_sitter.Node) -> Node:
-        """The grammar hangs what follows `<<EOF` on the same line (more words, a pipe, `&&`) under the redirect."""
+        """The grammar puts what follows `<<EOF` on the same line (more words, a pipe, `&&`) below the redirect."""
         body: Node | None = None
         redirects: list[Redirect] = []
         words: list[Word] = []
@@ -262,7 +263,8 @@ class _Reader(WordReader):
         )
 
     def _redirect(self, node: tree_sitter.Node) -> tuple[list[Redirect], list[Word], list[Node], bool]:
-        """The redirects, then what the grammar wrongly holds inside: words, statements, and whether those are piped."""
+        """Returns the redirects, then what the grammar wrongly puts inside: words, statements, and whether those are
+        piped."""
         if node.type == "heredoc_redirect":
             return self._heredoc(node)
         operator, descriptor = "", ""
@@ -274,7 +276,7 @@ class _Reader(WordReader):
                 targets.append(self.word(child))
             else:
                 operator += self.text(child).strip()
-        # `> a b` is a redirect and a word, but the grammar takes both as destinations.
+        # `> a b` is a redirect and a word, but the grammar reads both as targets.
         target = targets[0] if targets else None
         return [Redirect(operator, target, node.byte_range, descriptor)], targets[1:], [], False
 
@@ -293,7 +295,7 @@ class _Reader(WordReader):
             elif kind == "heredoc_body":
                 body = text_word(self.text(child), child.byte_range) if quoted else self.quoted_word(child)
             elif kind == "heredoc_end" and self.text(child).strip() != delimiter.translate(_UNQUOTED):
-                # Without its end the grammar stops reading anywhere; the shell takes everything.
+                # Without its end the grammar stops reading anywhere; the shell reads everything.
                 body = self.unread_word(body.span[0], node.end_byte)
             elif kind in _REDIRECTS:
                 more, extra = self._redirect(child)[:2]

@@ -1,8 +1,8 @@
-"""Commands as bash reads them, for the part of its grammar that leaves no doubt.
+"""Reads commands as bash does, for the unambiguous part of its grammar.
 
-Simple commands, pipes, lists, known redirections, comments, and the compound commands whose words can be told with
-certainty: `!`, `{ }`, `( )`, `if`, `for … in`, `while` and `until`. Everything else is outside: here-documents, `[[`,
-`((`, `case`, functions, `coproc`, `select`, backticks, arrays, odd terminators, control characters.
+It covers simple commands, pipes, lists, known redirections, comments, and compound commands whose words can be found
+with certainty: `!`, `{ }`, `( )`, `if`, `for … in`, `while` and `until`. Everything else is outside: here-documents,
+`[[`, `((`, `case`, functions, `coproc`, `select`, backticks, arrays, unusual terminators, control characters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aish.safety.commands.syntax.plain_words import Outside, PlainWords
 
 _MAX_DEPTH = 16
 _ODD = re.compile(r"[^\t\n -~\x80-\xff]")
-# An interactive shell takes a caret that begins a line, quoted or not, for a correction of the last command.
+# An interactive shell reads a caret at the beginning of a line, quoted or not, as a correction of the last command.
 _CORRECTION = re.compile(r"^\^", re.MULTILINE)
 _BLANKS = re.compile(r"(?:[ \t]+(?:\\\n[ \t]*)*)?")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -34,7 +34,7 @@ _DECLARATIONS = frozenset({"export", "declare", "typeset", "readonly", "local"})
 
 
 def read_plain(text: str) -> tuple[Block, list[tuple[int, str]]]:
-    """The line as bash reads it, and the operators in it with their positions. Raises Outside."""
+    """Returns the line as bash reads it, and its operators with their positions. Raises Outside."""
     reader = _Commands(text.encode("utf-8", "replace").decode("latin-1"))
     return reader.line(), reader.operators
 
@@ -66,7 +66,7 @@ class _Commands(PlainWords):
         self.at += len(text)
 
     def _skip_blanks(self) -> str:
-        """The character after them, or nothing at the end."""
+        """Returns the next character, or "" at the end."""
         char = self.text[self.at : self.at + 1]
         if char != " " and char != "\t":
             return char
@@ -92,7 +92,8 @@ class _Commands(PlainWords):
         self.at = match.end()
 
     def _statements(self, *ends: str) -> tuple[Node, ...]:
-        """Up to one of the ends, which is left to be read: a keyword, a closing parenthesis, or "" for the end."""
+        """Reads up to one of the ends and leaves it unread: a keyword, a closing parenthesis, or "" for the end of
+        the text."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise Outside("commands nested deeply")
@@ -176,7 +177,7 @@ class _Commands(PlainWords):
         return self._for(start) if word[0] == "for" else self._while(start, word[0])
 
     def _timed(self) -> Node:
-        """`time` before a program is read as a program that runs another: nothing else is certain there."""
+        """`time` before a program is read as a program that runs another one; anything else after it is uncertain."""
         match = _TIMED.match(self.text, self.at)
         if match is None or _RESERVED.match(self.text, match.end()):
             raise Outside("the word time before something else than a program")
@@ -249,7 +250,7 @@ class _Commands(PlainWords):
         return word
 
     def _closed(self, block: Block) -> Block:
-        """With the redirections after it, and nothing else."""
+        """Reads the redirections after a block; nothing else may follow."""
         redirects: list[Redirect] = []
         while self._skip_blanks() and _REDIRECT.match(self.text, self.at):
             redirects.append(self._redirect())

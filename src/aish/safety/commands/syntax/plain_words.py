@@ -1,8 +1,8 @@
-"""Words as bash reads them, for the part of its grammar that leaves no doubt: quotes, escapes, plain expansions.
+"""Reads words as bash does, for the unambiguous part of its grammar: quotes, escapes, plain expansions.
 
-Written from bash's own rules and without a look at the parser's tree, so that the two can be compared. The text is
-Latin-1: one character for each byte, so that positions are the bytes that the tree has. Everything that is not listed
-here is outside the grammar, and nothing is proved of it.
+Written from bash's own rules and independently of the parser's tree, so that the two can be compared. The text is
+Latin-1, one character for each byte, so that positions are bytes as in the tree. Everything that is not listed here is
+outside the grammar and cannot be proved.
 """
 
 from __future__ import annotations
@@ -12,56 +12,56 @@ import re
 from aish.safety.commands.syntax.model import Block, Opaque, Param, Part, Sub, Text, Word
 from aish.safety.commands.syntax.quoting import unescape_quoted
 
-MAX_SUBSTITUTIONS = 8  # in each other; deeper ones are not everyday lines
+MAX_SUBSTITUTIONS = 8  # nested; deeper ones are rare
 
-# What a word is made of while nothing is quoted. Bytes that some systems count as blanks (0x85, 0xA0) are left out.
+# Unquoted characters of a word. Bytes that some systems count as blanks (0x85, 0xA0) are excluded.
 _BARE = re.compile(r"[\w./:@%+,=^~*?\[\]{}#\x80-\x84\x86-\x9f\xa1-\xff-]+", re.ASCII)
-# The same with nothing in it that the shell would change or read in a special place, up to the end of the word.
+# The same without characters that the shell would change or treat specially, up to the end of the word.
 _INERT = re.compile(r"[\w./:@%+,^-][\w./:@%+,=^-]*(?=[ \t\n;|&)]|$)", re.ASCII)
 _WORD_ENDS = frozenset(" \t\n;|&()<>")
 _SINGLE = re.compile(r"'([^']*)'")
 _DOUBLE_TEXT = re.compile(r'(?:[^"\\$`!\n]|\n|\\[^\n\x80-\xff])+')
-# Of the many escapes of `$'…'` only those of blanks, and no quote or backslash besides.
+# Only the escapes of blanks in `$'…'`, and no quote or backslash besides.
 _ANSI = re.compile(r"\$'((?:[\w ./:@%+,=|-]|\\[tn])*)'", re.ASCII)
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|([0-9])(?![0-9])|([?#$@*-]))", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([0-9 +*/%-]*[0-9][0-9 +*/%-]*\)\)", re.ASCII)
 _LENGTH = re.compile(r"\$\{#[A-Za-z_]\w*\}", re.ASCII)
 _OPERATORS = r":-|:\+|:\?|-|\+|\?|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,"
 _BRACED = re.compile(rf"\$\{{([A-Za-z_]\w*|[0-9@*?])(?:({_OPERATORS})([\w./:@%+,=^~*?\[\]# \t-]*))?\}}", re.ASCII)
-# A dollar that stands for itself: at the end of a word, or before what no expansion begins with.
+# A literal dollar: at the end of a word, or before a character that begins no expansion.
 _DOLLAR_ENDS_WORD = re.compile(r"\$(?=[ \t\n;|&)]|$)")
 _DOLLAR_IN_QUOTES = re.compile(r'\$(?=[" \t/.,:;|)%^+=~&<>\]}])')
-# History: `!` is a character of its own before these only.
+# History: `!` is literal only before these.
 _PLAIN_BANG = re.compile(r"!(?=[ \t\n=]|$)")
 _PLAIN_QUOTED_BANG = re.compile(r'!(?=[ \t\n="])')
 _HISTORY = re.compile(r"!(?![ \t\n=(\"']|$)")
-# One list or range in a word and nothing quoted beside it, or braces that the shell leaves alone.
+# One list or range in a word without quotes, or braces that the shell leaves alone.
 _BRACES = re.compile(
     r"[^{}]*\{(?:[\w./-]+(?:,[\w./-]+){1,15}|(?:0|[1-9]\d{0,2})\.\.(?:0|[1-9]\d{0,2})|[a-z]\.\.[a-z]|[\w-]*)\}[^{}]*",
     re.ASCII,
 )
 _HOME = re.compile(r"~(?:[A-Za-z_][\w.-]*)?", re.ASCII)
 _SPECIAL = frozenset("{}~=")
-# What is changed before a program sees it.
+# Changed before a program gets it.
 _ALIVE = frozenset("*?[]{}~")
 
 
 class Outside(ValueError):
-    """The line is not within the plain grammar; says what in it is not."""
+    """The line is not in the plain grammar; the message says why."""
 
 
 class PlainWords:
-    """Reads words at a position. `operators` are what stands between them, with their positions."""
+    """Reads words at a position. `operators` are the tokens between them, with their positions."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.operators: list[tuple[int, str]] = []
-        self._quotes = 0  # double quotes around the command that is read
+        self._quotes = 0  # double quotes around the current command
         self._substitutions = 0
 
     def script(self, start: int) -> Block:
-        """The commands up to the closing parenthesis."""
+        """Reads the commands up to the closing parenthesis."""
         raise NotImplementedError
 
     @property
@@ -88,7 +88,7 @@ class PlainWords:
         return word
 
     def process_substitution(self) -> Word:
-        """`<(…)`, standing alone."""
+        """Reads `<(…)` as a whole word."""
         start = self.at
         part = self._substitution(2, "<")
         if self.text[self.at : self.at + 1] not in _WORD_ENDS and self.at < len(self.text):
@@ -123,7 +123,7 @@ class PlainWords:
         match = _SINGLE.match(self.text, self.at)
         if match is None:
             raise Outside("a quote that is not closed")
-        # History looks at quotes line by line, and not at all within double ones.
+        # History expansion handles quotes line by line, and ignores double quotes.
         if "!" in match[1] and (self._quotes or "\n" in match[1]) and _HISTORY.search(match[1]):
             raise Outside("an exclamation mark that may not be quoted")
         self.at = match.end()
@@ -209,7 +209,7 @@ class PlainWords:
 
 
 def _check_unquoted(word: Word) -> None:
-    """What the shell does to a word besides expansions: braces and tildes, and words that other readers trip over."""
+    """Checks other changes of a word by the shell, braces and tildes, and words that other parsers misread."""
     bare = "".join(part.text if isinstance(part, Text) and not part.quoted else "\0" for part in word.parts)
     if ("{" in bare or "}" in bare) and ("\0" in bare or not _BRACES.fullmatch(bare)) and bare not in ("{", "}"):
         raise Outside("braces that are not plain")

@@ -1,7 +1,7 @@
-"""Every place of a line where some reading of it has a command, for lines that cannot be read for certain.
+"""Finds every place in a line where some reading has a command, for lines that cannot be read with certainty.
 
-Made for raising danger and for rules that forbid, never for proving or allowing anything: it looks past quotes and
-here-documents unless it is certain where they end, so it finds more than there is.
+Used only to raise danger and for rules that forbid, never to prove or allow anything. It ignores quotes and
+here-documents unless their end is certain, so it finds more than there is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from aish.safety.commands import tables
 from aish.safety.commands.syntax.quoting import decode_ansi
 
-# As many characters of them as are given to the parser at once, and as many lines as they stand.
+# The number of characters of them that are parsed at once, and the number of lines that are parsed as they are.
 MAX_SCRIPT_CHARS = 2_048
 MAX_SCRIPTS = 8
 MAX_LINES = 24
@@ -28,11 +28,11 @@ _REDIRECT = re.compile(r"(?:\d*|\{\w+\})[<>]+[&|]?-?(.*)", re.DOTALL)
 _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _QUOTING = re.compile(r"['\"\\]|\$(?=['\"])")
 _BALANCED = re.compile(r"(?:[^'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")*", re.DOTALL)
-# What the parser would read past the end of a line.
+# Text that makes the parser read beyond the end of a line.
 _HEREDOC_MARK = re.compile(r"(?<!<)<<-?(?!<)[ \t]*['\"\\]?\w*['\"]?|<<<")
 _COMPARISON = re.compile(r"={2,}|=~")
 _DYNAMIC = re.compile(r"[$*?\[~]")
-# Text whose quotes can be paired one after the other, and the quoted pieces of it.
+# Text whose quotes can be paired in order, and its quoted pieces.
 _UNCERTAIN_QUOTES = re.compile(r"<<|[`\\#]|\$['\"]|\"[^\"]*\$[({]")
 _PAIRED = re.compile(r"(?:[^'\"]|'[^']*'|\"[^\"]*\")*")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -45,7 +45,7 @@ _SUBSTITUTED = re.compile(r"(?:\$\(|`).*")
 
 
 def possible_scripts(text: str) -> Iterator[str]:
-    """The commands that the text may hold, as shell text: its pieces, one in a line, then its lines as they stand."""
+    """Returns the possible commands as shell text: the pieces, one in each line, then the lines as they are."""
     script: list[str] = []
     size = count = 0
     for command in dict.fromkeys(map(_tamed, _pieces(text))):
@@ -61,7 +61,7 @@ def possible_scripts(text: str) -> Iterator[str]:
 
 
 def possible_words(text: str) -> tuple[tuple[str | None, ...], ...]:
-    """The words of each such command, without its assignments and redirections. None is a word that is not known."""
+    """Returns the words of each possible command, without assignments and redirections. None is an unknown word."""
     found = dict.fromkeys(words for piece in _pieces(text) for words in _words_of(piece))
     return tuple(found)
 
@@ -71,7 +71,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _tamed(command: str) -> str:
-    """With its quotes if they are paired, and with nothing in it that would make the parser read on behind its end."""
+    """Keeps quotes if they are paired, and removes what would make the parser read beyond the end."""
     command = _COMPARISON.sub("=", _HEREDOC_MARK.sub(" ", command)).strip()
     command = command if _BALANCED.fullmatch(command) else _unquoted(command)
     return "" if command.startswith("[") else command.rstrip("\\<>$")
@@ -117,7 +117,7 @@ def _words_of(piece: str) -> Iterator[tuple[str | None, ...]]:
 
 
 def _prefix(words: list[str]) -> int:
-    """How many words stand before the program: assignments, redirections, keywords."""
+    """Returns how many words precede the program: assignments, redirections, keywords."""
     at = 0
     while at < len(words):
         redirect = _REDIRECT.fullmatch(words[at])
@@ -131,7 +131,7 @@ def _prefix(words: list[str]) -> int:
 
 
 def _runs_others(words: list[str]) -> bool:
-    """`sudo rm`, `git submodule foreach rm`: any of its words may be a program."""
+    """`sudo rm`, `git submodule foreach rm`: any of the words may be a program."""
     program = words[0].rpartition("/")[2]
     verbs = [wrapper.verb.split() for wrapper in tables.wrappers().find(program)]
     return program in tables.shells() or any(set(verb) <= set(words) for verb in verbs)
@@ -146,8 +146,7 @@ def _unquoted(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """Without the text of a here-document, where there is one only and no doubt where it ends. What is substituted in
-    it stays."""
+    """Removes the text of a here-document if there is only one and its end is certain. Substitutions in it stay."""
     match = _HEREDOC.match(text)
     if match is None or "<<" in text[match.end("end") :] or _NOT_HEREDOC.search(match["head"] + match["tail"]):
         return text
@@ -165,7 +164,7 @@ def _readable(text: str) -> str:
 
 
 def _end_of(lines: list[str], word: str, *, tabs: bool) -> int | None:
-    """The line that ends a here-document. None where another looks like it: not every shell ends it there."""
+    """Returns the line that ends a here-document. None if another line looks like it: not every shell ends it there."""
     bare = [line.strip() for line in lines]
     if bare.count(word) != 1:
         return None

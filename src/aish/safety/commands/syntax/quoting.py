@@ -1,4 +1,4 @@
-"""Quotes and escapes of the shell undone: what a program sees of what was typed. Pure text, no expansion."""
+"""Removes quotes and escapes as the shell does. Pure text, no expansion."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_QUOTES = re.compile(r'\\([$`"\\\n])')
 
 
 def decode_ansi(text: str) -> str:
-    """The inside of `$'…'`."""
+    """Decodes the inside of `$'…'`."""
     return _ANSI.sub(_decode_escape, text)
 
 
@@ -30,7 +30,7 @@ def _decode_escape(match: re.Match[str]) -> str:
 
 
 def unescape_quoted(text: str) -> str:
-    """The inside of a double-quoted string, where a backslash escapes only a few characters."""
+    """Decodes the inside of a double-quoted string, where a backslash escapes only a few characters."""
     return _IN_QUOTES.sub(lambda match: "" if match[1] == "\n" else match[1], text) if "\\" in text else text
 
 
@@ -39,7 +39,7 @@ def unescape_backticks(text: str) -> str:
 
 
 def split_bare(text: str) -> list[tuple[str, bool]]:
-    """Unquoted text as pieces (text, quoted): what a backslash protected counts as quoted."""
+    """Splits unquoted text into pieces (text, quoted): characters escaped by a backslash count as quoted."""
     if "\\" not in text:
         return [(text, False)]
     pieces: list[tuple[str, bool]] = []

@@ -1,4 +1,4 @@
-"""Words, strings, expansions and assignments of the tree, turned into the model's words."""
+"""Converts words, strings, expansions and assignments of the tree to words of the model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WORD_TYPES = _EXPANDED | frozenset(
         "special_variable_name",
     }
 )  # fmt: skip
-# What would still be run or expanded: the grammar misses some of it, such as backticks in a heredoc.
+# What would still be run or expanded: the grammar misses some, such as backticks in a heredoc.
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(`|\$[({\[]|\$[A-Za-z_])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _BACKTICKS = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
-# Anything of these, unquoted, is changed by the shell before a program sees it.
+# Unquoted, these are changed by the shell before a program gets them.
 _ALIVE = frozenset("*?[]{}~")
 
 
@@ -35,7 +35,8 @@ def text_word(text: str, span: Span) -> Word:
 
 
 class WordReader:
-    """The half of the reader that makes words. Counts depth, so that hostile nesting ends in TooBig, not a crash."""
+    """The part of the reader that builds words. Counts the depth, so that hostile nesting raises TooBig instead of
+    crashing."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -78,7 +79,7 @@ class WordReader:
         return Word(parts, raw, span, _literal(parts))
 
     def merged(self, words: list[Word]) -> tuple[Word, ...]:
-        """Words that touch are one word to the shell; the grammar cuts `a$b/` in two at the end of a line."""
+        """Joins adjacent words, which are one word for the shell; the grammar splits `a$b/` at the end of a line."""
         whole: list[Word] = []
         for word in words:
             if not whole or word.span[0] != whole[-1].span[1]:
@@ -99,12 +100,12 @@ class WordReader:
         return tuple(whole)
 
     def quoted_word(self, node: tree_sitter.Node) -> Word:
-        """The body of a heredoc whose delimiter is not quoted: expansions live, quotes do not."""
+        """Reads the body of a heredoc with an unquoted delimiter: expansions are active, quotes are not."""
         parts = tuple(self._quoted_parts(node, node.start_byte, node.end_byte))
         return Word(parts, self.text(node), node.byte_range, _literal(parts))
 
     def unread_word(self, start: int, end: int) -> Word:
-        """Text the grammar did not look into, with what can be found in it."""
+        """Reads text that the grammar did not parse, with the substitutions in it."""
         self.odd = True
         raw = self.source[start:end].decode("utf-8", "replace")
         return Word((Text(raw, quoted=True), *self._missed(raw, (start, end))), raw, (start, end))
@@ -146,13 +147,13 @@ class WordReader:
         return self._quoted_parts(node, node.start_byte + 1, node.end_byte - closed) or [Text("", quoted=True)]
 
     def _quoted_parts(self, node: tree_sitter.Node, start: int, end: int) -> list[Part]:
-        """Text is whatever lies between the expansions: the grammar drops some of it from its own text nodes."""
+        """Everything between the expansions is text: the grammar drops some of it from its own text nodes."""
         parts: list[Part] = []
         position = start
         for child in node.children:
             if child.type not in _EXPANDED:
                 continue
-            # The grammar counts blanks before an expansion as part of it.
+            # The grammar includes blanks before an expansion.
             raw = self.source[child.start_byte : child.end_byte]
             begin = child.start_byte + len(raw) - len(raw.lstrip(b" \t\n"))
             self._add_text(parts, position, begin)
@@ -168,7 +169,7 @@ class WordReader:
             parts += self._missed(text, (start, end))
 
     def _missed(self, raw: str, span: Span) -> list[Part]:
-        """Substitutions the grammar took for text. Nothing is proved then, but they are looked into."""
+        """Finds substitutions that the grammar read as text. Nothing is proved then, but they are scanned."""
         if not _LIVE.search(raw):
             return []
         self.odd = True
@@ -199,14 +200,14 @@ class WordReader:
         return Block(Kind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
 
     def _reparsed(self, text: str, span: Span) -> Block:
-        """Nested backticks are escaped text to the grammar; their statements carry the span of the whole."""
+        """For the grammar, nested backticks are escaped text; their statements get the span of the whole."""
         self.odd = True
         if len(text) > len(self.source) or self._depth > 8:
             return Block(Kind.BROKEN, (), span)
         return self.reparse(text)
 
     def _braced(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> Part:
-        """`${name}`, `${name:-word}` and their like; anything else is opaque."""
+        """Reads `${name}`, `${name:-word}` and similar; anything else is opaque."""
         children = [child for child in node.children if child.type not in ("${", "}")]
         if len(children) == 1 and raw.endswith(("[@]}", "[*]}")):
             return Param(raw[2:-4], quoted=False, raw=raw, operator="[@]")
@@ -224,7 +225,7 @@ class WordReader:
         return tuple(self.word(child) for child in node.children if child.is_named and child.type != "subscript")
 
     def tokens(self, node: tree_sitter.Node) -> tuple[Word, ...]:
-        """The operands and operators of a test or of arithmetic, flat and in order, without the brackets."""
+        """Returns the operands and operators of a test or of arithmetic, in order, without the brackets."""
         found: list[Word] = []
         for child in node.children:
             if child.type in WORD_TYPES:
@@ -263,7 +264,7 @@ def _joined(words: list[Word], raw: str, span: Span) -> Word:
 
 
 def _literal(parts: tuple[Part, ...]) -> str | None:
-    """The value of plain text; None when the shell would still change it."""
+    """Returns the value of plain text; None if the shell would still change it."""
     texts: list[str] = []
     for part in parts:
         if not isinstance(part, Text) or not (part.quoted or _ALIVE.isdisjoint(part.text)):
